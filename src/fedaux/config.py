@@ -1,0 +1,187 @@
+"""What a run is: frozen, validated, read from TOML with overrides, and hashed into the run's identity."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedaux.methods import METHODS
+from fedaux.parsing import ConfigError, Options, build, need, one_of, override, plain, sorted_options
+from fedaux.prototypes import PrototypeSpec
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Private and test data, and how the private part is spread over the clients."""
+
+    source: str = "digits"
+    path: str = ""
+    options: Options = ()
+    test_share: float = 0.2  # held out of the training part where the source has no test part of its own
+    clients: int = 10
+    partition: str = "dirichlet"
+    alpha: float = 0.01
+    shards: int = 2  # per client, for partition = "shards"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", sorted_options("data.options", self.options))
+        need(self.shards >= 1, f"data.shards must be at least 1, not {self.shards}.")
+        one_of("data.partition", self.partition, ("dirichlet", "shards", "iid"))
+        need(self.clients >= 1, f"data.clients must be at least 1, not {self.clients}.")
+        need(self.alpha > 0, f"data.alpha must be above 0, not {self.alpha}: 0.01 is extreme, 100 nearly even.")
+        need(0 < self.test_share < 1, f"data.test_share must lie between 0 and 1, not {self.test_share}.")
+
+
+@dataclass(frozen=True)
+class AuxConfig:
+    """Public unlabelled data. Without a source of its own it is held out of the private source, labels dropped."""
+
+    source: str = ""
+    path: str = ""
+    options: Options = ()
+    share: float = 0.5  # of the training part, where there is no source of its own
+    limit: int = 0  # use at most so many records; 0 means all
+    negatives: float = 0.2  # D⁻; the rest is D_distill
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", sorted_options("aux.options", self.options))
+        need(0 < self.share < 1, f"aux.share must lie between 0 and 1, not {self.share}.")
+        need(0 < self.negatives < 1, f"aux.negatives must lie between 0 and 1, not {self.negatives}.")
+        need(self.limit >= 0, f"aux.limit must be 0 (all) or a number of records, not {self.limit}.")
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """P1: self-supervised training of each prototype's extractor on all auxiliary data (SimCLR)."""
+
+    epochs: int = 100
+    lr: float = 1e-3
+    weight_decay: float = 1e-6
+    batch: int = 512
+    temperature: float = 0.5
+    projection: int = 128
+    crop: float = 0.2  # smallest area of a random crop
+    flip: bool = True  # false where left and right mean something: digits, text in images, anatomy
+
+    def __post_init__(self) -> None:
+        need(self.epochs >= 0, f"pretrain.epochs must not be negative, it is {self.epochs}.")
+        need(self.batch >= 2, f"pretrain.batch must be at least 2, not {self.batch}: views are contrasted with others.")
+        need(self.projection >= 1, f"pretrain.projection must be at least 1, not {self.projection}.")
+        need(self.weight_decay >= 0, f"pretrain.weight_decay must not be negative, it is {self.weight_decay}.")
+        need(0 < self.crop <= 1, f"pretrain.crop must be above 0 and at most 1, not {self.crop}.")
+        need(self.lr > 0 and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """T1: what a client does with the model it receives (Adam)."""
+
+    epochs: int = 1
+    lr: float = 1e-3
+    batch: int = 32
+    mu: float = 0.01  # FedPROX only
+
+    def __post_init__(self) -> None:
+        need(self.epochs >= 1 and self.batch >= 1, "local.epochs and local.batch must be at least 1.")
+        need(self.lr > 0 and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
+
+
+@dataclass(frozen=True)
+class DistillConfig:
+    """T3: how students learn from the ensemble (Adam, KL), and how many models FedBE draws."""
+
+    epochs: int = 1
+    lr: float = 5e-5
+    batch: int = 128
+    samples: int = 10  # FedBE only
+
+    def __post_init__(self) -> None:
+        need(self.epochs >= 1 and self.batch >= 1, "distill.epochs and distill.batch must be at least 1.")
+        need(self.lr > 0 and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
+
+
+@dataclass(frozen=True)
+class PrivacyConfig:
+    """P2 and P3: the scorer and the budget of each client's single release."""
+
+    scorer: str = "mean-embedding"
+    weights: str = "odds"
+    epsilon: float = 0.1
+    delta: float = 1e-5
+    adjacency: str = "replace-one"
+    certificate: str = "opendp"  # who vouches for ε: OpenDP for its own sampler, or the analytic Gaussian
+    dims: int = 32  # mean-embedding: size of the public PCA
+    ridge: float = 0.01  # logistic: λ
+    unsafe_seed: int = -1  # ≥ 0 makes the noise reproducible and therefore removable: tests and studies only
+
+    def __post_init__(self) -> None:
+        one_of("privacy.scorer", self.scorer, ("mean-embedding", "logistic"))
+        one_of("privacy.weights", self.weights, ("odds", "certainty"))
+        one_of("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
+        one_of("privacy.certificate", self.certificate, ("opendp", "analytic"))
+        need(
+            self.epsilon > 0, f"privacy.epsilon must be above 0, not {self.epsilon}; for no scores: method = 'feddf+p'."
+        )
+        need(0 < self.delta < 1, f"privacy.delta must lie between 0 and 1, not {self.delta}.")
+        need(self.dims >= 1 and self.ridge > 0, "privacy.dims must be at least 1 and privacy.ridge above 0.")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run. The defaults of the parts are the paper's, where the paper is right."""
+
+    method: str = "fedaux"
+    rounds: int = 10
+    participation: float = 1.0  # C: the share of clients asked each round
+    seed: int = 0
+    prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # dealt to the clients in turn
+    data: DataConfig = field(default_factory=DataConfig)
+    aux: AuxConfig = field(default_factory=AuxConfig)
+    pretrain: PretrainConfig = field(default_factory=PretrainConfig)
+    local: LocalConfig = field(default_factory=LocalConfig)
+    distill: DistillConfig = field(default_factory=DistillConfig)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
+
+    def __post_init__(self) -> None:
+        one_of("method", self.method, tuple(METHODS))
+        need(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
+        need(0 < self.participation <= 1, f"participation must be above 0 and at most 1, not {self.participation}.")
+        need(len(self.prototypes) >= 1, "prototypes must name at least one network.")
+        need(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
+        """Read a TOML file, then apply `key=value` overrides such as `local.lr=0.01`."""
+        path = Path(path)
+        if not path.is_file():
+            raise ConfigError(
+                f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks."
+            )
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        return cls.from_dict(table, overrides)
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+        merged = copy.deepcopy(dict(table))
+        for text in overrides:
+            override(merged, text)
+        built = build(cls, merged)
+        assert isinstance(built, cls)
+        return built
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same run as plain tables, ready for JSON or TOML; `from_dict` reads it back."""
+        return dict(plain(self))
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]

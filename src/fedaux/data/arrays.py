@@ -1,0 +1,165 @@
+"""Arrays on disk: every image source ends as a folder of `.npy` files that is mapped, never loaded.
+
+    x.npy  y.npy  x_test.npy  y_test.npy  classes.txt        (all but the first optional)
+
+Formats that cannot be mapped are turned into such a folder once, in a cache (`FEDAUX_CACHE`, else `~/.cache/fedaux`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.data.records import Corpus, Records
+
+Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
+
+VERSION = 1  # of what the converters write; part of the cache key
+ALIASES = {  # what Keras and MedMNIST call the same arrays
+    "x": ("x", "x_train", "train_images"),
+    "y": ("y", "y_train", "train_labels"),
+    "x_test": ("x_test", "test_images"),
+    "y_test": ("y_test", "test_labels"),
+}
+
+
+def need(file: Path, what: str) -> Path:
+    """The file, or an error that says where it comes from."""
+    if not file.exists():
+        raise FileNotFoundError(f"{file} is missing; it is part of {what}. Put that in place and check `path`")
+    return file
+
+
+def npy(path: Path) -> Corpus:
+    """A folder as above, or the file of `x` in it."""
+    folder, x = (path.parent, path) if path.suffix == ".npy" else (path, path / "x.npy")
+    train = _records(need(x, "your own arrays (np.save)"), folder / "y.npy")
+    test = _records(folder / "x_test.npy", folder / "y_test.npy") if (folder / "x_test.npy").exists() else None
+    names = folder / "classes.txt"
+    if names.exists():
+        return Corpus(train, test, tuple(names.read_text("utf-8").splitlines()))
+    highest = max((int(part.y.max()) for part in (train, test) if part is not None and part.y is not None), default=-1)
+    return Corpus(train, test, tuple(map(str, range(highest + 1))))
+
+
+def _records(x_file: Path, y_file: Path) -> Records:
+    x = np.load(x_file, mmap_mode="r")
+    if x.dtype == np.uint8 and x.ndim == 3:
+        x = x[..., None]  # grey images without their channel
+    if not y_file.exists():
+        return Records(x)
+    y = np.load(y_file).reshape(-1)
+    if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer) or y.min(initial=0) < 0:
+        raise ValueError(f"{y_file} must hold one integer from 0 on for each of the {len(x)} rows of {x_file.name}")
+    return Records(x, y.astype(np.int64))
+
+
+def npz(path: Path, test: str | None = None) -> Corpus:
+    """One `.npz` with x, y, x_test, y_test (x is enough), or two with x, y each: a second file `test`, or a folder with
+    train.npz and test.npz."""
+    pair = [path / "train.npz", *path.glob("test.npz")] if path.is_dir() else [path, *([Path(test)] if test else [])]
+    files = [need(file, "your own arrays (np.savez)") for file in pair]
+
+    def write(folder: Path) -> None:
+        for name in ("x", "y"):
+            _extract(files[0], name, folder / f"{name}.npy")
+            _extract(files[-1], name if len(files) == 2 else f"{name}_test", folder / f"{name}_test.npy")
+
+    return npy(converted("npz", files, (), write))
+
+
+def _extract(file: Path, name: str, target: Path) -> None:
+    """Unpack one array of an `.npz`: its members are `.npy` files already, so nothing is held in memory."""
+    with zipfile.ZipFile(file) as archive:
+        present = {Path(member).stem: member for member in archive.namelist()}
+        found = next((present[key] for key in ALIASES[name] if key in present), None)
+        if found:
+            with archive.open(found) as source, target.open("wb") as sink:
+                shutil.copyfileobj(source, sink)
+        elif name == "x":
+            raise ValueError(f"{file} has no array x but {', '.join(present)}; write it with np.savez(file, x=x, y=y)")
+
+
+def converted(kind: str, files: Sequence[Path], options: object, write: Callable[[Path], None]) -> Path:
+    """The cache folder of these files: `write` fills it the first time, under another name until it is complete."""
+    facts = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    key = hashlib.sha256(repr((VERSION, kind, options, facts)).encode()).hexdigest()[:20]
+    root = Path(os.environ.get("FEDAUX_CACHE") or Path.home() / ".cache" / "fedaux")
+    folder = root / f"{kind}-{key}"
+    if folder.exists():
+        return folder
+    root.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=root))
+    try:
+        write(draft)
+        draft.replace(folder)
+    except OSError:
+        if not folder.exists():  # otherwise another process was faster, and its folder holds the same
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def convert(
+    kind: str,
+    read: Callable[[Path], Iterable[Block]],
+    train: Sequence[Path],
+    test: Sequence[Path] = (),
+    classes: Sequence[str] = (),
+    options: object = (),
+) -> Corpus:
+    """The corpus that `read` makes of train and test files, with one block in memory at a time.
+
+    Whatever else the blocks depend on belongs in `options`: with the files it is what the cache knows them by.
+    """
+
+    def write(folder: Path) -> None:
+        write_blocks(folder, "", chain.from_iterable(map(read, train)))
+        if test:
+            write_blocks(folder, "_test", chain.from_iterable(map(read, test)))
+        if classes:
+            (folder / "classes.txt").write_text("\n".join(classes), "utf-8")
+
+    return npy(converted(kind, [*train, *test], (options, len(train), tuple(classes)), write))
+
+
+def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
+    """All blocks in turn as `x{suffix}.npy` and, if they have labels, `y{suffix}.npy`.
+
+    How many rows there are shows only at the end: NumPy pads the header so that this number may grow in place
+    (`np.lib.format.GROWTH_AXIS_MAX_DIGITS`).
+    """
+    labels: list[NDArray[np.int64]] = []
+    shape: tuple[int, ...] | None = None
+    count = 0
+    with (folder / f"x{suffix}.npy").open("wb") as file:
+        for x, y in blocks:
+            if shape is None:
+                shape = x.shape[1:]
+                header = {"descr": np.lib.format.dtype_to_descr(x.dtype), "fortran_order": False}
+                np.lib.format.write_array_header_1_0(file, header | {"shape": (0, *shape)})
+            if x.shape[1:] != shape:
+                raise ValueError(
+                    f"row {count} has shape {x.shape[1:]}, those before it {shape}; make all alike: size=32"
+                )
+            file.write(x.tobytes())
+            count += len(x)
+            if y is not None:
+                labels.append(y)
+        if not count or shape is None:
+            raise ValueError("there is not one record to read; check `path` and the chosen classes")
+        file.seek(0)
+        np.lib.format.write_array_header_1_0(file, header | {"shape": (count, *shape)})
+    if labels:
+        np.save(folder / f"y{suffix}.npy", np.concatenate(labels).astype(np.int64))

@@ -1,0 +1,225 @@
+"""Image data sets as their authors publish them; every function returns a mapped `Corpus` of uint8 (N, H, W, C)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from fedaux.data.arrays import Block, convert, need
+from fedaux.data.records import Corpus, Records
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".tif", ".tiff", ".webp"}
+PICKLE_GLOBALS = {  # all that a dictionary of arrays, numbers and strings needs, whichever NumPy pickled it
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.numeric", "_frombuffer"),
+    ("_codecs", "encode"),
+}
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """A pickle may call whatever it can name; this one can name arrays only."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        module = module.replace("numpy.core", "numpy._core")
+        if (module, name) not in PICKLE_GLOBALS:
+            raise pickle.UnpicklingError(f"refused {module}.{name}: this is not the published file; download it again")
+        return super().find_class(module, name)
+
+
+def load_pickle(file: Path) -> dict[str, Any]:
+    """A dictionary of arrays and lists, as Python 2 or 3 pickled it."""
+    with file.open("rb") as stream:
+        content = _ArrayUnpickler(stream, encoding="latin1").load()
+    return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
+
+
+def cifar10(path: Path) -> Corpus:
+    """CIFAR-10, python or binary version (Krizhevsky 2009)."""
+    root = _root(path, "cifar-10-batches-py", "cifar-10-batches-bin")
+    files = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+    return _cifar("CIFAR-10", root, files, "labels", ("batches.meta", "label_names", "batches.meta.txt"), (1, 0))
+
+
+def cifar100(path: Path, labels: str = "fine") -> Corpus:
+    """CIFAR-100, python or binary version; `labels` is "fine" (100 classes) or "coarse" (20)."""
+    if labels not in ("fine", "coarse"):
+        raise ValueError(f"labels={labels!r} must be 'fine' (100 classes) or 'coarse' (20 classes)")
+    root = _root(path, "cifar-100-python", "cifar-100-binary")
+    meta = ("meta", f"{labels}_label_names", f"{labels}_label_names.txt")
+    return _cifar("CIFAR-100", root, ["train", "test"], f"{labels}_labels", meta, (2, int(labels == "fine")))
+
+
+def _cifar(
+    what: str, root: Path, names: list[str], key: str, meta: tuple[str, str, str], layout: tuple[int, int]
+) -> Corpus:
+    """Pickles with `data` and `key`, or `.bin` rows: label bytes (`layout` = how many, which one), then the planes."""
+    width, column = layout
+    end = ".bin" if (root / f"{names[0]}.bin").exists() else ""
+    files = [need(root / f"{name}{end}", f"{what}, python or binary version") for name in names]
+
+    def read(file: Path) -> Iterator[Block]:
+        if end:
+            rows = np.fromfile(file, dtype=np.uint8).reshape(-1, width + 3072)
+            yield _planes(rows[:, width:]), rows[:, column].astype(np.int64)
+        else:
+            batch = load_pickle(file)
+            yield _planes(batch["data"]), np.array(batch[key], dtype=np.int64)
+
+    classes = load_pickle(root / meta[0])[meta[1]] if (root / meta[0]).exists() else _lines(root / meta[2])
+    return convert(what.lower().replace("-", ""), read, files[:-1], files[-1:], classes, key)
+
+
+def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
+    """STL-10, binary version (Coates et al. 2011): `part` "train" (labelled, with its test set) or "unlabeled".
+
+    Mapped as it lies, 96×96; `size=32` writes a reduced copy once.
+    """
+    root = _root(path, "stl10_binary")
+    parts = ["train", "test"] if part == "train" else [part]
+    files = [need(root / f"{name}_X.bin", "STL-10, binary version") for name in parts]
+
+    def records(file: Path) -> Records:
+        planes = np.memmap(file, dtype=np.uint8, mode="r").reshape(-1, 3, 96, 96)  # each plane column by column
+        labels = file.with_name(file.name.replace("_X", "_y"))
+        return Records(
+            planes.transpose(0, 3, 2, 1),
+            np.fromfile(labels, np.uint8).astype(np.int64) - 1 if part == "train" else None,
+        )
+
+    def read(file: Path) -> Iterator[Block]:
+        whole = records(file)
+        for block in whole.blocks(1000):
+            small = np.stack([_fit(Image.fromarray(image), size, "RGB") for image in whole.gather(block)])
+            yield small, None if whole.y is None else whole.y[block]
+
+    classes = _lines(root / "class_names.txt") if part == "train" else []
+    if size:
+        return convert("stl10", read, files[:1], files[1:], classes, size)
+    return Corpus(records(files[0]), records(files[1]) if part == "train" else None, tuple(classes))
+
+
+def svhn(path: Path, part: str = "train") -> Corpus:
+    """SVHN, format 2 (Netzer et al. 2011): `part` "train" or "extra"; the label 10 means the digit 0."""
+    from scipy.io import loadmat
+
+    def read(file: Path) -> Iterator[Block]:
+        content = loadmat(file)
+        yield content["X"].transpose(3, 0, 1, 2), content["y"].reshape(-1).astype(np.int64) % 10
+
+    files = [need(path / f"{name}_32x32.mat", "SVHN, format 2 (cropped digits)") for name in (part, "test")]
+    return convert("svhn", read, files[:1], files[1:], [str(digit) for digit in range(10)])
+
+
+def imagenet32(
+    path: Path, wnids: Sequence[str] = (), classes: Sequence[int] = (), names: str = "map_clsloc.txt"
+) -> Corpus:
+    """Downsampled ImageNet of any side: the pickles train_data_batch_* and val_data (Chrabaszcz et al. 2017).
+
+    A subset is chosen by class number as in the files (1..1000) or by WordNet id; labels count from 0 in that order.
+    Lines of the file `names` read `n02119789 1 kit_fox`.
+    """
+    train = sorted(path.glob("train_data_batch_*"), key=lambda file: int(file.name.rpartition("_")[2]))
+    train = train or [need(path / "train_data_batch_1", "downsampled ImageNet, python version")]
+    lines = [line.split() for line in _lines(path / names)]
+    if wnids:
+        need(path / names, "the list of WordNet ids, class numbers and names")
+        classes = _pick({line[0]: int(line[1]) for line in lines}, wnids)
+    chosen = list(classes) or list(range(1, 1001))
+    place = np.full(1001, -1)
+    place[chosen] = np.arange(len(chosen))
+
+    def read(file: Path) -> Iterator[Block]:
+        batch = load_pickle(file)
+        labels = place[np.array(batch["labels"])]
+        yield _planes(batch["data"])[labels >= 0], labels[labels >= 0]
+
+    titles = {int(line[1]): line[2] for line in lines}
+    titled = [titles.get(number, str(number)) for number in chosen]
+    return convert("imagenet32", read, train, list(path.glob("val_data")), titled, chosen)
+
+
+def tinyimagenet(path: Path, wnids: Sequence[str] = (), size: int | None = None) -> Corpus:
+    """Tiny ImageNet (200 classes of 64×64) or its classes `wnids` in that order; the val images are the test set."""
+    root = _root(path, "tiny-imagenet-200")
+    folders = {folder.name: folder for folder in sorted(need(root / "train", "Tiny ImageNet").iterdir())}
+    wnids = list(wnids or folders)
+    train = {file: label for label, folder in enumerate(_pick(folders, wnids)) for file in _images(folder)}
+    notes = [line.split("\t") for line in _lines(root / "val" / "val_annotations.txt")]
+    test = {root / "val" / "images" / note[0]: wnids.index(note[1]) for note in notes if note[1] in wnids}
+    titles = dict(line.split("\t", 1) for line in _lines(root / "words.txt"))
+    return _folder("tinyimagenet", train, test, [titles.get(wnid, wnid) for wnid in wnids], size, "RGB")
+
+
+def images(path: Path, size: int | None = None, mode: str = "RGB") -> Corpus:
+    """A folder of images: sub-folders are classes, a flat one is unlabelled; or two such folders, `train` and `test`.
+
+    `size` crops and shrinks each image to that square; without it all must be alike. `mode="L"` makes them grey.
+    """
+    root = _root(need(path, "your own images"), "train")
+    classes = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+
+    def listing(folder: Path) -> Mapping[Path, int | None]:
+        if not classes:
+            return dict.fromkeys(_images(folder))
+        return {file: label for label, name in enumerate(classes) for file in _images(folder / name)}
+
+    return _folder("images", listing(root), listing(path / "test") if root != path else {}, classes, size, mode)
+
+
+def _folder(
+    kind: str,
+    train: Mapping[Path, int | None],
+    test: Mapping[Path, int | None],
+    classes: Sequence[str],
+    size: int | None,
+    mode: str,
+) -> Corpus:
+    """Image files, each with its label."""
+    labels = {**train, **test}
+
+    def read(file: Path) -> Iterator[Block]:
+        with Image.open(file) as image:
+            yield _fit(image, size, mode)[None], None if labels[file] is None else np.array([labels[file]])
+
+    return convert(kind, read, list(train), list(test), classes, (size, mode, list(labels.values())))
+
+
+def _fit(image: Image.Image, size: int | None, mode: str) -> NDArray[np.uint8]:
+    """(H, W, C), or the central square shrunk to (size, size, C) by a box filter."""
+    image = image.convert(mode)
+    x = np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BOX) if size else image)
+    return x.reshape(*x.shape[:2], -1)
+
+
+def _planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(N, 3·S·S), one colour plane after another → (N, S, S, 3)."""
+    side = round((rows.shape[1] / 3) ** 0.5)
+    return rows.reshape(-1, 3, side, side).transpose(0, 2, 3, 1)
+
+
+def _root(path: Path, *inner: str) -> Path:
+    """The unpacked folder, whether `path` is it or holds it."""
+    return next((path / name for name in inner if (path / name).is_dir()), path)
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+
+
+def _lines(file: Path) -> list[str]:
+    return [line for line in file.read_text("utf-8").splitlines() if line] if file.exists() else []
+
+
+def _pick(known: Mapping[str, Any], wnids: Sequence[str]) -> list[Any]:
+    unknown = [wnid for wnid in wnids if wnid not in known]
+    if unknown:
+        raise ValueError(f"no WordNet id {', '.join(unknown)} here; there are {', '.join(list(known)[:5])}, ...")
+    return [known[wnid] for wnid in wnids]

@@ -1,0 +1,79 @@
+"""Where private and auxiliary data come from: a name, a path and options in, a `Corpus` out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedaux.data import arrays, images, text
+from fedaux.data.records import Corpus, Records
+from fedaux.errors import unknown
+
+Source = Callable[..., Corpus]
+
+SOURCES: dict[str, Source] = {
+    "npy": arrays.npy,
+    "npz": arrays.npz,
+    "images": images.images,
+    "cifar10": images.cifar10,
+    "cifar100": images.cifar100,
+    "stl10": images.stl10,
+    "svhn": images.svhn,
+    "tinyimagenet": images.tinyimagenet,
+    "imagenet32": images.imagenet32,
+    "csv": text.csv_text,
+    "jsonl": text.jsonl_text,
+    "parquet": text.parquet_text,
+}
+
+
+def register(name: str) -> Callable[[Source], Source]:
+    """Make a function `(path, **options) → Corpus` a source by this name."""
+
+    def add(source: Source) -> Source:
+        SOURCES[name] = source
+        return source
+
+    return add
+
+
+@register("digits")
+def digits() -> Corpus:
+    """The 1,797 handwritten digits that come with scikit-learn: uint8 (N, 8, 8, 1), no download, no test set."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    x = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[..., None]
+    return Corpus(Records(x, bunch.target.astype(np.int64)), classes=tuple(str(digit) for digit in range(10)))
+
+
+def open_source(name: str, path: str | Path | None = None, **options: Any) -> Corpus:
+    """The corpus of a registered source, or of a user's own `module:function`; `path` is passed on if given."""
+    source = _own(name) if ":" in name else SOURCES.get(name)
+    if source is None:
+        raise unknown("source", name, [*SOURCES, "module:function"])
+    given = options if path is None else {"path": Path(path).expanduser(), **options}
+    try:
+        inspect.signature(source).bind(**given)
+    except TypeError as error:
+        raise ValueError(f"source {name!r}: {error}; it takes {inspect.signature(source)}") from error
+    corpus = source(**given)
+    if not isinstance(corpus, Corpus):
+        raise TypeError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
+    return corpus
+
+
+def _own(name: str) -> Source:
+    module, _, function = name.partition(":")
+    try:
+        source = getattr(import_module(module), function)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise ValueError(f"source {name!r} cannot be imported: {error}; is its folder on PYTHONPATH?") from error
+    if not callable(source):
+        raise TypeError(f"source {name!r} is {type(source).__name__}; it must be a function that returns a Corpus")
+    return source  # type: ignore[no-any-return]

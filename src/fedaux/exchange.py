@@ -1,0 +1,121 @@
+"""The words that cross between server and client, as plain frozen types.
+
+An order holds all a client needs besides its own data, so a client trusts no configuration but its own.
+`weights` are a model's flat arrays (`prototypes.weights`); nothing here knows how they travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class PrepareOrder:
+    """P2, P3: summarise your data with this extractor and scorer, and release the summary within this budget."""
+
+    client: str
+    prototype: str  # PrototypeSpec as JSON
+    scorer: str
+    epsilon: float
+    delta: float
+    adjacency: str
+    certificate: str
+    unsafe_seed: int
+    extractor: Arrays = field(repr=False)
+    public: Arrays = field(repr=False)  # what the scorer derived from D⁻
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """P3: the one private summary of a client, noise included; all the server derives from it is post-processing.
+
+    `values * step` is the summary, `scale * step` the standard deviation of its noise, `records` the public |D_i|.
+    """
+
+    client: str
+    scorer: str
+    records: int
+    epsilon: float
+    delta: float
+    adjacency: str
+    certificate: str
+    sensitivity: float  # ℓ₂, in steps
+    scale: float  # of the noise, in steps
+    step: float
+    unsafe: bool  # seeded noise: no privacy at all
+    arrays: Arrays = field(repr=False)  # {"values": int64 (k,)}
+
+
+@dataclass(frozen=True, eq=False)
+class TrainOrder:
+    """T1: start from these weights and train on your data."""
+
+    client: str
+    round: int
+    prototype: str
+    classes: int
+    epochs: int
+    lr: float
+    batch: int
+    mu: float
+    seed: int
+    weights: Arrays = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """The locally trained model."""
+
+    client: str
+    round: int
+    records: int
+    loss: float
+    seconds: float
+    weights: Arrays = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluateOrder:
+    """How well does this model do on your data?"""
+
+    client: str
+    round: int
+    prototype: str
+    classes: int
+    weights: Arrays = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    client: str
+    round: int
+    records: int
+    correct: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A client that did not answer, or whose answer was refused: it costs its contribution, never the round."""
+
+    client: str
+    reason: str
+
+
+Order = PrepareOrder | TrainOrder | EvaluateOrder
+Reply = Release | Update | Score | Failure
+
+
+class Federation(Protocol):
+    """All the loop knows of the clients. Replies stream in any order; each should be used and dropped."""
+
+    @property
+    def clients(self) -> Sequence[str]: ...
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]: ...

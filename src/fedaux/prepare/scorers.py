@@ -1,0 +1,16 @@
+"""The scorers by name."""
+
+from __future__ import annotations
+
+from fedaux.errors import unknown
+from fedaux.prepare.logistic import LogisticScorer
+from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
+from fedaux.prepare.scoring import Scorer
+
+
+def make_scorer(name: str, dims: int, ridge: float) -> Scorer:
+    """`dims` is read by mean-embedding only, `ridge` by logistic only."""
+    made: dict[str, Scorer] = {"mean-embedding": MeanEmbeddingScorer(dims), "logistic": LogisticScorer(ridge)}
+    if name not in made:
+        raise unknown("scorer", name, made)
+    return made[name]

@@ -1,0 +1,62 @@
+"""P2: how a client says which public examples look like its own data. A new scorer is one new file."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from fedaux.exchange import Arrays, Release
+from fedaux.privacy.release import Summary
+
+Features = NDArray[np.floating]
+Line = tuple[NDArray[np.float64], float]  # (w, b): log-odds(x) = ⟨w, φ(x)⟩ + b
+FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight
+
+
+class Scorer(Protocol):
+    """`publish` and `fit` run on the server and see public data and releases only; `summarise` runs on the client."""
+
+    @property
+    def name(self) -> str: ...
+
+    def publish(self, negatives: Features) -> Arrays:
+        """From features of D⁻, (|D⁻|, H): what every client needs to know."""
+        ...
+
+    def embed(self, public: Arrays, features: Features) -> Features:
+        """φ: (B, H) → (B, k), each row by itself and of norm at most 1."""
+        ...
+
+    def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
+        """From features of D_i, (|D_i|, H): the integers to release and their sensitivity.
+
+        `size` is |D_i| as the world knows it. Under replace-one it is the number of rows; under add-remove it is a
+        declared constant, the same for neighbours, and nothing may be divided by the number of rows instead.
+        """
+        ...
+
+    def fit(self, public: Arrays, reference: Features, release: Release) -> Line:
+        """From φ(D⁻) and one release: the client's log-odds on the embedded space."""
+        ...
+
+
+def teacher_weights(log_odds: NDArray[np.float64], peak: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+    """s_i(x) in (0, 1] from a client's log-odds (METHOD: certainty = s, odds = s / (1 − s)).
+
+    Eq. 4 divides by Σ s, so a factor common to all clients is free: odds are taken relative to `peak(x)`, the largest
+    of the clients asked, which keeps them in range whatever the scorer says.
+    """
+    raw = expit(log_odds) if kind == "certainty" else np.exp(np.minimum(log_odds - peak, 0.0))
+    return np.asarray(np.maximum(raw, FLOOR))
+
+
+def clip_rows(rows: Features) -> NDArray[np.float64]:
+    """Each row by itself: shortened to norm 1 where longer; zero where not finite. The one fact all proofs rest on."""
+    rows = np.asarray(rows, dtype=np.float64)
+    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+    largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0), 1.0)
+    norms = np.linalg.norm(rows / largest, axis=1, keepdims=True) * largest  # scaled: squares of huge entries overflow
+    return np.asarray(rows / np.maximum(norms, 1.0))

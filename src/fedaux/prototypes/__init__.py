@@ -1,0 +1,21 @@
+"""Prototypes f = head ∘ features: the contract, a registry of networks, and their weights as flat arrays."""
+
+from fedaux.prototypes import mobilenet, resnet, shufflenet, small  # noqa: F401  (importing them registers them)
+from fedaux.prototypes.contract import Option, Prototype, PrototypeSpec, available, build, register
+from fedaux.prototypes.layers import Extractor, make_norm
+from fedaux.prototypes.weights import Weights, dump, layout, load
+
+__all__ = [
+    "Extractor",
+    "Option",
+    "Prototype",
+    "PrototypeSpec",
+    "Weights",
+    "available",
+    "build",
+    "dump",
+    "layout",
+    "load",
+    "make_norm",
+    "register",
+]

@@ -1,0 +1,147 @@
+"""What a prototype is, how it is named in a configuration, and how it is built: f(x) = head(features(x)).
+
+A network is a function `(shape, **options) → nn.Module` that returns a feature extractor with an integer attribute
+`width`, the number of features H. It is found by the name it was registered under, or as `module:function`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fedaux.errors import unknown
+
+Option = int | float | str | bool
+Maker = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
+M = TypeVar("M", bound=Maker)
+
+_makers: dict[str, Maker] = {}
+_building = threading.RLock()  # the generator that `build` borrows belongs to the whole process
+
+
+class Prototype(nn.Module):
+    """f = head ∘ features with `features` (B, *shape) → (B, H) and a linear `head` (B, H) → (B, classes)."""
+
+    def __init__(self, features: nn.Module, classes: int) -> None:
+        super().__init__()
+        width = getattr(features, "width", None)
+        if not isinstance(width, int) or width < 1:
+            raise ValueError(
+                f"{type(features).__name__} has width={width!r}; give the feature extractor an attribute `width`, "
+                "the number of features it returns for one row"
+            )
+        if classes < 2:
+            raise ValueError(f"a classifier needs at least 2 classes, not {classes}; check the labels of the source")
+        self.width: int = width
+        self.features = features
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+@dataclass(frozen=True)
+class PrototypeSpec:
+    """A prototype by name and options; clients whose specs are equal, options in the same order, share parameters."""
+
+    name: str
+    options: tuple[tuple[str, Option], ...] = ()
+
+    def __post_init__(self) -> None:
+        keys = [key for key, _ in self.options]
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"{self.label} gives an option twice; keep one of them")
+        object.__setattr__(self, "options", tuple(sorted(self.options)))  # one order, so that equal networks are equal
+
+    @classmethod
+    def of(cls, name: str, **options: Option) -> PrototypeSpec:
+        """`PrototypeSpec.of("resnet8", width=16, norm="group")`."""
+        return cls(name, tuple(options.items()))
+
+    def to_json(self) -> str:
+        return json.dumps([self.name, dict(self.options)])
+
+    @classmethod
+    def from_json(cls, text: str) -> PrototypeSpec:
+        name, options = json.loads(text)
+        return cls.of(name, **options)
+
+    @property
+    def label(self) -> str:
+        """Readable and complete, for tables: `resnet8(norm=group, width=16)`."""
+        return (
+            f"{self.name}({', '.join(f'{key}={value}' for key, value in self.options)})" if self.options else self.name
+        )
+
+
+def register(name: str) -> Callable[[M], M]:
+    """Make a network known by `name`: `@register("mine")` above `def mine(shape, depth=3) -> nn.Module`."""
+
+    def remember(maker: M) -> M:
+        known = _makers.get(name, maker)
+        if (known.__module__, known.__qualname__) != (maker.__module__, maker.__qualname__):
+            raise ValueError(
+                f"prototype {name!r} is already {known.__module__}:{known.__qualname__}; take another name"
+            )
+        _makers[name] = maker
+        return maker
+
+    return remember
+
+
+def available() -> tuple[str, ...]:
+    """The registered names, in alphabetical order."""
+    return tuple(sorted(_makers))
+
+
+def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) -> Prototype:
+    """The prototype for rows of `shape`, on the CPU; the same seed gives the same bits, and no global state changes."""
+    maker = _find(spec.name)
+    _check_options(spec, maker)
+    with _building, torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU as well
+        return Prototype(maker(shape, **dict(spec.options)), classes)
+
+
+def _find(name: str) -> Maker:
+    if name in _makers:
+        return _makers[name]
+    module, colon, function = name.partition(":")
+    if not colon:
+        raise unknown("prototype", name, [*available(), "module:function"])
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module + ".").startswith(error.name + "."):
+            raise  # the module is there, something that it imports is not
+        raise ValueError(
+            f"prototype {name!r}: no module {module!r}; install it or add its folder to PYTHONPATH"
+        ) from error
+    maker = getattr(found, function, None)
+    if not callable(maker):
+        public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+        raise unknown(f"function of module {module!r}", function, public)
+    return maker  # type: ignore[no-any-return]
+
+
+def _check_options(spec: PrototypeSpec, maker: Maker) -> None:
+    """Refuse options that the maker does not have, or whose type is not that of the default."""
+    _, *parameters = inspect.signature(maker).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    defaults = {parameter.name: parameter.default for parameter in parameters}
+    for key, value in spec.options:
+        if key not in defaults:
+            raise unknown(f"option of prototype {spec.name!r}", key, defaults)
+        kind = type(defaults[key])
+        if kind in (int, float, str, bool) and type(value) is not kind and (kind, type(value)) != (float, int):
+            raise ValueError(f"{spec.label}: {key} must be {kind.__name__}, not {type(value).__name__} ({value!r})")

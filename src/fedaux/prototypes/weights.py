@@ -1,0 +1,83 @@
+"""A module's state as one flat array per kind, because every array is one request on the wire.
+
+`parameters`  float32, all parameters in the order of `named_parameters`
+`buffers`     float32, floating buffers (running mean and variance of BatchNorm); absent if there are none
+`counters`    int64, integer buffers (`num_batches_tracked`); absent if there are none
+
+The policy when clients are averaged: parameters and buffers are means weighted by |D_i|, counters take the maximum, and
+every network is in eval mode except in local training. Nothing is left out of the average, nothing is averaged twice.
+It works on any module, so `dump(prototype.features)` is the extractor h0 alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Weights = dict[str, NDArray[Any]]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "parameters": np.dtype(np.float32),
+    "buffers": np.dtype(np.float32),
+    "counters": np.dtype(np.int64),
+}
+
+
+def dump(module: nn.Module) -> Weights:
+    """A fresh copy of the state, on the CPU."""
+    weights: Weights = {}
+    for kind, tensors in _tensors(module).items():
+        weights[kind] = np.empty(sum(tensor.numel() for tensor in tensors), DTYPES[kind])
+        parts = torch.split(torch.from_numpy(weights[kind]), [tensor.numel() for tensor in tensors])
+        for part, tensor in zip(parts, tensors, strict=True):
+            part.copy_(tensor.detach().reshape(-1))
+    return weights
+
+
+@torch.no_grad()
+def load(module: nn.Module, weights: Weights) -> None:
+    """Copy `weights` into the tensors the module already has, wherever they are; a misfit leaves it untouched."""
+    _check(layout(module), weights)
+    for kind, tensors in _tensors(module).items():
+        start = 0
+        for tensor in tensors:  # torch.tensor copies, as from_numpy will not read a message's read-only array
+            tensor.copy_(torch.tensor(weights[kind][start : start + tensor.numel()]).view(tensor.shape))
+            start += tensor.numel()
+
+
+def layout(module: nn.Module) -> dict[str, int]:
+    """How many numbers of each kind `dump` returns and `load` accepts."""
+    return {kind: sum(tensor.numel() for tensor in tensors) for kind, tensors in _tensors(module).items()}
+
+
+def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
+    """The state by kind: persistent buffers only, and tied tensors once."""
+    kinds: dict[str, list[Tensor]] = {kind: [] for kind in DTYPES}
+    seen: set[int] = set()
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        if tensor.dtype in (torch.float64, torch.complex64, torch.complex128):
+            raise ValueError(
+                f"{name} is {tensor.dtype}, which float32 cannot carry exactly; call .float() on the module"
+            )
+        floating = "parameters" if isinstance(tensor, nn.Parameter) else "buffers"
+        kinds[floating if tensor.is_floating_point() else "counters"].append(tensor)
+    return {kind: tensors for kind, tensors in kinds.items() if tensors}
+
+
+def _check(expected: dict[str, int], weights: Weights) -> None:
+    advice = "build both sides from the same PrototypeSpec, input shape and number of classes"
+    if set(weights) != set(expected):
+        raise ValueError(f"weights hold {sorted(weights)}, this network has {sorted(expected)}; {advice}")
+    for kind, size in expected.items():
+        array = weights[kind]
+        if array.shape != (size,):
+            raise ValueError(f"{kind} have shape {array.shape}, this network expects ({size},); {advice}")
+        if array.dtype != DTYPES[kind]:
+            raise ValueError(f"{kind} are {array.dtype}, expected {DTYPES[kind]}; convert them with .astype")

@@ -1,0 +1,70 @@
+"""The loop: P1-P3 once, then T1-T3 each round, over any federation that answers orders. No Flower, no disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from fedaux.errors import FedauxError
+from fedaux.exchange import Failure, Federation, Release, Update
+from fedaux.seeds import numpy_stream
+from fedaux.server import Server
+from fedaux.state import RunState
+
+
+class NoAnswerError(FedauxError, RuntimeError):
+    """A round without a single contribution; the state before it is saved, and the run can be resumed."""
+
+
+def run(server: Server, federation: Federation, state: RunState | None, save: Callable[[RunState], None]) -> RunState:
+    """Prepare, or go on from `state`; `save` is called after preparation and after every round."""
+    if state is None:
+        state = server.initial_state()  # P1
+        if server.method.scores:
+            state, failures = collect_releases(server, federation, state, federation.clients)  # P2, P3
+            if not state.releases:
+                raise NoAnswerError(f"no client released a score: {failures[0].reason}")
+        save(state)
+    certainty = server.certainty(state) if server.method.scores else None
+    while state.round < server.config.rounds:
+        chosen = sample(federation.clients, server.config.participation, server.config.seed, state.round + 1)
+        failures = []
+        if certainty:
+            state, failures = collect_releases(server, federation, state, chosen)  # whoever was not there before
+            certainty.learn(state.releases)
+        gathering = server.gather(certainty, chosen, failures)
+        for reply in federation.ask([server.train_order(state, client) for client in chosen]):  # T1
+            if isinstance(reply, Update):
+                gathering.add(reply)  # T2
+            elif isinstance(reply, Failure):
+                gathering.failures.append(reply)
+            server.tell(
+                f"round {state.round + 1}", len(gathering.losses) + len(gathering.failures), len(chosen), "training"
+            )
+        if not gathering.losses:
+            raise NoAnswerError(f"no client answered in round {state.round + 1}: {gathering.failures[0].reason}")
+        state = gathering.finish(state)  # T2, T3
+        save(state)
+    return state
+
+
+def collect_releases(
+    server: Server, federation: Federation, state: RunState, clients: Sequence[str]
+) -> tuple[RunState, list[Failure]]:
+    """Ask whoever has released no score yet. One that fails keeps its place in the average, not in the ensemble."""
+    missing = [client for client in clients if client not in state.releases]
+    found, failures = {}, []
+    for reply in federation.ask([server.prepare_order(state, client) for client in missing]):
+        if isinstance(reply, Release):
+            found[reply.client] = reply
+        elif isinstance(reply, Failure):
+            failures.append(Failure(reply.client, f"no score: {reply.reason}"))
+        server.tell("score", len(found) + len(failures), len(missing), f"{len(found)} releases")
+    return state.with_releases(found), failures
+
+
+def sample(clients: Sequence[str], participation: float, seed: int, round_: int) -> list[str]:
+    """⌈C·n⌉ clients without replacement, from the round's own stream."""
+    count = max(1, math.ceil(participation * len(clients) - 1e-9))
+    rng = numpy_stream(seed, "sampling", round_)
+    return [clients[i] for i in sorted(rng.choice(len(clients), size=count, replace=False))]

@@ -1,0 +1,70 @@
+"""`exchange.Federation` over any Flower Grid: orders out, checked replies back one at a time, failures as data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedaux.exchange import EvaluateOrder, Failure, Order, PrepareOrder, Release, Reply, Score, TrainOrder, Update
+from fedaux.runtime.guard import Refused, check
+from fedaux.runtime.messages import ACTIONS, MessageError, Packer, unpack
+
+CHUNK = 8  # replies pulled at a time: server memory grows with this, not with the number of clients
+POLL = 0.5  # seconds between looks when nothing has arrived
+
+_ANSWERS: dict[type, type[Release] | type[Update] | type[Score]] = {
+    PrepareOrder: Release,
+    TrainOrder: Update,
+    EvaluateOrder: Score,
+}
+
+
+class GridFederation:
+    """Clients by their own names; `nodes` says which Flower node speaks for each."""
+
+    def __init__(self, grid: Grid, nodes: Mapping[str, int], timeout: float = 3600.0) -> None:
+        self.grid = grid
+        self.nodes = dict(nodes)
+        self.timeout = timeout
+
+    @property
+    def clients(self) -> Sequence[str]:
+        return list(self.nodes)
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+        """Send all orders, yield each reply as it comes; what is missing when time is up becomes a `Failure`."""
+        packer = Packer()
+        waiting: dict[str, Order] = {}
+        for order in orders:
+            message = Message(packer.pack(order), self.nodes[order.client], ACTIONS[type(order)], ttl=self.timeout)
+            (identity,) = self.grid.push_messages([message])
+            waiting[identity] = order
+        deadline = time.monotonic() + self.timeout
+        while waiting and time.monotonic() < deadline:
+            arrived = False
+            ids = list(waiting)
+            for start in range(0, len(ids), CHUNK):
+                for message in self.grid.pull_messages(ids[start : start + CHUNK]):
+                    reply_to = message.metadata.reply_to_message_id
+                    if reply_to in waiting:  # a second reply, or one to nothing we asked, is not for us
+                        arrived = True
+                        yield self._read(waiting.pop(reply_to), message)
+                    del message  # a reply must not outlive its use
+            if waiting and not arrived:
+                time.sleep(POLL)
+        for order in waiting.values():
+            yield Failure(order.client, f"no answer within {self.timeout:g} s")
+
+    @staticmethod
+    def _read(order: Order, message: Message) -> Reply:
+        if message.has_error():
+            return Failure(order.client, f"error {message.error.code}: {message.error.reason}")
+        try:
+            reply = unpack(_ANSWERS[type(order)], message.content)
+            check(order, reply)
+        except (MessageError, Refused) as error:
+            return Failure(order.client, str(error))
+        return reply

@@ -1,0 +1,79 @@
+"""A Flower Grid in this very process: the same ClientApp, the same messages, no servers and no start-up time.
+
+A message is run when its reply is pulled, so only one client works at a time and only its reply is in memory.
+"""
+
+from __future__ import annotations
+
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+CLIENT_EXCEPTION = 2  # Flower's code for a ClientApp that raised
+
+Handler = Callable[[Message, Context], Message]
+
+
+class InProcessGrid(Grid):
+    """Nodes 0..n−1 are contexts of one ClientApp; their `state` survives between messages as it does on a SuperNode."""
+
+    def __init__(self, app: Handler, clients: int, run_config: Mapping[str, str | float | int | bool]) -> None:
+        # Flower's own processes set this identity; without it no message can be made
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        self._app = app
+        self._run: Run | None = None
+        self._waiting: dict[str, Message] = {}
+        self._contexts = {
+            node + 2: Context(
+                1, node + 2, {"partition-id": node, "num-partitions": clients}, RecordDict(), dict(run_config)
+            )
+            for node in range(clients)
+        }
+
+    def set_run(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        if self._run is None:
+            raise RuntimeError("this grid belongs to no Flower run; it was made in process")
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        identities = []
+        for message in messages:
+            identity = uuid.uuid4().hex
+            message.metadata.__dict__["_message_id"] = identity
+            self._waiting[identity] = message
+            identities.append(identity)
+        return identities
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Replies in the order asked, each made when it is taken."""
+        for identity in message_ids:
+            if identity in self._waiting:
+                yield self._answer(self._waiting.pop(identity))
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        return list(self.pull_messages(self.push_messages(messages)))
+
+    def _answer(self, message: Message) -> Message:
+        context = self._contexts[message.metadata.dst_node_id]
+        try:
+            return self._app(message, context)
+        except Exception as error:
+            reason = "".join(traceback.format_exception_only(error)).strip()
+            return Message(Error(CLIENT_EXCEPTION, reason), reply_to=message)

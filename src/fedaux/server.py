@@ -1,0 +1,261 @@
+"""What the server holds and computes: public and test data, one resident model per prototype, its phases."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save
+
+from fedaux.config import Config
+from fedaux.data.auxiliary import AuxSplit
+from fedaux.data.records import Records
+from fedaux.exchange import Arrays, Failure, PrepareOrder, TrainOrder, Update
+from fedaux.files import write_atomically
+from fedaux.methods import METHODS, Method
+from fedaux.prepare.certainty import Certainty
+from fedaux.prepare.features import features, fingerprint
+from fedaux.prepare.scorers import make_scorer
+from fedaux.prepare.scoring import Scorer
+from fedaux.prepare.simclr import pretrain
+from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, load
+from fedaux.seeds import derive, numpy_stream, torch_stream
+from fedaux.state import Record, RunState
+from fedaux.train.combine import Ensemble, Tally
+from fedaux.train.distill import distill
+from fedaux.train.local import evaluate, look
+
+Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
+
+
+@dataclass
+class Server:
+    config: Config
+    aux: Records
+    test: Records
+    classes: int
+    clients: Sequence[str]
+    cache: Path
+    tell: Tell = field(default=lambda what, done, of, note: None, repr=False)
+
+    @cached_property
+    def method(self) -> Method:
+        return METHODS[self.config.method]
+
+    @cached_property
+    def split(self) -> AuxSplit:
+        return AuxSplit.draw(len(self.aux), self.config.aux.negatives, numpy_stream(self.config.seed, "aux"))
+
+    @cached_property
+    def negatives(self) -> Records:
+        return self.aux.take(self.split.negatives)
+
+    @cached_property
+    def distill_set(self) -> Records:
+        return self.aux.take(self.split.distill)
+
+    @cached_property
+    def models(self) -> dict[str, Prototype]:
+        """One resident network per prototype: teachers, students and tests all pass through it in turn."""
+        seed = self.config.seed
+        return {
+            p.label: build(p, self.test.shape, self.classes, derive(seed, "init", p.label))
+            for p in self.config.prototypes
+        }
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        return make_scorer(self.config.privacy.scorer, self.config.privacy.dims, self.config.privacy.ridge)
+
+    @cached_property
+    def prototype_of(self) -> dict[str, PrototypeSpec]:
+        """Prototypes are dealt to the clients in turn."""
+        dealt = self.config.prototypes
+        return {client: dealt[i % len(dealt)] for i, client in enumerate(self.clients)}
+
+    # P1
+
+    def initial_state(self) -> RunState:
+        """Random or pre-trained weights, and what scorers publish if the method has any."""
+        for spec in self.config.prototypes:
+            if self.method.pretrained and self.config.pretrain.epochs > 0:
+                self._pretrain(spec)
+        weights = {label: dump(model) for label, model in self.models.items()}
+        if not self.method.scores:
+            return RunState(self.config, 0, weights)
+        extractors = {label: dump(model.features) for label, model in self.models.items()}
+        public = {
+            label: self.scorer.publish(features(model.features, self.negatives)) for label, model in self.models.items()
+        }
+        return RunState(self.config, 0, weights, extractors, public)
+
+    def _pretrain(self, spec: PrototypeSpec) -> None:
+        """Train the extractor, or take it from the cache if the same work was done before."""
+        config, extractor = self.config, self.models[spec.label].features
+        key = fingerprint(self.aux, spec, config.pretrain, config.seed, self.test.shape)
+        path = self.cache / f"extractor-{key}.safetensors"
+        if path.is_file():
+            load(extractor, load_file(path))
+            self.tell(f"pretrain {spec.label}", config.pretrain.epochs, config.pretrain.epochs, "from the cache")
+            return
+
+        def watch(epoch: int, loss: float) -> None:
+            self.tell(f"pretrain {spec.label}", epoch, config.pretrain.epochs, f"loss {loss:.3f}")
+
+        pretrain(extractor, self.models[spec.label].width, self.aux, config.pretrain, config.seed, watch)
+        write_atomically(path, save(dump(extractor)))
+
+    # P2, P3
+
+    def prepare_order(self, state: RunState, client: str) -> PrepareOrder:
+        spec, privacy = self.prototype_of[client], self.config.privacy
+        return PrepareOrder(
+            client=client,
+            prototype=spec.to_json(),
+            scorer=json.dumps({"name": privacy.scorer, "dims": privacy.dims, "ridge": privacy.ridge}),
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            adjacency=privacy.adjacency,
+            certificate=privacy.certificate,
+            unsafe_seed=privacy.unsafe_seed,
+            extractor=state.extractors[spec.label],
+            public=state.public[spec.label],
+        )
+
+    def certainty(self, state: RunState) -> Certainty:
+        """Embeds D⁻ and D_distill under each prototype's h0: once per run, and once more after a resume."""
+        reference, embedded = {}, {}
+        for label, model in self.models.items():
+            load(model.features, state.extractors[label])
+
+            def embed(block: NDArray[np.float32], public: Arrays = state.public[label]) -> NDArray[Any]:
+                return self.scorer.embed(public, block)
+
+            reference[label] = features(model.features, self.negatives, embed)
+            embedded[label] = features(model.features, self.distill_set, embed)
+        labels = {client: spec.label for client, spec in self.prototype_of.items()}
+        return Certainty(self.scorer, self.config.privacy.weights, state.public, reference, embedded, labels)
+
+    # T1
+
+    def train_order(self, state: RunState, client: str) -> TrainOrder:
+        spec, local, round_ = self.prototype_of[client], self.config.local, state.round + 1
+        return TrainOrder(
+            client=client,
+            round=round_,
+            prototype=spec.to_json(),
+            classes=self.classes,
+            epochs=local.epochs,
+            lr=local.lr,
+            batch=local.batch,
+            mu=local.mu if self.method.proximal else 0.0,
+            seed=derive(self.config.seed, "batches", client, round_),
+            weights=state.weights[spec.label],
+        )
+
+    # T2
+
+    def gather(self, certainty: Certainty | None, chosen: Sequence[str], failures: Sequence[Failure]) -> Gathering:
+        ensemble = Ensemble(len(self.distill_set), self.classes) if self.method.distils else None
+        return Gathering(self, certainty, ensemble, certainty.peak(chosen) if certainty else None, [*failures])
+
+    def teach(self, label: str, weights: Arrays, ensemble: Ensemble, importance: NDArray[np.float64] | None) -> None:
+        """Add one teacher's weighted predictions on D_distill, block by block."""
+        load(self.models[label], weights)
+        for rows, logits in look(self.models[label], self.distill_set):
+            ensemble.add(logits, np.ones(len(logits)) if importance is None else importance[rows], rows)
+
+    # T3
+
+    def distil(self, weights: dict[str, Arrays], ensemble: Ensemble, round_: int) -> tuple[dict[str, Arrays], float]:
+        """One student per prototype, each from its own average, all from the one ensemble."""
+        students, losses, config = {}, [], self.config.distill
+        for label, model in self.models.items():
+            load(model, weights[label])
+            generator = torch_stream(self.config.seed, "distill", label, round_)
+            losses.append(
+                distill(
+                    model,
+                    self.distill_set,
+                    ensemble,
+                    epochs=config.epochs,
+                    lr=config.lr,
+                    batch=config.batch,
+                    generator=generator,
+                )
+            )
+            students[label] = dump(model)
+        return students, float(np.mean(losses))
+
+    def accuracies(self, weights: dict[str, Arrays]) -> dict[str, float]:
+        """Test accuracy of each prototype. Reported only: nothing is ever chosen by it."""
+        found = {}
+        for label, model in self.models.items():
+            load(model, weights[label])
+            found[label] = evaluate(model, self.test)[0] / len(self.test)
+        return found
+
+
+@dataclass
+class Gathering:
+    """One round's T2: fold each update into the sums and forget it."""
+
+    server: Server
+    certainty: Certainty | None
+    ensemble: Ensemble | None
+    peak: NDArray[np.float64] | None
+    failures: list[Failure]
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def add(self, update: Update) -> None:
+        label = self.server.prototype_of[update.client].label
+        bayesian = self.server.method.teachers == "bayesian"
+        self.tallies.setdefault(label, Tally()).add(update.weights, update.records, second_moment=bayesian)
+        self.losses.append(update.loss)
+        if self.ensemble is None:
+            return
+        if self.certainty is None:
+            self.server.teach(label, update.weights, self.ensemble, None)
+        elif self.certainty.knows(update.client) and self.peak is not None:
+            importance = self.certainty.weights(update.client, self.peak)
+            self.server.teach(label, update.weights, self.ensemble, importance)
+
+    def finish(self, state: RunState) -> RunState:
+        """Averages, FedBE's draws, students, test: the state after this round."""
+        server, round_ = self.server, state.round + 1
+        weights = {
+            label: self.tallies[label].average() if label in self.tallies else old
+            for label, old in state.weights.items()
+        }
+        distill_loss = None
+        if self.ensemble is not None and self.ensemble.taught:
+            if server.method.teachers == "bayesian":
+                self._add_bayesian_teachers(round_)
+            weights, distill_loss = server.distil(weights, self.ensemble, round_)
+        record: Record = {
+            "round": round_,
+            "accuracy": server.accuracies(weights),
+            "clients": len(self.losses),
+            "failures": [[one.client, one.reason] for one in self.failures],
+            "local_loss": float(np.mean(self.losses)),
+            "distill_loss": distill_loss,
+            "teachers": self.ensemble.effective_teachers() if self.ensemble and self.ensemble.taught else None,
+            "seconds": time.perf_counter() - self.started,
+        }
+        return state.after(weights, record)
+
+    def _add_bayesian_teachers(self, round_: int) -> None:
+        assert self.ensemble is not None
+        for label, tally in self.tallies.items():
+            rng = numpy_stream(self.server.config.seed, "bayes", label, round_)
+            for drawn in [tally.average(), *tally.gaussian_draws(self.server.config.distill.samples, rng)]:
+                self.server.teach(label, drawn, self.ensemble, None)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fedaux.data.records import Records, to_tensor
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 256, (50, 4, 6, 3), dtype=np.uint8))
+    return Records(np.load(tmp_path / "x.npy", mmap_mode="r"), np.arange(50))
+
+
+def test_taking_twice_is_taking_the_composition(mapped):
+    once, twice = np.array([40, 30, 20, 10]), np.array([3, 1])
+    view = mapped.take(once).take(twice)
+    assert view.labels.tolist() == [10, 30]
+    assert np.array_equal(view.gather(), np.asarray(mapped.x)[[10, 30]])
+    assert len(view) == 2
+
+
+def test_a_view_shares_the_map_and_gathering_copies_only_its_rows(mapped):
+    view = mapped.take(np.array([5, 2]))
+    assert view.x is mapped.x
+    assert isinstance(view.x, np.memmap)
+    rows = view.gather(slice(0, 1))
+    assert not isinstance(rows, np.memmap)
+    assert rows.shape == (1, 4, 6, 3)
+    assert np.array_equal(rows[0], mapped.x[5])
+
+
+@pytest.mark.parametrize("positions", [slice(0, 2), np.array([0, 1])])
+def test_what_is_gathered_may_be_written_to(positions):
+    records = Records(np.zeros((3, 2), dtype=np.float32))
+    records.tensor(positions).add_(1)
+    assert (records.x == 0).all()
+
+
+def test_blocks_cover_every_record_once(mapped):
+    view = mapped.take(np.arange(49, -1, -1))
+    blocks = list(view.blocks(16))
+    assert [view.labels[block].size for block in blocks] == [16, 16, 16, 2]
+    assert np.concatenate([view.labels[block] for block in blocks]).tolist() == list(range(49, -1, -1))
+
+
+def test_images_become_channels_first_by_fixed_constants(mapped):
+    x = to_tensor(mapped.gather(slice(0, 2)))
+    assert x.shape == (2, 3, 4, 6)
+    assert mapped.shape == (3, 4, 6)
+    assert x.dtype == torch.float32
+    assert x[1, 2, 3, 5].item() == pytest.approx((float(mapped.x[1, 3, 5, 2]) - 127.5) / 63.75)
+
+
+def test_numbers_stay_as_they_are():
+    records = Records(np.array([[1.5, -2.0]]))
+    assert records.tensor().tolist() == [[1.5, -2.0]]
+    assert records.shape == (2,)
+
+
+def test_labels_must_be_there_to_be_asked_for(mapped):
+    with pytest.raises(ValueError, match="no labels"):
+        _ = mapped.unlabelled().labels

@@ -1,0 +1,71 @@
+"""One of everything that crosses between server and client."""
+
+from typing import Any
+
+import numpy as np
+
+from fedaux.exchange import EvaluateOrder, PrepareOrder, Release, Score, TrainOrder, Update
+
+
+def weights(value: float = 1.0) -> dict[str, Any]:
+    return {"float32": np.full((6,), value, np.float32), "int64": np.array([3], np.int64)}
+
+
+def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
+    facts = {
+        "prototype": '["mlp", {}]',
+        "scorer": '{"name": "mean-embedding", "dims": 2, "ridge": 0.01}',
+        "epsilon": 0.1,
+        "delta": 1e-5,
+        "adjacency": "replace-one",
+        "certificate": "opendp",
+        "unsafe_seed": -1,
+        "extractor": weights(),
+        "public": {"mean": np.zeros(3, np.float32), "basis": np.asfortranarray(np.arange(6.0).reshape(3, 2))},
+    }
+    return PrepareOrder(client, **{**facts, **changes})
+
+
+def release(client: str = "a", **changes: Any) -> Release:
+    facts = {
+        "scorer": "mean-embedding",
+        "records": 7,
+        "epsilon": 0.1,
+        "delta": 1e-5,
+        "adjacency": "replace-one",
+        "certificate": "opendp",
+        "sensitivity": 2.0**21,
+        "scale": 1e8 / 3,
+        "step": 1e-7 / 3,
+        "unsafe": False,
+        "arrays": {"values": np.array([2**62, -(2**62)], np.int64)},
+    }
+    return Release(client, **{**facts, **changes})
+
+
+def train_order(client: str = "a", **changes: Any) -> TrainOrder:
+    facts = {
+        "round": 2,
+        "prototype": '["mlp", {}]',
+        "classes": 10,
+        "epochs": 1,
+        "lr": 1e-3,
+        "batch": 32,
+        "mu": 0.0,
+        "seed": 2**63 - 1,
+        "weights": weights(),
+    }
+    return TrainOrder(client, **{**facts, **changes})
+
+
+def update(client: str = "a", **changes: Any) -> Update:
+    facts = {"round": 2, "records": 7, "loss": 0.5, "seconds": 0.1, "weights": weights(1.5)}
+    return Update(client, **{**facts, **changes})
+
+
+def evaluate_order(client: str = "a", **changes: Any) -> EvaluateOrder:
+    return EvaluateOrder(client, **{"round": 2, "prototype": "p", "classes": 10, "weights": weights(), **changes})
+
+
+def score(client: str = "a", **changes: Any) -> Score:
+    return Score(client, **{"round": 2, "records": 7, "correct": 5, "loss": 0.5, **changes})

@@ -1,0 +1,190 @@
+"""The person at the terminal: quick help, errors in one paragraph, and everything of a run in one folder."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedaux import cli
+from fedaux.cli import app, main
+from fedaux.state import FILE, RunState
+
+TINY = """
+rounds = 2
+prototypes = [{name = "mlp", features = 8, hidden = 8}]
+[data]
+clients = 3
+[aux]
+limit = 100
+[pretrain]
+epochs = 0
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+def fedaux(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """The command as the console script runs it, in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["fedaux", *map(str, words)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return int(caught.value.code or 0)
+
+
+def paragraph(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_help_is_quick_and_names_the_commands() -> None:
+    code = (
+        "import sys\nfrom fedaux.cli import main\nsys.argv = ['fedaux', '--help']\n"
+        "try: main()\nfinally: print(sorted({'torch', 'flwr', 'numpy', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(word in done.stdout for word in ("demo", "run", "resume"))
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, fedaux; fedaux.METHODS; print(*(name in sys.modules for name in ('torch', 'flwr')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_an_error_is_one_paragraph_on_stderr_of_the_real_program(tmp_path: Path) -> None:
+    code = "from fedaux.cli import main; main()"
+    words = ["run", "none.toml"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: there is no config file none.toml; `fedaux demo` runs without one and shows how one looks.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fragment"),
+    [
+        (["local.lrr=1"], "error: unknown key 'local.lrr' (did you mean 'local.lr'?)"),
+        (["local.lr"], "error: --set 'local.lr' is not of the form key=value"),
+        (["method=fedaus"], "did you mean 'fedaux'?"),
+        (["privacy.epsilon=0"], "privacy.epsilon must be above 0"),
+        (["data.source=digit"], "digits"),
+        (["prototypes=nlp"], "unknown prototype 'nlp'"),
+        (["data.path=/nowhere", "data.source=npz"], "/nowhere"),
+        (["data.source=no_such_module:f"], "no_such_module"),
+        pytest.param(["data=3"], "write [data] and"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_errors_name_their_remedy(
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    overrides: list[str],
+    fragment: str,
+) -> None:
+    words = [word for override in overrides for word in ("--set", override)]
+    assert fedaux(monkeypatch, "run", config, "--out", config.parent / "out", *words) == 2
+    out, err = capsys.readouterr()
+    assert fragment in paragraph(err)
+    assert err.startswith("error: ")
+    assert "Traceback" not in out + err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["run"], ["resume"], ["fly"], ["demo", "--seeds", "0"]])
+def test_wrong_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert fedaux(monkeypatch, *words) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_resume_where_there_is_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert fedaux(monkeypatch, "resume", tmp_path) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_a_run_its_repetition_and_another_in_its_place(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = config.parent / "out"
+    assert fedaux(monkeypatch, "run", config, "--out", out) == 0
+    said = paragraph(capsys.readouterr().out)
+    state = RunState.load(out)
+    assert (state.round, len(state.releases)) == (2, 3)
+    history = json.loads((out / "history.json").read_text())
+    assert [record["round"] for record in history] == [1, 2]
+    assert f"FedAUX after 2 rounds: accuracy {history[-1]['accuracy']['mlp(features=8, hidden=8)']:.3f}" in said
+    assert "Privacy. The certainty scores of every client are (0.1, 1e-05)-differentially private" in said
+    assert "Not covered: local models are sent without differential privacy" in said
+    for name in ("split.png", "curves.png"):
+        assert name in said
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+    before = (out / FILE).read_bytes()
+    assert fedaux(monkeypatch, "run", config, "--out", out) == 0  # the same run is read, not repeated
+    assert fedaux(monkeypatch, "resume", out) == 0
+    assert paragraph(capsys.readouterr().out).count("FedAUX after 2 rounds") == 2
+    assert (out / FILE).read_bytes() == before
+
+    assert fedaux(monkeypatch, "run", config, "--out", out, "--set", "seed=1") == 2
+    assert "holds another run (fedaux, seed 0); choose a new folder" in paragraph(capsys.readouterr().err)
+    assert (out / FILE).read_bytes() == before
+
+
+def test_seeded_noise_is_never_passed_off_as_private(config: Path) -> None:
+    words = [
+        "run",
+        str(config),
+        "--out",
+        str(config.parent / "out"),
+        "--set",
+        "privacy.unsafe_seed=0",
+        "--set",
+        "rounds=1",
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "Privacy. NOT PRIVATE" in paragraph(result.output)
+
+
+def test_the_default_folder_tells_what_is_in_it_and_each_prototype_is_shown(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(config.parent)
+    prototypes = 'prototypes=["mlp", {name = "mlp", features = 8}]'
+    words = ["run", config.name, "--set", "method=fedavg", "--set", "rounds=1", "--set", "seed=7", "--set", prototypes]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert (config.parent / "runs" / "tiny-fedavg-seed7" / FILE).is_file()
+    assert "mlp: 0." in result.output
+    assert "mlp(features=8): 0." in result.output
+    assert "No certainty scores were released" in paragraph(result.output)
+
+
+def test_an_interrupt_says_how_to_go_on(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (config.parent / "interrupting.py").write_text("def source(**_):\n    raise KeyboardInterrupt\n")
+    monkeypatch.syspath_prepend(config.parent)
+    words = ["run", config, "--out", config.parent / "out", "--set", "data.source=interrupting:source"]
+    assert fedaux(monkeypatch, *words) == 130
+    assert "fedaux resume" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""What is loaded is what was saved, to the bit, or the file as it was before."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from fedaux.config import Config
+from fedaux.exchange import Arrays, Release
+from fedaux.prototypes import PrototypeSpec
+from fedaux.state import FILE, RunState
+
+RNG = np.random.default_rng(0)
+RECORD = {"round": 1, "accuracy": {"mlp": 0.1 + 0.2}, "failures": [["a", "gone"]], "local_loss": None, "seconds": 1e-17}
+
+
+def release(client: str) -> Release:
+    values = np.array([2**62, -(2**62), 0, -1], dtype=np.int64)
+    return Release(
+        client,
+        "mean-embedding",
+        7,
+        0.1,
+        1e-5,
+        "replace-one",
+        "opendp",
+        2.0**21,
+        1e7 / 3,
+        1e-6 / 3,
+        True,
+        {"values": values},
+    )
+
+
+def state(round_: int = 1) -> RunState:
+    label = "cnn(width=4, norm=group)"
+    weights = RNG.normal(size=9).astype(np.float32)
+    weights[:3] = np.nan, -0.0, np.inf
+    return RunState(
+        Config(prototypes=(PrototypeSpec("mlp"), PrototypeSpec.of("cnn", norm="group", width=4))),
+        round_,
+        {"mlp": {"float32": weights, "int64": np.arange(3)}, label: {"float32": np.zeros((0,), np.float32)}},
+        {"mlp": {"float32": RNG.normal(size=4).astype(np.float32)}},
+        {"mlp": {"mean": RNG.normal(size=4).astype(np.float32), "basis": np.asfortranarray(RNG.normal(size=(4, 2)))}},
+        {"client-000": release("client-000"), "client-001": release("client-001")},
+        (RECORD,) * round_,
+    )
+
+
+def assert_same(one: Mapping[str, Arrays], two: Mapping[str, Arrays]) -> None:
+    assert one.keys() == two.keys()
+    for label in one:
+        assert one[label].keys() == two[label].keys()
+        for name, array in one[label].items():
+            other = two[label][name]
+            assert (array.shape, array.dtype, array.tobytes()) == (other.shape, other.dtype, other.tobytes())
+
+
+def test_round_trip_is_exact(tmp_path: Path) -> None:
+    saved = state()
+    saved.save(tmp_path / "run")
+    loaded = RunState.load(tmp_path / "run")
+    assert (loaded.config, loaded.round, loaded.history) == (saved.config, 1, (RECORD,))
+    for room in ("weights", "extractors", "public"):
+        assert_same(getattr(saved, room), getattr(loaded, room))
+    assert list(loaded.releases) == ["client-000", "client-001"]
+    for client, one in saved.releases.items():
+        other = loaded.releases[client]
+        assert {**vars(one), "arrays": 0} == {**vars(other), "arrays": 0}
+        assert_same({"": one.arrays}, {"": other.arrays})
+
+
+def test_saving_what_was_loaded_changes_nothing(tmp_path: Path) -> None:
+    state().save(tmp_path / "one")
+    RunState.load(tmp_path / "one").save(tmp_path / "two")
+    assert (tmp_path / "one" / FILE).read_bytes() == (tmp_path / "two" / FILE).read_bytes()
+
+
+def test_loaded_arrays_do_not_depend_on_the_file(tmp_path: Path) -> None:
+    state().save(tmp_path)
+    loaded = RunState.load(tmp_path)
+    RunState(Config(), 0, {"mlp": {"float32": np.ones(2, np.float32)}}).save(tmp_path)
+    assert_same({"": {"int64": np.arange(3)}}, {"": {"int64": loaded.weights["mlp"]["int64"]}})
+
+
+def test_an_interrupted_save_leaves_the_last_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state(1).save(tmp_path)
+
+    def fail(_: int) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fail)
+        with pytest.raises(OSError, match="disk full"):
+            state(2).save(tmp_path)
+    assert RunState.load(tmp_path).round == 1
+    assert [one.name for one in tmp_path.iterdir()] == [FILE]
+
+
+def test_steps() -> None:
+    first = RunState(Config(), 0, {"mlp": {}})
+    after = (
+        first.with_releases({"a": release("a")})
+        .with_releases({"b": release("b")})
+        .after({"mlp": {"x": np.ones(1)}}, RECORD)
+    )
+    assert (after.round, list(after.releases), after.history) == (1, ["a", "b"], (RECORD,))
+    assert list(after.weights["mlp"]) == ["x"]
+    assert (first.round, first.releases, first.history) == (0, {}, ())
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    save_file({"x": np.ones(1)}, tmp_path / FILE, metadata={"fedaux": json.dumps({"version": "0"})})
+    with pytest.raises(ValueError, match=r"another version of fedaux \(state 0, not 1\)"):
+        RunState.load(tmp_path)
+
+
+def test_a_folder_without_a_run_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere holds no run .*start one with `fedaux run`"):
+        RunState.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("label", "array"),
+    [
+        pytest.param("mine(mode=a|b)", np.ones(2)),
+        pytest.param("mlp", np.array(2.5)),
+    ],
+    ids=["bar in an option", "single number"],
+)
+def test_odd_labels_and_shapes_survive(tmp_path: Path, label: str, array: np.ndarray) -> None:
+    RunState(Config(), 0, {label: {"x": array}}).save(tmp_path)
+    assert_same({label: {"x": array}}, RunState.load(tmp_path).weights)
+
+
+def test_a_prototype_without_arrays_survives(tmp_path: Path) -> None:
+    RunState(Config(), 0, {"mlp": {"x": np.ones(1)}}, public={"mlp": {}}).save(tmp_path)
+    assert RunState.load(tmp_path).public == {"mlp": {}}
