@@ -12,6 +12,7 @@ from fedaux.config import Config, ConfigError, DataConfig
 from fedaux.prototypes import PrototypeSpec
 
 OTHER_CHOICE = {
+    "privacy.ratio": "kliep",
     "method": "feddf+p",
     "data.partition": "iid",
     "privacy.scorer": "logistic",
@@ -286,7 +287,7 @@ def test_only_scorers_that_exist_are_allowed() -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, ["privacy.scorer=none"])
     for name in str(caught.value).partition("choose from ")[2].rstrip(".").split(", "):
-        assert make_scorer(name, 4, 0.1).name == name
+        assert make_scorer(name, 4, "bayes", 0.1).name == name
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:

@@ -117,11 +117,13 @@ class PrivacyConfig:
     adjacency: str = "replace-one"
     certificate: str = "opendp"  # who vouches for ε: OpenDP for its own sampler, or the analytic Gaussian
     dims: int = 32  # mean-embedding: size of the public PCA
+    ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
     ridge: float = 0.01  # logistic: λ
     unsafe_seed: int = -1  # ≥ 0 makes the noise reproducible and therefore removable: tests and studies only
 
     def __post_init__(self) -> None:
         one_of("privacy.scorer", self.scorer, ("mean-embedding", "logistic"))
+        one_of("privacy.ratio", self.ratio, ("bayes", "kliep"))
         one_of("privacy.weights", self.weights, ("odds", "certainty"))
         one_of("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
         one_of("privacy.certificate", self.certificate, ("opendp", "analytic"))

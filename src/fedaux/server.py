@@ -72,7 +72,11 @@ class Server:
 
     @cached_property
     def scorer(self) -> Scorer:
-        return make_scorer(self.config.privacy.scorer, self.config.privacy.dims, self.config.privacy.ridge)
+        return make_scorer(**self._scorer_settings())
+
+    def _scorer_settings(self) -> dict[str, Any]:
+        privacy = self.config.privacy
+        return {"name": privacy.scorer, "dims": privacy.dims, "ratio": privacy.ratio, "ridge": privacy.ridge}
 
     @cached_property
     def prototype_of(self) -> dict[str, PrototypeSpec]:
@@ -119,7 +123,7 @@ class Server:
         return PrepareOrder(
             client=client,
             prototype=spec.to_json(),
-            scorer=json.dumps({"name": privacy.scorer, "dims": privacy.dims, "ridge": privacy.ridge}),
+            scorer=json.dumps(self._scorer_settings()),
             epsilon=privacy.epsilon,
             delta=privacy.delta,
             adjacency=privacy.adjacency,

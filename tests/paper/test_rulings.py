@@ -220,8 +220,7 @@ def test_i_the_default_scorer_has_a_signal_and_the_papers_is_kept() -> None:
     lines = []
     for i, own in enumerate(clients):
         made = release(default.summarise(facts, own, "replace-one", 625), f"c{i}", default.name, 1.0, 1e-5, "opendp")
-        w, b = default.fit(facts, reference, made)
-        lines.append(reference @ w + b)
+        lines.append(default.fit(facts, reference, made)(reference))
     odds = np.stack(lines)
     check(teacher_weights(odds, odds.max(axis=0), "odds"))
     norm = np.linalg.norm(np.concatenate([*clients, public]), axis=1).max()

@@ -14,7 +14,7 @@ def weights(value: float = 1.0) -> dict[str, Any]:
 def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
     facts = {
         "prototype": '["mlp", {}]',
-        "scorer": '{"name": "mean-embedding", "dims": 2, "ridge": 0.01}',
+        "scorer": '{"name": "mean-embedding", "dims": 2, "ratio": "bayes", "ridge": 0.01}',
         "epsilon": 0.1,
         "delta": 1e-5,
         "adjacency": "replace-one",

@@ -91,7 +91,7 @@ CHANGES: list[dict[str, Any]] = [
     {"adjacency": "add-remove"},
     {"certificate": "analytic"},
     {"unsafe_seed": 3},
-    {"scorer": json.dumps({"name": "mean-embedding", "dims": 3, "ridge": 0.01})},
+    {"scorer": json.dumps({"name": "mean-embedding", "dims": 3, "ratio": "bayes", "ridge": 0.01})},
     {"extractor": "shifted"},
     {"public": "shifted"},
 ]

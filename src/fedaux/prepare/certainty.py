@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Features, Line, Scorer, teacher_weights
+from fedaux.prepare.scoring import Features, LogOdds, Scorer, teacher_weights
 
 
 @dataclass
 class Certainty:
-    """Post-processing of releases. Held per prototype: φ(D⁻) and φ(D_distill); per client: one line. Never all scores.
+    """Post-processing of releases: φ(D⁻) and φ(D_distill) per prototype, a fitted ratio per client, never all scores.
 
     `prototype_of` says on which prototype's features a client's release was made.
     """
@@ -25,22 +25,21 @@ class Certainty:
     reference: Mapping[str, Features]  # φ(D⁻)
     embedded: Mapping[str, Features]  # φ(D_distill)
     prototype_of: Mapping[str, str]
-    lines: dict[str, Line] = field(default_factory=dict)
+    fitted: dict[str, LogOdds] = field(default_factory=dict)
 
     def learn(self, releases: Mapping[str, Release]) -> None:
-        """Fit the line of every client not yet known."""
+        """Fit every client not yet known."""
         for client, release in releases.items():
-            if client not in self.lines:
+            if client not in self.fitted:
                 label = self.prototype_of[client]
-                self.lines[client] = self.scorer.fit(self.public[label], self.reference[label], release)
+                self.fitted[client] = self.scorer.fit(self.public[label], self.reference[label], release)
 
     def knows(self, client: str) -> bool:
-        return client in self.lines
+        return client in self.fitted
 
     def log_odds(self, client: str) -> NDArray[np.float64]:
         """log D_i(x)/D⁻(x) as the client's release has it, over D_distill."""
-        w, b = self.lines[client]
-        return np.asarray(self.embedded[self.prototype_of[client]] @ w + b, dtype=np.float64)
+        return self.fitted[client](self.embedded[self.prototype_of[client]])
 
     def peak(self, clients: Sequence[str]) -> NDArray[np.float64]:
         """The largest log-odds among these clients on each example: the common scale of `teacher_weights`."""

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Features, Line, clip_rows
+from fedaux.prepare.scoring import Features, LogOdds, clip_rows
 from fedaux.privacy.release import GRID, Summary
 
 Vector = NDArray[np.float64]
@@ -46,8 +46,9 @@ class LogisticScorer:
         values = np.rint(w / step).astype(np.int64)
         return Summary(values=values, step=step, sensitivity=float(reach), adjacency=adjacency, records=size)
 
-    def fit(self, public: Arrays, reference: Features, release: Release) -> Line:
-        return release.arrays["values"] * release.step, 0.0
+    def fit(self, public: Arrays, reference: Features, release: Release) -> LogOdds:
+        w = release.arrays["values"] * release.step
+        return lambda embedded: embedded @ w
 
 
 def objective(w: Vector, own: Vector, negatives: Vector, ridge: float, total: int) -> tuple[float, Vector]:

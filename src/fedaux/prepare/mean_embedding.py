@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
 
 from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Features, Line, clip_rows
+from fedaux.prepare.ratios import RATIOS
+from fedaux.prepare.scoring import Features, LogOdds, clip_rows
 from fedaux.privacy.release import GRID, Summary
 
 Vector = NDArray[np.float64]
@@ -23,6 +22,7 @@ Vector = NDArray[np.float64]
 @dataclass(frozen=True)
 class MeanEmbeddingScorer:
     dims: int = 32
+    ratio: str = "bayes"
     name: str = "mean-embedding"
 
     def publish(self, negatives: Features) -> Arrays:
@@ -35,11 +35,9 @@ class MeanEmbeddingScorer:
     def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
         return mean_embedding(self.embed(public, features), adjacency, size)
 
-    def fit(self, public: Arrays, reference: Features, release: Release) -> Line:
+    def fit(self, public: Arrays, reference: Features, release: Release) -> LogOdds:
         mean = release.arrays["values"] * release.step
-        ridge = noise_ridge(mean, reference, release.scale * release.step, release.records)
-        weights, log_z = kliep(mean, reference, ridge)
-        return weights, float(np.log(release.records / len(reference)) - log_z)
+        return RATIOS[self.ratio](mean, reference, release.scale * release.step, release.records)
 
 
 def public_map(negatives: Features, dims: int) -> tuple[Vector, Vector]:
@@ -74,32 +72,3 @@ def mean_embedding(embedded: Vector, adjacency: str, size: int) -> Summary:
         adjacency=adjacency,
         records=size,
     )
-
-
-def kliep(mean: Vector, reference: Features, ridge: float) -> tuple[Vector, float]:
-    """argmax_w ⟨w, m⟩ − log mean_{D⁻} e^{⟨w, φ⟩} − ridge/2 ‖w‖², and its log Z: the ratio D_i/D⁻ as e^{⟨w, φ⟩}/Z."""
-    rows = np.asarray(reference, dtype=np.float64)
-
-    def negative(w: Vector) -> tuple[float, Vector]:
-        scores = rows @ w
-        value = logsumexp(scores) - np.log(len(rows)) - w @ mean + 0.5 * ridge * w @ w
-        return float(value), softmax(scores) @ rows - mean + ridge * w
-
-    found = minimize(
-        negative, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B", options={"gtol": 1e-8, "ftol": 1e-14}
-    )
-    return found.x, float(logsumexp(rows @ found.x) - np.log(len(rows)))
-
-
-def noise_ridge(mean: Vector, reference: Features, sigma: float, records: int) -> float:
-    """The ridge that shrinks as Wiener would: v/(v + noise), with v the signal left after the known noise is taken off.
-
-    Near w = 0 the ratio is linear, w = (S + λ)⁻¹ d with d = m − mean φ(D⁻) and S the covariance on D⁻. With S ≈ s·1,
-    a signal of variance v per coordinate and noise σ² + s/|D_i|, the best factor s/(s + λ) is v/(v + noise). A signal
-    that drowns gives λ → ∞, w → 0 and hence equal weights. Only the release and public data enter.
-    """
-    rows = np.asarray(reference, dtype=np.float64)
-    spread = float(rows.var(axis=0).mean())
-    noise = sigma**2 + spread / records
-    signal = float(np.square(mean - rows.mean(axis=0)).mean()) - noise
-    return spread * noise / max(signal, 1e-6 * noise)

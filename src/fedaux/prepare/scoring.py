@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from fedaux.exchange import Arrays, Release
 from fedaux.privacy.release import Summary
 
 Features = NDArray[np.floating]
-Line = tuple[NDArray[np.float64], float]  # (w, b): log-odds(x) = ⟨w, φ(x)⟩ + b
+LogOdds = Callable[[Features], NDArray[np.float64]]  # φ(x) of some rows, (B, k) → log D_i(x)/D⁻(x), (B,)
 FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight
 
 
@@ -38,8 +39,8 @@ class Scorer(Protocol):
         """
         ...
 
-    def fit(self, public: Arrays, reference: Features, release: Release) -> Line:
-        """From φ(D⁻) and one release: the client's log-odds on the embedded space."""
+    def fit(self, public: Arrays, reference: Features, release: Release) -> LogOdds:
+        """From φ(D⁻) and one release: how likely any embedded row is the client's."""
         ...
 
 
