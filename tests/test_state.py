@@ -125,10 +125,7 @@ def test_a_folder_without_a_run_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("label", "array"),
-    [
-        pytest.param("mine(mode=a|b)", np.ones(2)),
-        pytest.param("mlp", np.array(2.5)),
-    ],
+    [pytest.param("mine(mode=a|b)", np.ones(2)), pytest.param("mlp", np.array(2.5))],
     ids=["bar in an option", "single number"],
 )
 def test_odd_labels_and_shapes_survive(tmp_path: Path, label: str, array: np.ndarray) -> None:

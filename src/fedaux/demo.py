@@ -59,8 +59,10 @@ def compare(
         if METHODS[name].scores:
             privacy = results[0].privacy
     data, where = open_data(base), (folder / "split.png", folder / "curves.png")
-    spread = f"{base.data.source}: {base.data.clients} clients, α = {base.data.alpha:g}"
-    draw_split(data.counts(), data.classes, where[0], spread)
-    draw_curves(curves, where[1], f"{spread}, ε = {base.privacy.epsilon:g}")
-    write_atomically(folder / "table.md", (markdown(comparison(curves)) + f"\n{privacy}\n").encode())
+    setting = f"{base.data.source}, {base.data.clients} clients, α = {base.data.alpha:g}"
+    networks = ", ".join(spec.label for spec in base.prototypes)
+    draw_split(data.counts(), data.classes, where[0], f"Who holds what: {setting}")
+    draw_curves(curves, where[1], f"{setting}, {networks}, ε = {base.privacy.epsilon:g} for FedAUX")
+    caption = f"Test accuracy in %: {setting}, {networks}, {base.rounds} rounds, {seeds} seed(s)."
+    write_atomically(folder / "table.md", f"{caption}\n\n{markdown(comparison(curves))}\n{privacy}\n".encode())
     return Comparison(curves, privacy, where)

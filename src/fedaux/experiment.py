@@ -74,9 +74,6 @@ def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None =
 
 def in_process(config: Config, data: FederatedData, folder: Path) -> GridFederation:
     """The clients of this machine. Each keeps its releases below `folder`, as a site would on its own disk."""
-    settings = {
-        "config": json.dumps(config.to_dict()),
-        "vault": str(folder / "clients"),
-    }
+    settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
     grid = InProcessGrid(app, len(data.parts), settings)
     return GridFederation(grid, dict(zip(data.clients, grid.get_node_ids(), strict=True)))

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from fedaux.data.federated import FederatedData
@@ -56,6 +57,7 @@ def draw_curves(curves: Mapping[str, NDArray[np.float64]], path: Path, title: st
     Pre-trained methods are solid, the others dotted; names stand at the ends of their lines.
     """
     figure, axes = _figure((8.4, 4.8))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     ends: list[tuple[float, str, str]] = []
     for label, values in curves.items():
         base = label.removesuffix("+P")
@@ -71,11 +73,13 @@ def draw_curves(curves: Mapping[str, NDArray[np.float64]], path: Path, title: st
             axes.fill_between(rounds, mean - spread, mean + spread, color=colour, alpha=0.12, linewidth=0)
         ends.append((float(mean[-1]), label, colour))
     last = max(values.shape[1] for values in curves.values())
+    axes.set(xlabel="round", ylabel="test accuracy", xlim=(1, max(2, last)), ylim=(0, 1))
+    if any(label.endswith("+P") for label in curves):
+        axes.set_xlabel("round  (solid: pre-trained on auxiliary data, dotted: from random weights)")
     for height, label, colour in _spread_out(ends, gap=0.038):
         axes.annotate(
             label, (last, height), xytext=(6, 0), textcoords="offset points", va="center", color=colour, fontsize=9
         )
-    axes.set(xlabel="round", ylabel="test accuracy", xlim=(1, max(2, last)), ylim=(0, 1))
     axes.grid(color=_FAINT, linewidth=0.6)
     axes.set_title(title, loc="left", fontsize=11, color=_INK)
     figure.subplots_adjust(right=0.86)

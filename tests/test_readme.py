@@ -1,0 +1,48 @@
+"""What the README shows is what happens."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedaux import Config, run
+from fedaux.demo import DIGITS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_python_block_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    torch.set_num_threads(1)
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(block.strip().splitlines()) <= 12
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    exec(compile(block, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert float(printed.split()[0]) > 0.6
+    assert "differentially private" in printed
+
+
+def test_the_example_is_the_demo() -> None:
+    assert Config.load(ROOT / "examples" / "digits.toml") == DIGITS
+
+
+def test_the_mixed_example_runs(tmp_path: Path) -> None:
+    config = Config.load(ROOT / "examples" / "mixed.toml", ["rounds=1", "pretrain.epochs=1", "distill.epochs=1"])
+    result = run(config, tmp_path / "run", cache=tmp_path)
+    assert len(result.state.history[0]["accuracy"]) == 3
+
+
+@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")]), ids=lambda page: page.name)
+def test_local_links_and_pictures_exist(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_files_named_in_the_docs_exist() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
+    for name in re.findall(r"`((?:tests|examples|prepare|privacy|train|runtime)/[\w/.-]+\.\w+)`", text):
+        assert (ROOT / name).exists() or (ROOT / "src/fedaux" / name).exists(), name
