@@ -133,8 +133,9 @@ def test_a_run_its_repetition_and_another_in_its_place(
     history = json.loads((out / "history.json").read_text())
     assert [record["round"] for record in history] == [1, 2]
     assert f"FedAUX after 2 rounds: accuracy {history[-1]['accuracy']['mlp(features=8, hidden=8)']:.3f}" in said
-    assert "Privacy. The certainty scores of every client are (0.1, 1e-05)-differentially private" in said
-    assert "Not covered: local models are sent without differential privacy" in said
+    assert "Privacy. The certainty scores of this run are (0.1, 1e-05)-differentially private" in said
+    assert "Not covered: local models, their losses and the sizes of the clients' data are sent" in said
+    assert "failed" not in said
     for name in ("split.png", "curves.png"):
         assert name in said
         assert (out / name).read_bytes().startswith(b"\x89PNG")
@@ -146,8 +147,62 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert (out / FILE).read_bytes() == before
 
     assert fedaux(monkeypatch, "run", config, "--out", out, "--set", "seed=1") == 2
-    assert "holds another run (fedaux, seed 0); choose a new folder" in paragraph(capsys.readouterr().err)
+    assert "holds another run: it differs in seed. Choose a new folder." in paragraph(capsys.readouterr().err)
     assert (out / FILE).read_bytes() == before
+
+
+def test_a_finished_run_goes_on_with_more_rounds_in_its_folder(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = config.parent / "out"
+
+    def run(*settings: str) -> int:
+        return fedaux(monkeypatch, "run", config, "--out", out, *(w for one in settings for w in ("--set", one)))
+
+    assert run("rounds=1") == 0
+    first = RunState.load(out)
+    assert run("rounds=3") == 0
+    after = RunState.load(out)
+    assert (after.round, after.config.rounds) == (3, 3)
+    assert after.history[:1] == first.history
+    for client, release in first.releases.items():  # nobody was asked for a second release
+        assert after.releases[client].arrays["values"].tolist() == release.arrays["values"].tolist()
+    assert "FedAUX after 3 rounds" in paragraph(capsys.readouterr().out)
+
+    assert run("rounds=2") == 2
+    assert "it differs in rounds. Choose a new folder." in paragraph(capsys.readouterr().err)
+    assert run("rounds=4", "seed=1", "local.lr=0.5") == 2
+    assert "it differs in rounds, seed, local. Choose" in paragraph(capsys.readouterr().err)
+    assert RunState.load(out).round == 3
+
+
+def test_a_damaged_run_and_a_file_for_a_folder_are_errors(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = config.parent / "out"
+    out.mkdir()
+    (out / FILE).write_bytes(b"damaged")
+    for words in (["resume", out], ["run", config, "--out", out]):
+        assert fedaux(monkeypatch, *words) == 2
+        assert "is damaged" in paragraph(capsys.readouterr().err)
+    assert fedaux(monkeypatch, "run", config, "--out", config) == 2
+    assert "is a file; --out needs a folder of its own" in paragraph(capsys.readouterr().err)
+
+
+def test_clients_that_failed_are_named_with_their_reason(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fedaux.privacy.release import Vault
+
+    out = config.parent / "out"
+    vault = Vault(out / "clients" / "client-001")
+    with pytest.raises(ZeroDivisionError):  # a release was asked for before, by somebody else
+        vault.once("another request", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    assert fedaux(monkeypatch, "run", config, "--out", out) == 0
+    said = paragraph(capsys.readouterr().out)
+    assert "1 client(s) failed at least once, client-001: no score: error 2:" in said
+    assert "another release is refused" in said
+    assert sorted(RunState.load(out).releases) == ["client-000", "client-002"]
 
 
 def test_seeded_noise_is_never_passed_off_as_private(config: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedaux.config import Config, ConfigError, DataConfig
+from fedaux.config import Config, ConfigError, DataConfig, PrivacyConfig
 from fedaux.prototypes import PrototypeSpec
 
 OTHER_CHOICE = {
@@ -148,9 +148,13 @@ def test_options_in_any_order_survive_the_round_trip(config: Config) -> None:
 
 @pytest.mark.parametrize("key", LEAVES)
 def test_every_setting_changes_the_hash_and_survives(key: str) -> None:
-    changed = Config.from_dict(nested(key, another(key, LEAVES[key])))
-    assert changed != Config()
-    assert changed.hash != Config().hash
+    settings = nested(key, another(key, LEAVES[key]))
+    plain = {"privacy": {"declared_records": 5}} if key == "privacy.adjacency" else {}
+    changed = Config.from_dict(
+        {table: {**plain.get(table, {}), **value} if table in plain else value for table, value in settings.items()}
+    )
+    assert changed != Config.from_dict(plain)
+    assert changed.hash != Config.from_dict(plain).hash
     assert Config.from_dict(changed.to_dict()) == changed
 
 
@@ -242,10 +246,15 @@ CHECKS = [
     ("privacy.adjacency=add", "choose from replace-one, add-remove"),
     ("privacy.certificate=mine", "choose from opendp, analytic"),
     ("privacy.epsilon=0", "privacy.epsilon must be above 0, not 0.0"),
+    ("privacy.epsilon=inf", "privacy.epsilon must be above 0, not inf"),
+    ("privacy.adjacency=add-remove", "'add-remove' needs privacy.declared_records"),
+    ("pretrain.lr=inf", "pretrain.lr"),
+    ("local.lr=inf", "local.lr must be above 0"),
+    ("distill.lr=inf", "distill.lr must be above 0"),
     ("privacy.delta=0", "privacy.delta must lie between 0 and 1, not 0.0"),
     ("privacy.delta=1", "privacy.delta must lie between 0 and 1, not 1.0"),
     ("privacy.dims=0", "privacy.dims must be at least 1"),
-    ("privacy.ridge=0", "privacy.ridge above 0"),
+    ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
     ("local.lr", "--set 'local.lr' is not of the form key=value"),
     ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
     ("privacy.scorer=meen-embedding", "choose from mean-embedding, logistic"),
@@ -260,6 +269,14 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, [override])
     assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize("declared", [-1, 0])
+def test_add_remove_needs_a_size_that_neighbours_share(declared: int) -> None:
+    with pytest.raises(ConfigError, match=r"'add-remove' needs privacy\.declared_records"):
+        PrivacyConfig(adjacency="add-remove", declared_records=declared)
+    assert PrivacyConfig(adjacency="add-remove", declared_records=1).declared_records == 1
+    assert PrivacyConfig(adjacency="replace-one").declared_records == 0
 
 
 def test_a_value_has_no_settings_below_it() -> None:
@@ -287,7 +304,7 @@ def test_only_scorers_that_exist_are_allowed() -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, ["privacy.scorer=none"])
     for name in str(caught.value).partition("choose from ")[2].rstrip(".").split(", "):
-        assert make_scorer(name, 4, "bayes", 0.1).name == name
+        assert make_scorer(PrivacyConfig(scorer=name)).name == name
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
@@ -299,4 +316,14 @@ def test_invalid_toml_says_where(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text("rounds = = 3")
     with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*line 1"):
+        Config.load(path)
+
+
+@pytest.mark.parametrize(
+    "data", [b'method = "f\xe9daux"', b"\xff\xfer\x00o\x00", b"\x80"], ids=["latin-1", "utf-16", "junk"]
+)
+def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*utf-8"):
         Config.load(path)

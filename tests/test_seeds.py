@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedaux.seeds import derive, numpy_stream, torch_stream
+from fedaux.seeds import derive, numpy_stream, seeded_torch, torch_stream
 
 NAMES = [
     (0,),
@@ -44,3 +44,27 @@ def test_streams_leave_global_state_alone() -> None:
     before = torch.get_rng_state()
     torch.rand(3, generator=torch_stream(0, "x"))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_global_generator_is_seeded_inside_and_untouched_outside() -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    drawn = []
+    for seed in (7, 7, 8):
+        with seeded_torch(seed):
+            drawn.append(torch.rand(5))
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(ZeroDivisionError), seeded_torch(7):
+        torch.rand(5 // 0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_was_drawn_before_does_not_matter_inside() -> None:
+    drawn = []
+    for count in (0, 3):
+        torch.rand(count)
+        with seeded_torch(derive(0, "x")):
+            drawn.append(torch.nn.functional.dropout(torch.ones(50)))
+    assert torch.equal(*drawn)

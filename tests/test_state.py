@@ -1,17 +1,22 @@
 """What is loaded is what was saved, to the bit, or the file as it was before."""
 
 import json
+import struct
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from fedaux.config import Config
+from fedaux.errors import FedauxError
 from fedaux.exchange import Arrays, Release
 from fedaux.prototypes import PrototypeSpec
-from fedaux.state import FILE, RunState
+from fedaux.state import FILE, VERSION, RunState, StateError
 
 RNG = np.random.default_rng(0)
 RECORD = {"round": 1, "accuracy": {"mlp": 0.1 + 0.2}, "failures": [["a", "gone"]], "local_loss": None, "seconds": 1e-17}
@@ -113,9 +118,78 @@ def test_steps() -> None:
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
-    save_file({"x": np.ones(1)}, tmp_path / FILE, metadata={"fedaux": json.dumps({"version": "0"})})
-    with pytest.raises(ValueError, match=r"another version of fedaux \(state 0, not 1\)"):
+    save_file({"x": np.ones(1)}, tmp_path / FILE, metadata={"version": "0"})
+    with pytest.raises(StateError, match=rf"another version of fedaux \(state 0, not {VERSION}\)"):
         RunState.load(tmp_path)
+
+
+@pytest.mark.parametrize("metadata", [None, {"fedaux": json.dumps({"version": VERSION})}], ids=["none", "older"])
+def test_a_file_without_a_version_is_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+    save_file({"x": np.ones(1)}, tmp_path / FILE, metadata=metadata)
+    with pytest.raises(StateError, match=r"another version of fedaux \(state None"):
+        RunState.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:5],
+        lambda data: data[:200],
+        lambda data: data[:-1],
+        lambda data: data + b"x",
+        lambda data: struct.pack("<Q", 2**60) + data[8:],
+        lambda data: b"not a state, but a text somebody saved under its name",
+    ],
+    ids=["empty", "no header", "half a header", "one byte short", "one byte more", "endless header", "text"],
+)
+def test_a_damaged_file_is_a_state_error(tmp_path: Path, damage: Any) -> None:
+    state().save(tmp_path)
+    path = tmp_path / FILE
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(StateError, match=r"state\.safetensors is damaged .*another folder") as caught:
+        RunState.load(tmp_path)
+    assert isinstance(caught.value, FedauxError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_facts_and_releases_are_arrays_and_only_the_version_is_metadata(tmp_path: Path) -> None:
+    state().save(tmp_path)
+    data = (tmp_path / FILE).read_bytes()
+    header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+    assert header["__metadata__"] == {"version": VERSION}
+    tensors = load_file(tmp_path / FILE)
+    assert tensors["releases"].tolist() == [2**62, -(2**62), 0, -1] * 2
+    facts = json.loads(tensors["facts"].tobytes())
+    assert [(one["client"], one["arrays"]) for one in facts["releases"]] == [("client-000", 4), ("client-001", 4)]
+
+
+def test_releases_of_different_lengths_are_told_apart(tmp_path: Path) -> None:
+    lengths = {"a": 3, "b": 0, "c": 5}
+    releases = {
+        name: replace(release(name), arrays={"values": np.arange(size) + size}) for name, size in lengths.items()
+    }
+    RunState(Config(), 0, {}, releases=releases).save(tmp_path)
+    loaded = RunState.load(tmp_path).releases
+    assert {name: one.arrays["values"].tolist() for name, one in loaded.items()} == {
+        "a": [3, 4, 5],
+        "b": [],
+        "c": [5, 6, 7, 8, 9],
+    }
+
+
+def test_many_clients_are_no_matter(tmp_path: Path) -> None:
+    values = np.arange(32)
+    releases = {
+        name: replace(release(name), arrays={"values": values + i})
+        for i, name in enumerate(f"client-{i:03d}" for i in range(50_000))
+    }
+    started = time.perf_counter()
+    RunState(Config(), 0, {"mlp": {"x": np.ones(1)}}, releases=releases).save(tmp_path)
+    loaded = RunState.load(tmp_path).releases
+    assert time.perf_counter() - started < 20  # a second or two on an idle machine
+    assert list(loaded) == list(releases)
+    assert all(np.array_equal(loaded[name].arrays["values"], values + i) for i, name in enumerate(releases))
 
 
 def test_a_folder_without_a_run_says_what_to_do(tmp_path: Path) -> None:
@@ -136,3 +210,18 @@ def test_odd_labels_and_shapes_survive(tmp_path: Path, label: str, array: np.nda
 def test_a_prototype_without_arrays_survives(tmp_path: Path) -> None:
     RunState(Config(), 0, {"mlp": {"x": np.ones(1)}}, public={"mlp": {}}).save(tmp_path)
     assert RunState.load(tmp_path).public == {"mlp": {}}
+
+
+@pytest.mark.parametrize("damage", ["facts missing", "facts not JSON", "releases cut short"])
+def test_damage_inside_the_arrays_is_a_state_error(tmp_path: Path, damage: str) -> None:
+    state().save(tmp_path)
+    tensors = load_file(tmp_path / FILE)
+    if damage == "facts missing":
+        del tensors["facts"]
+    elif damage == "facts not JSON":
+        tensors["facts"][10:14] = 0
+    else:
+        tensors["releases"] = tensors["releases"][:3]
+    save_file(tensors, tmp_path / FILE, metadata={"version": VERSION})
+    with pytest.raises(StateError, match="is damaged"):
+        RunState.load(tmp_path)

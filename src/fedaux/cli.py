@@ -98,6 +98,12 @@ def _show(result: Result) -> None:
     if len(last["accuracy"]) > 1:
         for name, accuracy in last["accuracy"].items():
             console.print(f"  {name}: {accuracy:.3f}")
+    failed = {client: reason for record in result.state.history for client, reason in record["failures"]}
+    if failed:
+        client, reason = next(iter(failed.items()))
+        console.print(
+            f"[bold yellow]{len(failed)} client(s) failed at least once[/bold yellow], {client}: {escape(reason)}"
+        )
     console.print(f"[bold]Privacy.[/bold] {result.privacy}")
     pictures = draw_run(open_data(config), result.state, result.folder)
     console.print(f"Everything is in {result.folder} (pictures: {', '.join(path.name for path in pictures)}).")
@@ -113,6 +119,6 @@ def main() -> None:
     """Errors that name their own remedy are shown as one paragraph; anything else is a bug and keeps its traceback."""
     try:
         app()
-    except (FedauxError, ValueError, OSError, ImportError) as error:
+    except (FedauxError, ValueError, OverflowError, OSError, ImportError) as error:
         Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class PretrainConfig:
         need(self.projection >= 1, f"pretrain.projection must be at least 1, not {self.projection}.")
         need(self.weight_decay >= 0, f"pretrain.weight_decay must not be negative, it is {self.weight_decay}.")
         need(0 < self.crop <= 1, f"pretrain.crop must be above 0 and at most 1, not {self.crop}.")
-        need(self.lr > 0 and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
+        need(0 < self.lr < math.inf and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class LocalConfig:
 
     def __post_init__(self) -> None:
         need(self.epochs >= 1 and self.batch >= 1, "local.epochs and local.batch must be at least 1.")
-        need(self.lr > 0 and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
+        need(0 < self.lr < math.inf and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class DistillConfig:
 
     def __post_init__(self) -> None:
         need(self.epochs >= 1 and self.batch >= 1, "distill.epochs and distill.batch must be at least 1.")
-        need(self.lr > 0 and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
+        need(0 < self.lr < math.inf and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,9 @@ class PrivacyConfig:
     dims: int = 32  # mean-embedding: size of the public PCA
     ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
     ridge: float = 0.01  # logistic: λ
+    declared_records: int = (
+        0  # |D_i| as everybody knows it; add-remove needs it, replace-one takes the number of records
+    )
     unsafe_seed: int = -1  # ≥ 0 makes the noise reproducible and therefore removable: tests and studies only
 
     def __post_init__(self) -> None:
@@ -128,10 +132,17 @@ class PrivacyConfig:
         one_of("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
         one_of("privacy.certificate", self.certificate, ("opendp", "analytic"))
         need(
-            self.epsilon > 0, f"privacy.epsilon must be above 0, not {self.epsilon}; for no scores: method = 'feddf+p'."
+            self.adjacency == "replace-one" or self.declared_records >= 1,
+            "privacy.adjacency = 'add-remove' needs privacy.declared_records, a size that neighbours share.",
+        )
+        need(
+            0 < self.epsilon < math.inf,
+            f"privacy.epsilon must be above 0, not {self.epsilon}; for no scores: method = 'feddf+p'.",
         )
         need(0 < self.delta < 1, f"privacy.delta must lie between 0 and 1, not {self.delta}.")
-        need(self.dims >= 1 and self.ridge > 0, "privacy.dims must be at least 1 and privacy.ridge above 0.")
+        need(self.dims >= 1, f"privacy.dims must be at least 1, not {self.dims}.")
+        need(1e-6 <= self.ridge < math.inf, f"privacy.ridge must be at least 1e-6, not {self.ridge}.")
+        need(self.declared_records >= 0, f"privacy.declared_records must not be negative, not {self.declared_records}.")
 
 
 @dataclass(frozen=True)
@@ -167,7 +178,7 @@ class Config:
             )
         try:
             table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not valid TOML: {error}") from error
         return cls.from_dict(table, overrides)
 

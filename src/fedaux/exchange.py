@@ -1,6 +1,6 @@
 """The words that cross between server and client, as plain frozen types.
 
-An order holds all a client needs besides its own data, so a client trusts no configuration but its own.
+An order holds what the work needs besides the client's data and its own settings, which alone decide on privacy.
 `weights` are a model's flat arrays (`prototypes.weights`); nothing here knows how they travel.
 """
 
@@ -17,16 +17,12 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class PrepareOrder:
-    """P2, P3: summarise your data with this extractor and scorer, and release the summary within this budget."""
+    """P2, P3: summarise your data with this extractor and scorer, and release the summary as your own budget allows."""
 
     client: str
     prototype: str  # PrototypeSpec as JSON
     scorer: str
-    epsilon: float
-    delta: float
-    adjacency: str
-    certificate: str
-    unsafe_seed: int
+    size: int  # of the vector that this scorer releases
     extractor: Arrays = field(repr=False)
     public: Arrays = field(repr=False)  # what the scorer derived from D⁻
 

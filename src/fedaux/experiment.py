@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedaux.config import Config
@@ -48,10 +48,10 @@ def run(config: Config, folder: str | Path, *, tell: Tell | None = None, cache: 
     """Run `config` in `folder`, or go on with the run that is already there if it is the same one."""
     folder = Path(folder)
     state = RunState.load(folder) if (folder / FILE).is_file() else None
-    if state is not None and state.config != config:
-        raise FileExistsError(
-            f"{folder} holds another run ({state.config.method}, seed {state.config.seed}); choose a new folder"
-        )
+    if state is not None:
+        state = _continued(state, config, folder)
+    elif folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file; --out needs a folder of its own")
     data = open_data(config)
     server = Server(config, data.aux, data.test, len(data.classes), data.clients, cache or cache_folder())
     if tell is not None:
@@ -65,6 +65,15 @@ def run(config: Config, folder: str | Path, *, tell: Tell | None = None, cache: 
         server.tell(server.method.label, done, config.rounds, note)
 
     return Result(run_rounds(server, in_process(config, data, folder), state, save), folder)
+
+
+def _continued(state: RunState, config: Config, folder: Path) -> RunState:
+    """The stored run under this config: the same one, or the same with more rounds."""
+    old, new = state.config.to_dict(), config.to_dict()
+    differing = [key for key in new if new[key] != old[key]]
+    if differing and (differing != ["rounds"] or config.rounds < state.round):
+        raise FileExistsError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
+    return replace(state, config=config)
 
 
 def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None) -> Result:

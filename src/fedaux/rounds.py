@@ -1,4 +1,4 @@
-"""The loop: P1-P3 once, then T1-T3 each round, over any federation that answers orders. No Flower, no disk."""
+"""The loop: P1 once, then P2-P3 for whoever is new and T1-T3 each round, over any federation that answers orders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fedaux.errors import FedauxError
 from fedaux.exchange import Failure, Federation, Release, Update
+from fedaux.gathering import Gathering
 from fedaux.seeds import numpy_stream
 from fedaux.server import Server
 from fedaux.state import RunState
@@ -17,32 +18,28 @@ class NoAnswerError(FedauxError, RuntimeError):
 
 
 def run(server: Server, federation: Federation, state: RunState | None, save: Callable[[RunState], None]) -> RunState:
-    """Prepare, or go on from `state`; `save` is called after preparation and after every round."""
+    """Start, or go on from `state`; `save` is called after preparation and after every round."""
     if state is None:
         state = server.initial_state()  # P1
-        if server.method.scores:
-            state, failures = collect_releases(server, federation, state, federation.clients)  # P2, P3
-            if not state.releases:
-                raise NoAnswerError(f"no client released a score: {failures[0].reason}")
         save(state)
     certainty = server.certainty(state) if server.method.scores else None
     while state.round < server.config.rounds:
         chosen = sample(federation.clients, server.config.participation, server.config.seed, state.round + 1)
-        failures = []
+        failures: list[Failure] = []
         if certainty:
-            state, failures = collect_releases(server, federation, state, chosen)  # whoever was not there before
-            certainty.learn(state.releases)
-        gathering = server.gather(certainty, chosen, failures)
+            state, failures = collect_releases(server, federation, state, chosen)  # P2, P3
+            save(state)
+        gathering = Gathering.start(server, certainty, state, chosen)
         for reply in federation.ask([server.train_order(state, client) for client in chosen]):  # T1
             if isinstance(reply, Update):
                 gathering.add(reply)  # T2
             elif isinstance(reply, Failure):
                 gathering.failures.append(reply)
-            server.tell(
-                f"round {state.round + 1}", len(gathering.losses) + len(gathering.failures), len(chosen), "training"
-            )
-        if not gathering.losses:
-            raise NoAnswerError(f"no client answered in round {state.round + 1}: {gathering.failures[0].reason}")
+            done = len(gathering.losses) + len(gathering.failures)
+            server.tell(f"round {state.round + 1}", done, len(chosen), "training")
+        gathering.failures += failures
+        if not gathering.losses or (certainty and not gathering.releases):
+            raise NoAnswerError(f"no client could take part in round {state.round + 1}: {gathering.failures[0].reason}")
         state = gathering.finish(state)  # T2, T3
         save(state)
     return state
@@ -51,7 +48,10 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
 def collect_releases(
     server: Server, federation: Federation, state: RunState, clients: Sequence[str]
 ) -> tuple[RunState, list[Failure]]:
-    """Ask whoever has released no score yet. One that fails keeps its place in the average, not in the ensemble."""
+    """Ask those who are here for the first time. One that fails keeps its place in the average, not in the ensemble.
+
+    Clients are asked when they are first chosen, not before: who never takes part spends no privacy.
+    """
     missing = [client for client in clients if client not in state.releases]
     found, failures = {}, []
     for reply in federation.ask([server.prepare_order(state, client) for client in missing]):

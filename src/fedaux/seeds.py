@@ -8,6 +8,8 @@ uninterrupted one would have drawn. The names in use: `split`, `aux`, `init`, `p
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -25,3 +27,11 @@ def numpy_stream(seed: int, *names: str | int) -> np.random.Generator:
 
 def torch_stream(seed: int, *names: str | int) -> torch.Generator:
     return torch.Generator().manual_seed(derive(seed, *names))
+
+
+@contextmanager
+def seeded_torch(seed: int) -> Iterator[None]:
+    """For what must draw from PyTorch's global generator; outside of the block that generator is untouched."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU as well
+        yield

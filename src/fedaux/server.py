@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,22 +15,27 @@ from safetensors.numpy import load_file, save
 from fedaux.config import Config
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.records import Records
-from fedaux.exchange import Arrays, Failure, PrepareOrder, TrainOrder, Update
+from fedaux.errors import FedauxError
+from fedaux.exchange import Arrays, PrepareOrder, TrainOrder
 from fedaux.files import write_atomically
 from fedaux.methods import METHODS, Method
 from fedaux.prepare.certainty import Certainty
-from fedaux.prepare.features import features, fingerprint
+from fedaux.prepare.features import fingerprint, outputs
 from fedaux.prepare.scorers import make_scorer
-from fedaux.prepare.scoring import Scorer
+from fedaux.prepare.scoring import Reference, Scorer
 from fedaux.prepare.simclr import pretrain
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, load
 from fedaux.seeds import derive, numpy_stream, torch_stream
-from fedaux.state import Record, RunState
-from fedaux.train.combine import Ensemble, Tally
+from fedaux.state import RunState
+from fedaux.train.combine import Ensemble
 from fedaux.train.distill import distill
-from fedaux.train.local import evaluate, look
+from fedaux.train.local import evaluate
 
 Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
+
+
+class DivergedError(FedauxError, ArithmeticError):
+    """Training that left the real numbers; nothing of it is saved."""
 
 
 @dataclass
@@ -72,11 +75,7 @@ class Server:
 
     @cached_property
     def scorer(self) -> Scorer:
-        return make_scorer(**self._scorer_settings())
-
-    def _scorer_settings(self) -> dict[str, Any]:
-        privacy = self.config.privacy
-        return {"name": privacy.scorer, "dims": privacy.dims, "ratio": privacy.ratio, "ridge": privacy.ridge}
+        return make_scorer(self.config.privacy)
 
     @cached_property
     def prototype_of(self) -> dict[str, PrototypeSpec]:
@@ -96,7 +95,7 @@ class Server:
             return RunState(self.config, 0, weights)
         extractors = {label: dump(model.features) for label, model in self.models.items()}
         public = {
-            label: self.scorer.publish(features(model.features, self.negatives)) for label, model in self.models.items()
+            label: self.scorer.publish(outputs(model.features, self.negatives)) for label, model in self.models.items()
         }
         return RunState(self.config, 0, weights, extractors, public)
 
@@ -113,25 +112,17 @@ class Server:
         def watch(epoch: int, loss: float) -> None:
             self.tell(f"pretrain {spec.label}", epoch, config.pretrain.epochs, f"loss {loss:.3f}")
 
-        pretrain(extractor, self.models[spec.label].width, self.aux, config.pretrain, config.seed, watch)
+        seed = derive(config.seed, "pretrain", spec.label)
+        pretrain(extractor, self.models[spec.label].width, self.aux, config.pretrain, seed, watch)
         write_atomically(path, save(dump(extractor)))
 
     # P2, P3
 
     def prepare_order(self, state: RunState, client: str) -> PrepareOrder:
-        spec, privacy = self.prototype_of[client], self.config.privacy
-        return PrepareOrder(
-            client=client,
-            prototype=spec.to_json(),
-            scorer=json.dumps(self._scorer_settings()),
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
-            adjacency=privacy.adjacency,
-            certificate=privacy.certificate,
-            unsafe_seed=privacy.unsafe_seed,
-            extractor=state.extractors[spec.label],
-            public=state.public[spec.label],
-        )
+        spec = self.prototype_of[client]
+        public = state.public[spec.label]
+        size = self.scorer.size(public)
+        return PrepareOrder(client, spec.to_json(), self.scorer.name, size, state.extractors[spec.label], public)
 
     def certainty(self, state: RunState) -> Certainty:
         """Embeds D⁻ and D_distill under each prototype's h0: once per run, and once more after a resume."""
@@ -142,8 +133,8 @@ class Server:
             def embed(block: NDArray[np.float32], public: Arrays = state.public[label]) -> NDArray[Any]:
                 return self.scorer.embed(public, block)
 
-            reference[label] = features(model.features, self.negatives, embed)
-            embedded[label] = features(model.features, self.distill_set, embed)
+            reference[label] = Reference(outputs(model.features, self.negatives, embed).astype(np.float64))
+            embedded[label] = outputs(model.features, self.distill_set, embed)
         labels = {client: spec.label for client, spec in self.prototype_of.items()}
         return Certainty(self.scorer, self.config.privacy.weights, state.public, reference, embedded, labels)
 
@@ -166,15 +157,11 @@ class Server:
 
     # T2
 
-    def gather(self, certainty: Certainty | None, chosen: Sequence[str], failures: Sequence[Failure]) -> Gathering:
-        ensemble = Ensemble(len(self.distill_set), self.classes) if self.method.distils else None
-        return Gathering(self, certainty, ensemble, certainty.peak(chosen) if certainty else None, [*failures])
-
     def teach(self, label: str, weights: Arrays, ensemble: Ensemble, importance: NDArray[np.float64] | None) -> None:
-        """Add one teacher's weighted predictions on D_distill, block by block."""
+        """Add one teacher's weighted predictions on D_distill; one that makes no sense adds nothing and raises."""
         load(self.models[label], weights)
-        for rows, logits in look(self.models[label], self.distill_set):
-            ensemble.add(logits, np.ones(len(logits)) if importance is None else importance[rows], rows)
+        logits = outputs(self.models[label], self.distill_set)
+        ensemble.add(logits, np.ones(len(logits)) if importance is None else importance)
 
     # T3
 
@@ -196,6 +183,8 @@ class Server:
                 )
             )
             students[label] = dump(model)
+        if not np.isfinite(losses).all():
+            raise DivergedError("distillation diverged: lower distill.lr and go on with `fedaux resume`")
         return students, float(np.mean(losses))
 
     def accuracies(self, weights: dict[str, Arrays]) -> dict[str, float]:
@@ -205,61 +194,3 @@ class Server:
             load(model, weights[label])
             found[label] = evaluate(model, self.test)[0] / len(self.test)
         return found
-
-
-@dataclass
-class Gathering:
-    """One round's T2: fold each update into the sums and forget it."""
-
-    server: Server
-    certainty: Certainty | None
-    ensemble: Ensemble | None
-    peak: NDArray[np.float64] | None
-    failures: list[Failure]
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    losses: list[float] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-
-    def add(self, update: Update) -> None:
-        label = self.server.prototype_of[update.client].label
-        bayesian = self.server.method.teachers == "bayesian"
-        self.tallies.setdefault(label, Tally()).add(update.weights, update.records, second_moment=bayesian)
-        self.losses.append(update.loss)
-        if self.ensemble is None:
-            return
-        if self.certainty is None:
-            self.server.teach(label, update.weights, self.ensemble, None)
-        elif self.certainty.knows(update.client) and self.peak is not None:
-            importance = self.certainty.weights(update.client, self.peak)
-            self.server.teach(label, update.weights, self.ensemble, importance)
-
-    def finish(self, state: RunState) -> RunState:
-        """Averages, FedBE's draws, students, test: the state after this round."""
-        server, round_ = self.server, state.round + 1
-        weights = {
-            label: self.tallies[label].average() if label in self.tallies else old
-            for label, old in state.weights.items()
-        }
-        distill_loss = None
-        if self.ensemble is not None and self.ensemble.taught:
-            if server.method.teachers == "bayesian":
-                self._add_bayesian_teachers(round_)
-            weights, distill_loss = server.distil(weights, self.ensemble, round_)
-        record: Record = {
-            "round": round_,
-            "accuracy": server.accuracies(weights),
-            "clients": len(self.losses),
-            "failures": [[one.client, one.reason] for one in self.failures],
-            "local_loss": float(np.mean(self.losses)),
-            "distill_loss": distill_loss,
-            "teachers": self.ensemble.effective_teachers() if self.ensemble and self.ensemble.taught else None,
-            "seconds": time.perf_counter() - self.started,
-        }
-        return state.after(weights, record)
-
-    def _add_bayesian_teachers(self, round_: int) -> None:
-        assert self.ensemble is not None
-        for label, tally in self.tallies.items():
-            rng = numpy_stream(self.server.config.seed, "bayes", label, round_)
-            for drawn in [tally.average(), *tally.gaussian_draws(self.server.config.distill.samples, rng)]:
-                self.server.teach(label, drawn, self.ensemble, None)

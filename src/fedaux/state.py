@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from fedaux.config import Config
+from fedaux.errors import FedauxError
 from fedaux.exchange import Arrays, Release
 from fedaux.files import write_atomically
 
 FILE = "state.safetensors"
 VERSION = "1"
+ROOMS = ("weights", "extractors", "public")
 
-Record = dict[str, Any]  # one round's entry in the history; see `Server.record`
+Record = dict[str, Any]  # one round's entry in the history; see `Gathering.finish`
+
+
+class StateError(FedauxError, ValueError):
+    """A file that holds no state this version can read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,52 +50,60 @@ class RunState:
         return replace(self, round=self.round + 1, weights=weights, history=(*self.history, record))
 
     def save(self, folder: Path) -> None:
-        rooms = {
-            "weights": self.weights,
-            "extractors": self.extractors,
-            "public": self.public,
-            "releases": {client: one.arrays for client, one in self.releases.items()},
-        }
+        rooms = {room: getattr(self, room) for room in ROOMS}
         tensors = {
             f"{room}|{label}|{name}": np.asarray(array, order="C")
             for room, shelves in rooms.items()
             for label, arrays in shelves.items()
             for name, array in arrays.items()
         }
+        values = [one.arrays["values"] for one in self.releases.values()]
         facts = {
-            "version": VERSION,
             "config": self.config.to_dict(),
             "round": self.round,
             "labels": {room: list(shelves) for room, shelves in rooms.items()},
-            "releases": {client: {**asdict(one), "arrays": None} for client, one in self.releases.items()},
+            "releases": [{**vars(one), "arrays": len(one.arrays["values"])} for one in self.releases.values()],
             "history": self.history,
         }
-        write_atomically(folder / FILE, save(tensors, metadata={"fedaux": json.dumps(facts)}))
+        # a million releases are one array and one text: the header of the file has room for neither
+        tensors["releases"] = np.concatenate(values) if values else np.zeros(0, np.int64)
+        tensors["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+        write_atomically(folder / FILE, save(tensors, metadata={"version": VERSION}))
 
     @classmethod
     def load(cls, folder: Path) -> RunState:
         path = folder / FILE
         if not path.is_file():
             raise FileNotFoundError(f"{folder} holds no run ({FILE} is missing); start one with `fedaux run`.")
-        with safe_open(path, framework="numpy") as file:
-            facts = json.loads(file.metadata()["fedaux"])
-            if facts["version"] != VERSION:
-                raise ValueError(
-                    f"{path} was written by another version of fedaux (state {facts['version']}, not {VERSION})"
-                )
-            rooms: dict[str, dict[str, Arrays]] = {
-                room: {label: {} for label in labels} for room, labels in facts["labels"].items()
-            }
-            for key in file.keys():  # noqa: SIM118  (not a mapping)
-                room, rest = key.split("|", 1)
-                label, name = rest.rsplit("|", 1)
-                rooms[room][label][name] = file.get_tensor(key)
-        arrays = rooms.pop("releases")
-        releases = {client: Release(**{**one, "arrays": arrays[client]}) for client, one in facts["releases"].items()}
-        return cls(
-            Config.from_dict(facts["config"]),
-            facts["round"],
-            **rooms,
-            releases=releases,
-            history=tuple(facts["history"]),
-        )
+        try:
+            with safe_open(path, framework="numpy") as file:
+                version = (file.metadata() or {}).get("version")
+                tensors = {key: file.get_tensor(key) for key in file.keys()} if version == VERSION else {}  # noqa: SIM118
+        except SafetensorError as error:
+            raise StateError(f"{path} is damaged ({error}); start the run anew in another folder") from error
+        if version != VERSION:
+            raise StateError(f"{path} was written by another version of fedaux (state {version}, not {VERSION})")
+        try:
+            return cls._from(tensors)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"{path} is damaged ({error!r}); start the run anew in another folder") from error
+
+    @classmethod
+    def _from(cls, tensors: Arrays) -> RunState:
+        facts, values = json.loads(tensors.pop("facts").tobytes()), tensors.pop("releases")
+        rooms: dict[str, dict[str, Arrays]] = {
+            room: {label: {} for label in labels} for room, labels in facts["labels"].items()
+        }
+        for key, array in tensors.items():
+            room, rest = key.split("|", 1)
+            label, name = rest.rsplit("|", 1)
+            rooms[room][label][name] = array
+        releases, start = {}, 0
+        for one in facts["releases"]:
+            size = one.pop("arrays")
+            releases[one["client"]] = Release(**one, arrays={"values": values[start : start + size]})
+            start += size
+        if start != len(values):
+            raise ValueError(f"{len(values)} numbers for releases of {start}")
+        config, history = Config.from_dict(facts["config"]), tuple(facts["history"])
+        return cls(config, facts["round"], **rooms, releases=releases, history=history)

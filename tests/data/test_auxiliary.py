@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaux.data.auxiliary import SHARE_NEGATIVES, AuxSplit
+from fedaux.data.auxiliary import AuxSplit
 
 
 def test_a_fifth_is_negatives_and_nothing_is_lost():
-    split = AuxSplit.draw(1000, SHARE_NEGATIVES, np.random.default_rng(0))
+    split = AuxSplit.draw(1000, 0.2, np.random.default_rng(0))
     assert (len(split.negatives), len(split.distill)) == (200, 800)
     assert sorted([*split.negatives, *split.distill]) == list(range(1000))
 

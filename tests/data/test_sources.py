@@ -7,6 +7,7 @@ import pytest
 
 from fedaux.data.records import Corpus
 from fedaux.data.sources import SOURCES, open_source, register
+from fedaux.errors import UnknownNameError
 
 
 def test_digits():
@@ -50,10 +51,15 @@ def test_a_function_of_ones_own():
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("my_hospital:nothing", {}, TypeError, "returned list; return a fedaux.data.records.Corpus"),
-        ("my_hospital:number", {}, TypeError, "is int; it must be a function"),
-        ("my_hospital:scan", {}, ValueError, "cannot be imported: .*PYTHONPATH"),
-        ("no_such_module:scans", {}, ValueError, "No module named 'no_such_module'"),
+        ("my_hospital:nothing", {}, ValueError, "returned list; return a fedaux.data.records.Corpus"),
+        (
+            "my_hospital:number",
+            {},
+            UnknownNameError,
+            "unknown function of module 'my_hospital' 'number'; choose from .*scans",
+        ),
+        ("my_hospital:scan", {}, UnknownNameError, r"'scan' \(did you mean 'scans'\?\)"),
+        ("no_such_module:scans", {}, UnknownNameError, "no module 'no_such_module'; is its folder on PYTHONPATH"),
         ("my_hospital:scans", {}, ValueError, "missing a required argument: 'path'"),
         (
             "my_hospital:scans",
@@ -62,8 +68,8 @@ def test_a_function_of_ones_own():
             r"unexpected keyword argument 'row'; it takes \(path",
         ),
         ("digits", {"path": "a"}, ValueError, "unexpected keyword argument 'path'"),
-        ("cifar1O", {}, ValueError, "did you mean cifar10"),
-        ("zzz", {}, ValueError, "choose one of cifar10, cifar100, csv, .* or module:function"),
+        ("cifar1O", {}, ValueError, "did you mean 'cifar10'"),
+        ("zzz", {}, ValueError, "choose from .*cifar10, cifar100, .*csv, .*module:function"),
     ],
 )
 def test_errors_say_what_to_do(name, options, error, message):

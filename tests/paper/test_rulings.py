@@ -21,7 +21,7 @@ from fedaux.methods import METHODS
 from fedaux.prepare import logistic
 from fedaux.prepare.logistic import LogisticScorer
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
-from fedaux.prepare.scoring import teacher_weights
+from fedaux.prepare.scoring import Reference, teacher_weights
 from fedaux.privacy import gaussian
 from fedaux.privacy.ledger import statement
 from fedaux.privacy.release import Summary, release
@@ -101,7 +101,7 @@ def test_b_nothing_but_the_noisy_vector_is_sent(data: tuple[np.ndarray, np.ndarr
     scorer = MeanEmbeddingScorer(4)
     public = scorer.publish(data[1])
     made = [
-        release(scorer.summarise(public, factor * data[0], "replace-one", 1000), "a", scorer.name, 1.0, 1e-5, "opendp")
+        release(scorer.summarise(public, factor * data[0], "replace-one", 1000), "a", PrivacyConfig(epsilon=1.0))
         for factor in (1.0, 7.0)
     ]
     plain = [{name: value for name, value in vars(one).items() if name != "arrays"} for one in made]
@@ -182,10 +182,10 @@ def test_g_the_noise_is_whole_numbers_from_no_seed() -> None:
         assert np.issubdtype(states[0].dtype, np.integer)
         assert not np.array_equal(*states)
 
-    check(lambda: release(summary, "a", "s", 1.0, 1e-5, "opendp").arrays["values"])
+    check(lambda: release(summary, "a", PrivacyConfig(epsilon=1.0)).arrays["values"])
     caught(check, lambda: np.random.default_rng(0).normal(size=16))
     caught(check, lambda: torch.randn(16).numpy())
-    seeded = release(summary, "a", "s", 1.0, 1e-5, "opendp", unsafe_seed=1)
+    seeded = release(summary, "a", PrivacyConfig(unsafe_seed=1))
     assert seeded.unsafe
     assert "NOT PRIVATE" in statement([seeded])
 
@@ -219,8 +219,8 @@ def test_i_the_default_scorer_has_a_signal_and_the_papers_is_kept() -> None:
     reference = default.embed(facts, public)
     lines = []
     for i, own in enumerate(clients):
-        made = release(default.summarise(facts, own, "replace-one", 625), f"c{i}", default.name, 1.0, 1e-5, "opendp")
-        lines.append(default.fit(facts, reference, made)(reference))
+        made = release(default.summarise(facts, own, "replace-one", 625), f"c{i}", PrivacyConfig(epsilon=1.0))
+        lines.append(default.fit(facts, Reference(reference), made)(reference))
     odds = np.stack(lines)
     check(teacher_weights(odds, odds.max(axis=0), "odds"))
     norm = np.linalg.norm(np.concatenate([*clients, public]), axis=1).max()
@@ -234,9 +234,9 @@ def test_j_the_statement_says_what_it_leaves_out() -> None:
     summary = Summary(np.zeros(4, np.int64), 1e-6, 2.0**21, "replace-one", 100)
 
     def check(words: str) -> None:
-        assert "Not covered: local models are sent without differential privacy" in words
+        assert "Not covered: local models, their losses" in words
 
-    check(statement([release(summary, "a", "s", 0.1, 1e-5, "opendp")]))
+    check(statement([release(summary, "a", PrivacyConfig(epsilon=0.1))]))
     caught(check, "The total privacy cost is (0.1, 1e-05).")
 
 

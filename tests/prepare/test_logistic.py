@@ -78,3 +78,9 @@ def test_the_bound_is_not_idle() -> None:
     e = np.eye(width)[0]
     moved = solve(np.array([e]), negatives, ridge, 2) - solve(np.array([-e]), negatives, ridge, 2)
     assert sensitivity(2, ridge, "replace-one") / 3 < np.linalg.norm(moved) <= sensitivity(2, ridge, "replace-one")
+
+
+@pytest.mark.parametrize("ridge", [0.0, -1.0, np.nan, np.inf])
+def test_a_ridge_that_breaks_the_proof_is_refused(ridge: float) -> None:
+    with pytest.raises(ValueError, match="at least 1e-6"):
+        LogisticScorer(ridge)

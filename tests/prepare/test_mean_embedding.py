@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedaux.exchange import Release
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer, mean_embedding, public_map
-from fedaux.prepare.scoring import clip_rows
+from fedaux.prepare.scoring import Reference, clip_rows
 from fedaux.privacy.release import GRID
 
 
@@ -81,6 +81,16 @@ def test_log_odds_prefer_what_looks_like_the_client(ratio: str) -> None:
         False,
         {"values": found.values},
     )
-    log_odds = scorer.fit(public, scorer.embed(public, negatives), quiet)
+    log_odds = scorer.fit(public, Reference(scorer.embed(public, negatives)), quiet)
     near, far = (float(np.mean(log_odds(scorer.embed(public, cloud(rng, 500, 6, at))))) for at in (1.0, -1.0))
     assert near > far + 1.0
+
+
+def test_public_arrays_cannot_smuggle_in_an_axis() -> None:
+    """Broadcasting a mean of shape (1, n, H) would let records share one clipped row."""
+    scorer = MeanEmbeddingScorer(dims=3)
+    public = scorer.publish(cloud(np.random.default_rng(0), 200, 4))
+    with pytest.raises(ValueError, match="'mean' has shape"):
+        scorer.summarise({**public, "mean": np.zeros((1, 4, 4), np.float32)}, np.zeros((4, 4)), "replace-one", 4)
+    with pytest.raises(ValueError, match="one row per record"):
+        clip_rows(np.zeros((2, 2, 2)))

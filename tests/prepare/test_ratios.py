@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from fedaux.prepare.ratios import RATIOS, bayes_ratio, kliep, noise_ridge
-from fedaux.prepare.scoring import clip_rows
+from fedaux.prepare.scoring import Reference, clip_rows
 
 
 def test_bayes_is_the_predictive_density_by_brute_force() -> None:
@@ -21,7 +21,9 @@ def test_bayes_is_the_predictive_density_by_brute_force() -> None:
     posterior /= posterior.sum()
     naive = [np.log((posterior * norm.pdf(value, grid, np.sqrt(half))).sum()) for value in x]
     naive = naive - norm.logpdf(x, mu, np.sqrt(2 * half)) + np.log(records / 500)
-    assert np.allclose(bayes_ratio(np.array([mean]), reference, sigma, records)(x[:, None]), naive, atol=1e-6)
+    assert np.allclose(
+        bayes_ratio(np.array([mean]), Reference(reference), sigma, records)(x[:, None]), naive, atol=1e-6
+    )
 
 
 def test_kliep_maximises_its_objective() -> None:
@@ -33,7 +35,7 @@ def test_kliep_maximises_its_objective() -> None:
         return -float(w @ mean - np.log(average) - ridge / 2 * w @ w)
 
     best = minimize(naive, np.zeros(4), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 20000})
-    weights, log_z = kliep(mean, reference, ridge)
+    weights, log_z = kliep(mean, Reference(reference), ridge)
     assert np.allclose(weights, best.x, atol=1e-4)
     assert np.mean(np.exp(reference @ weights - log_z)) == pytest.approx(1.0)
 
@@ -42,14 +44,14 @@ def test_kliep_recovers_a_known_ratio() -> None:
     """For N(m, I) against N(0, I) the log-ratio is ⟨m, x⟩ − ‖m‖²/2."""
     rng = np.random.default_rng(4)
     reference, shift = rng.normal(size=(40_000, 2)), np.array([0.5, -0.3])
-    weights, log_z = kliep((rng.normal(size=(40_000, 2)) + shift).mean(axis=0), reference, 1e-6)
+    weights, log_z = kliep((rng.normal(size=(40_000, 2)) + shift).mean(axis=0), Reference(reference), 1e-6)
     assert np.allclose(weights, shift, atol=0.03)
     assert log_z == pytest.approx(shift @ shift / 2, abs=0.03)
 
 
 def fit(sigma: float, records: int = 100) -> np.ndarray:
     rng = np.random.default_rng(5)
-    reference = clip_rows(rng.normal(size=(500, 8)) * 0.3)
+    reference = Reference(clip_rows(rng.normal(size=(500, 8)) * 0.3))
     mean = np.full(8, 0.15) + sigma * rng.normal(size=8)
     return kliep(mean, reference, noise_ridge(mean, reference, sigma, records))[0]
 
@@ -68,7 +70,7 @@ def test_noise_that_drowns_the_signal_gives_equal_weights(name: str) -> None:
     gaps = []
     for sigma in (0.01, 20.0):
         means = [side * shift + sigma * rng.normal(size=6) for side in (1, -1)]
-        one, other = (RATIOS[name](mean, reference, sigma, 200)(reference) for mean in means)
+        one, other = (RATIOS[name](mean, Reference(reference), sigma, 200)(reference) for mean in means)
         gaps.append(float(np.abs(one - other).mean()))
     assert gaps[0] > 0.8
     assert gaps[1] < 0.15

@@ -16,21 +16,22 @@ def test_what_is_covered_and_what_is_not() -> None:
     said = statement([release(), release()])
     assert "(0.5, 1e-05)-differentially private for one record of a client exchanged for any other" in said
     assert "2 clients, one release each" in said
-    assert "noise from the operating system, certificate: opendp" in said
+    assert "noise from the operating system, certificate opendp." in said
     covered, _, rest = said.partition("Not covered:")
     assert "certainty scores" in covered
-    assert "local models are sent without differential privacy" in rest
-    assert "sizes of the clients' data" in rest
+    assert "local models, their losses and the sizes of the clients' data are sent without" in rest
+    assert "scores released by other runs on the same data add to these" in rest
 
 
 def test_the_adjacency_is_spelt_out() -> None:
-    assert "one record of a client added or removed, at a size that is public" in statement(
-        [release(adjacency="add-remove")]
-    )
+    added = "one record of a client added or removed, at a declared size"
+    assert f"private for {added}:" in statement([release(adjacency="add-remove")])
+    both = statement([release(), release(adjacency="add-remove")])
+    assert f"private for {added} or one record of a client exchanged for any other:" in both
 
 
 def test_the_weakest_release_speaks_for_all() -> None:
-    assert "(2, 1e-05)" in statement([release(0.5), release(2.0), release(1.0)])
+    assert "(2.0, 1e-05)" in statement([release(0.5), release(2.0), release(1.0)])
     assert "(0.5, 0.001)" in statement([release(0.5, 1e-3), release(0.5, 1e-5)])
 
 
@@ -41,4 +42,6 @@ def test_one_seeded_release_spoils_the_statement() -> None:
 
 
 def test_nothing_released_promises_nothing() -> None:
-    assert statement([]) == "No certainty scores were released. Local models are sent without differential privacy."
+    said = statement([])
+    assert said.startswith("No certainty scores were released. Not covered: local models")
+    assert said.endswith("are sent without differential privacy.")

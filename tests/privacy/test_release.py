@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedaux.config import PrivacyConfig
 from fedaux.privacy import gaussian
 from fedaux.privacy.release import Summary, release
 
@@ -13,26 +14,40 @@ def summary(size: int = 2000, adjacency: str = "replace-one") -> Summary:
 
 @pytest.mark.parametrize("certificate", ["opendp", "analytic"])
 def test_noise_has_the_calibrated_scale(certificate: str) -> None:
-    made = release(summary(), "a", "s", epsilon=1.0, delta=1e-5, certificate=certificate)
+    made = release(summary(), "a", PrivacyConfig(epsilon=1.0, certificate=certificate))
     assert made.scale == gaussian.multiplier(1.0, 1e-5, certificate) * 2.0**21
     assert np.std(made.arrays["values"] - np.arange(2000)) == pytest.approx(made.scale, rel=0.1)
     assert (made.records, made.adjacency, made.unsafe, made.sensitivity) == (50, "replace-one", False, 2.0**21)
 
 
 def test_more_budget_means_less_noise() -> None:
-    scales = [release(summary(4), "a", "s", eps, 1e-5, "opendp").scale for eps in (0.1, 1.0, 10.0)]
+    scales = [release(summary(4), "a", PrivacyConfig(epsilon=eps)).scale for eps in (0.1, 1.0, 10.0)]
     assert scales == sorted(scales, reverse=True)
 
 
 def test_an_unsafe_seed_repeats_the_noise_and_is_marked() -> None:
-    first, again = (release(summary(), "a", "s", 1.0, 1e-5, "opendp", unsafe_seed=3) for _ in range(2))
-    other = release(summary(), "b", "s", 1.0, 1e-5, "opendp", unsafe_seed=3)
+    first, again = (release(summary(), "a", PrivacyConfig(epsilon=1.0, unsafe_seed=3)) for _ in range(2))
+    other = release(summary(), "b", PrivacyConfig(epsilon=1.0, unsafe_seed=3))
     assert np.array_equal(first.arrays["values"], again.arrays["values"])
     assert not np.array_equal(first.arrays["values"], other.arrays["values"])
     assert first.unsafe
 
 
 def test_without_it_no_two_releases_agree() -> None:
-    one, two = (release(summary(8), "a", "s", 1.0, 1e-5, "opendp") for _ in range(2))
+    one, two = (release(summary(8), "a", PrivacyConfig(epsilon=1.0)) for _ in range(2))
     assert not np.array_equal(one.arrays["values"], two.arrays["values"])
     assert not one.unsafe
+
+
+@pytest.mark.parametrize(
+    ("values", "sensitivity"),
+    [
+        (np.zeros(3), 2.0),
+        (np.zeros((2, 2), np.int64), 2.0),
+        (np.zeros(3, np.int64), 0.01),
+        (np.zeros(3, np.int64), np.inf),
+    ],
+)
+def test_only_sound_summaries_can_be_released(values: np.ndarray, sensitivity: float) -> None:
+    with pytest.raises(ValueError, match="one vector of 64-bit integers"):
+        Summary(values, 1.0, sensitivity, "replace-one", 10)

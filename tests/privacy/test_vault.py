@@ -1,8 +1,13 @@
-"""A client remembers what it released, whole, and spends no more than its limit."""
+"""A client makes one release: the same request gets it again to the bit, every other request gets nothing."""
 
 import json
+import multiprocessing
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,73 +16,163 @@ from fedaux.exchange import Release
 from fedaux.privacy.release import BudgetError, Vault
 
 
-def made(epsilon: float = 0.1, values: tuple[int, ...] = (2**62, -(2**62), 0)) -> Release:
+def made(values: tuple[int, ...] = (2**62, -(2**62), 0)) -> Release:
     arrays = {"values": np.array(values, np.int64)}
-    return Release("a", "s", 7, epsilon, 1e-5, "replace-one", "opendp", 2.0**21, 1e8 / 3, 1e-7 / 3, False, arrays)
+    return Release("a", "s", 7, 0.1, 1e-5, "replace-one", "opendp", 2.0**21, 1e8 / 3, 1e-7 / 3, False, arrays)
+
+
+def never() -> Release:
+    raise AssertionError("private records were read")
 
 
 def facts(one: Release) -> dict[str, object]:
     return {**asdict(one), "arrays": {name: (a.dtype, a.tolist()) for name, a in one.arrays.items()}}
 
 
-def test_nothing_is_known_at_first(tmp_path: Path) -> None:
-    assert Vault(tmp_path / "none", 1.0).recall("x") is None
+def test_a_first_request_is_answered_in_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    assert facts(Vault(tmp_path / "some" / "where").once("x", made)) == facts(made())
 
 
-def test_what_is_stored_is_recalled_to_the_bit_after_a_restart(tmp_path: Path) -> None:
-    Vault(tmp_path, 1.0).store("x", made())
-    recalled = Vault(tmp_path, 1.0).recall("x")
-    assert recalled is not None
-    assert facts(recalled) == facts(made())
-    assert Vault(tmp_path, 1.0).recall("y") is None
+def test_the_same_request_gets_the_same_bytes_after_a_restart(tmp_path: Path) -> None:
+    Vault(tmp_path).once("x", made)
+    assert facts(Vault(tmp_path).once("x", never)) == facts(made())
 
 
-def test_the_file_is_complete_and_readable(tmp_path: Path) -> None:
-    Vault(tmp_path, 1.0).store("x", made())
-    assert [path.name for path in tmp_path.iterdir()] == ["release-x.json"]
-    stored = json.loads((tmp_path / "release-x.json").read_text())
-    assert stored == {
+def test_any_other_request_is_refused_before_a_record_is_read(tmp_path: Path) -> None:
+    Vault(tmp_path).once("x", made)
+    for other in ("y", "", "x ", "xx"):
+        with pytest.raises(BudgetError, match="another release is refused: this client's budget is spent"):
+            Vault(tmp_path).once(other, never)
+    assert facts(Vault(tmp_path).once("x", never)) == facts(made())
+
+
+def test_clients_have_a_vault_each(tmp_path: Path) -> None:
+    Vault(tmp_path / "a").once("x", made)
+    assert facts(Vault(tmp_path / "b").once("y", made)) == facts(made())
+
+
+def test_the_request_is_on_disk_before_the_release_is_made(tmp_path: Path) -> None:
+    def make() -> Release:
+        assert (tmp_path / "request.txt").read_text() == "x"
+        assert not (tmp_path / "release.json").exists()
+        return made()
+
+    Vault(tmp_path).once("x", make)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("not solved"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_failed_attempt_counts_but_may_be_repeated(tmp_path: Path, error: BaseException) -> None:
+    def fail() -> Release:
+        raise error
+
+    with pytest.raises(type(error)):
+        Vault(tmp_path).once("x", fail)
+    with pytest.raises(BudgetError):
+        Vault(tmp_path).once("y", never)
+    assert facts(Vault(tmp_path).once("x", made)) == facts(made())
+    assert facts(Vault(tmp_path).once("x", never)) == facts(made())
+
+
+def test_nothing_is_returned_that_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Release:
+        monkeypatch.setattr("os.fsync", full)
+        return made()
+
+    def full(_: int) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        Vault(tmp_path).once("x", make)
+    monkeypatch.undo()
+    assert facts(Vault(tmp_path).once("x", lambda: made((1, 2)))) == facts(made((1, 2)))  # the first was never seen
+
+
+def test_no_record_is_read_unless_the_request_was_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        Vault(tmp_path).once("x", never)
+
+
+def test_a_damaged_vault_makes_no_second_release(tmp_path: Path) -> None:
+    Vault(tmp_path).once("x", made)
+    (tmp_path / "release.json").write_text("{")
+    with pytest.raises(ValueError, match="Expecting"):
+        Vault(tmp_path).once("x", never)
+
+
+def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path) -> None:
+    Vault(tmp_path).once("x", made)
+    visible = sorted(path for path in tmp_path.iterdir() if not path.name.startswith("."))
+    assert [path.name for path in visible] == ["release.json", "request.txt"]
+    assert [path.stat().st_mode & 0o777 for path in visible] == [0o600, 0o600]
+    assert json.loads((tmp_path / "release.json").read_text()) == {
         **{key: value for key, value in asdict(made()).items() if key != "arrays"},
         "values": [2**62, -(2**62), 0],
     }
 
 
-def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
-    Vault(tmp_path, 1.0).store("x", made())
-    assert (tmp_path / "release-x.json").stat().st_mode & 0o077 == 0
+def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:
+    """In a process of its own: ask at the same moment as the others, and be slow about it."""
+
+    def make() -> Release:
+        time.sleep(0.2)
+        return made((mark,))
+
+    barrier.wait()
+    answers.put(Vault(folder).once("x", make).arrays["values"].tolist())
 
 
-def test_budgets_add_up(tmp_path: Path) -> None:
-    vault = Vault(tmp_path, 0.3)
-    for request in "xyz":  # 0.1 + 0.1 + 0.1 is a little more than 0.3
-        vault.check(0.1)
-        vault.store(request, made(0.1))
-    with pytest.raises(BudgetError, match=r"ε=0\.01 is refused: ε=0\.3 of 0\.3 is already spent.*only on purpose"):
-        vault.check(0.01)
+def test_processes_that_ask_at_once_get_one_release(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(3), context.Queue()
+    racers = [context.Process(target=_race, args=(tmp_path, barrier, answers, mark)) for mark in range(3)]
+    for racer in racers:
+        racer.start()
+    found = [answers.get(timeout=120) for _ in racers]
+    for racer in racers:
+        racer.join(timeout=60)
+    assert found[0] == found[1] == found[2]
+    assert [racer.exitcode for racer in racers] == [0, 0, 0]
 
 
-def test_a_release_larger_than_the_limit_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(BudgetError, match=r"ε=0 of 0\.1 is already spent"):
-        Vault(tmp_path, 0.1).check(0.2)
+def test_threads_that_ask_at_once_get_one_release(tmp_path: Path) -> None:
+    barrier, calls = threading.Barrier(8), []
+
+    def ask(mark: int) -> list[int]:
+        def make() -> Release:
+            calls.append(mark)
+            time.sleep(0.05)
+            return made((mark,))
+
+        barrier.wait()
+        return list(Vault(tmp_path).once("x", make).arrays["values"].tolist())
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, range(8)))
+    assert len(calls) == 1
+    assert found == [calls] * 8
 
 
-def test_a_failed_store_spends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vault = Vault(tmp_path, 0.1)
+def test_of_threads_that_ask_differently_only_one_is_answered(tmp_path: Path) -> None:
+    barrier, calls = threading.Barrier(8), []
 
-    def fail(_: int) -> None:
-        raise OSError("disk full")
+    def ask(mark: int) -> bool:
+        def make() -> Release:
+            calls.append(mark)
+            time.sleep(0.05)
+            return made((mark,))
 
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", fail)
-        with pytest.raises(OSError, match="disk full"):
-            vault.store("x", made())
-    assert vault.recall("x") is None
-    vault.check(0.1)
+        barrier.wait()
+        try:
+            Vault(tmp_path).once(f"request {mark}", make)
+        except BudgetError:
+            return False
+        return True
 
-
-@pytest.mark.parametrize("epsilon", [-1.0, 0.0, float("nan")])
-def test_no_budget_can_be_won_back(tmp_path: Path, epsilon: float) -> None:
-    vault = Vault(tmp_path, 0.1)
-    vault.store("x", made(0.1))
-    with pytest.raises(BudgetError):
-        vault.check(epsilon)
+    with ThreadPoolExecutor(8) as pool:
+        answered = list(pool.map(ask, range(8)))
+    assert len(calls) == 1
+    assert [mark for mark, one in enumerate(answered) if one] == calls

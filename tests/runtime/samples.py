@@ -14,12 +14,8 @@ def weights(value: float = 1.0) -> dict[str, Any]:
 def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
     facts = {
         "prototype": '["mlp", {}]',
-        "scorer": '{"name": "mean-embedding", "dims": 2, "ratio": "bayes", "ridge": 0.01}',
-        "epsilon": 0.1,
-        "delta": 1e-5,
-        "adjacency": "replace-one",
-        "certificate": "opendp",
-        "unsafe_seed": -1,
+        "scorer": "mean-embedding",
+        "size": 2,
         "extractor": weights(),
         "public": {"mean": np.zeros(3, np.float32), "basis": np.asfortranarray(np.arange(6.0).reshape(3, 2))},
     }

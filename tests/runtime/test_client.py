@@ -1,6 +1,7 @@
 """What a client does with an order, and what it must not do whoever asks."""
 
-import json
+import logging
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 
 from fedaux.config import AuxConfig, Config, DataConfig, LocalConfig, PrivacyConfig
 from fedaux.data.federated import open_data
-from fedaux.exchange import EvaluateOrder, Failure, PrepareOrder, Release, Score, Update
+from fedaux.data.records import Records
+from fedaux.exchange import EvaluateOrder, Failure, PrepareOrder, Release, Score, TrainOrder, Update
 from fedaux.experiment import in_process
-from fedaux.privacy.release import BudgetError, Vault
+from fedaux.privacy.release import BudgetError
 from fedaux.prototypes import PrototypeSpec
-from fedaux.runtime.client import released, request_hash
+from fedaux.runtime import client as client_module
+from fedaux.runtime.client import own_config, request_hash
 from fedaux.runtime.federation import GridFederation
 from fedaux.server import Server
 from fedaux.state import RunState
@@ -51,6 +54,15 @@ def site(tmp_path: Path) -> GridFederation:
     return in_process(CONFIG, open_data(CONFIG), tmp_path)
 
 
+def site_with(folder: Path, **privacy: Any) -> GridFederation:
+    """Clients whose own settings differ from the server's."""
+    return in_process(replace(CONFIG, privacy=replace(CONFIG.privacy, **privacy)), open_data(CONFIG), folder)
+
+
+def context_of(site: GridFederation, client: str) -> Any:
+    return site.grid._contexts[site.nodes[client]]  # type: ignore[attr-defined]
+
+
 def ask(site: GridFederation, order: Any) -> Any:
     (reply,) = site.ask([order])
     return reply
@@ -78,22 +90,19 @@ def test_evaluation_counts_right_answers(site: GridFederation, server: Server, s
 def test_the_same_request_gets_the_same_bytes(site: GridFederation, order: PrepareOrder, tmp_path: Path) -> None:
     one, two = ask(site, order), ask(site, order)
     after_a_restart = ask(in_process(CONFIG, open_data(CONFIG), tmp_path), order)
+    with_other_settings = ask(site_with(tmp_path, epsilon=9.0, unsafe_seed=1), order)
     assert isinstance(one, Release)
-    for other in (two, after_a_restart):
+    for other in (two, after_a_restart, with_other_settings):
         assert {**vars(one), "arrays": 0} == {**vars(other), "arrays": 0}
         assert np.array_equal(one.arrays["values"], other.arrays["values"])
-    assert len(list((tmp_path / "clients" / "client-000").iterdir())) == 1
+    assert [path.parent.name for path in tmp_path.rglob("release.json")] == ["client-000"]
 
 
 CHANGES: list[dict[str, Any]] = [
-    {"epsilon": 0.5},
-    {"delta": 1e-6},
-    {"adjacency": "add-remove"},
-    {"certificate": "analytic"},
-    {"unsafe_seed": 3},
-    {"scorer": json.dumps({"name": "mean-embedding", "dims": 3, "ratio": "bayes", "ridge": 0.01})},
+    {"prototype": PrototypeSpec.of("mlp", features=8, hidden=9).to_json()},
     {"extractor": "shifted"},
     {"public": "shifted"},
+    {"scorer": "logistic"},
 ]
 
 
@@ -114,41 +123,204 @@ def test_another_request_is_another_release_and_refused(
     assert "BudgetError" in refused.reason
 
 
+def test_the_request_is_told_apart_to_the_bit(order: PrepareOrder) -> None:
+    name = next(iter(order.extractor))
+    nudged = order.extractor[name].copy()
+    nudged[0] = np.nextafter(nudged[0], np.float32(np.inf))
+    renamed = {f"{key}2": array for key, array in order.public.items()}
+    wider = {key: array.astype(np.float64) for key, array in order.public.items()}
+    others = [
+        replace(order, client="client-001"),
+        replace(order, extractor={**order.extractor, name: nudged}),
+        replace(order, public=renamed),
+        replace(order, public=wider),
+        replace(order, public={key: array[None] for key, array in order.public.items()}),
+    ]
+    assert len({request_hash(one) for one in [order, *others]}) == 6
+    assert request_hash(order) == request_hash(replace(order, public=dict(reversed(order.public.items()))))
+
+
+def test_an_attempt_that_failed_counts_as_well(
+    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(client_module, "release", lambda *_: 1 / 0)
+        assert isinstance(ask(site, order), Failure)
+    assert "BudgetError" in ask(site, changed(order, {"public": "shifted"})).reason
+    assert isinstance(ask(site, order), Release)
+
+
 def test_every_client_has_a_budget_of_its_own(site: GridFederation, server: Server, state: RunState) -> None:
     orders = [server.prepare_order(state, client) for client in server.clients]
     assert [type(reply) for reply in site.ask(orders)] == [Release] * 3
 
 
-def test_nothing_is_returned_that_is_not_stored(order: PrepareOrder, tmp_path: Path) -> None:
-    class Full(Vault):
-        def store(self, request: str, made: Release) -> None:
-            raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        released(order, open_data(CONFIG).client(0), Full(tmp_path, 1.0))
-
-
-def test_no_record_is_read_for_a_release_beyond_the_budget(order: PrepareOrder, tmp_path: Path) -> None:
-    class Sealed:
-        def __getattr__(self, name: str) -> Any:
-            raise AssertionError(f"private records were opened ({name})")
-
-    with pytest.raises(BudgetError):
-        released(order, Sealed(), Vault(tmp_path, 0.5))  # type: ignore[arg-type]
+def test_what_is_revealed_is_decided_by_the_clients_own_settings(order: PrepareOrder, tmp_path: Path) -> None:
+    own = {"epsilon": 0.25, "delta": 1e-7, "adjacency": "add-remove", "certificate": "analytic"}
+    made = ask(site_with(tmp_path / "one", **own, declared_records=123), order)
+    assert isinstance(made, Release)
+    assert {key: getattr(made, key) for key in own} == own
+    assert (made.records, made.unsafe) == (123, False)
+    usual, seeded = ask(site_with(tmp_path / "two"), order), ask(site_with(tmp_path / "three", unsafe_seed=3), order)
+    assert (usual.epsilon, usual.records, usual.unsafe) == (1.0, len(open_data(CONFIG).client(0)), False)
+    assert made.scale > usual.scale
+    assert seeded.unsafe
 
 
-@pytest.mark.parametrize("name", ["client-0000", "../elsewhere"])
-def test_another_name_does_not_open_another_budget(
-    site: GridFederation, order: PrepareOrder, tmp_path: Path, name: str
+def test_the_runs_configuration_is_the_servers_and_has_no_say(
+    site: GridFederation, order: PrepareOrder, tmp_path: Path
+) -> None:
+    generous = replace(CONFIG, privacy=replace(CONFIG.privacy, epsilon=1e6, unsafe_seed=0))
+    settings = context_of(in_process(generous, open_data(CONFIG), tmp_path / "elsewhere"), "client-000").node_config
+    context_of(site, "client-000").run_config.update({**settings, "partition-id": 1})
+    made = ask(site, order)
+    assert isinstance(made, Release)
+    assert (made.epsilon, made.unsafe, made.records) == (1.0, False, len(open_data(CONFIG).client(0)))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("name", ["client-001", "client-0000", "../elsewhere", ""])
+@pytest.mark.parametrize("kind", ["prepare", "train", "evaluate"])
+def test_a_client_answers_to_its_own_name_only(
+    site: GridFederation, server: Server, state: RunState, order: PrepareOrder, tmp_path: Path, name: str, kind: str
 ) -> None:
     assert isinstance(ask(site, order), Release)
+    train = server.train_order(state, "client-000")
+    evaluate = EvaluateOrder("client-000", 1, train.prototype, 10, train.weights)
+    asked = replace({"prepare": order, "train": train, "evaluate": evaluate}[kind], client=name)
+    with pytest.raises(BudgetError, match="this client is not"):
+        own_config(context_of(site, "client-000"), asked)
     site.nodes[name] = site.nodes["client-000"]
-    assert isinstance(ask(site, replace(order, client=name)), Failure)
-    assert len(list(tmp_path.rglob("release-*.json"))) == 1
+    refused = ask(site, asked)
+    assert isinstance(refused, Failure)
+    assert f"this client is not {name!r}" in refused.reason
+    assert len(list(tmp_path.rglob("release.json"))) == 1
+    assert [path.name for path in (tmp_path / "clients").iterdir()] == ["client-000"]
 
 
-@pytest.mark.parametrize("change", [{"unsafe_seed": 0}, {"delta": 0.9}, {"adjacency": "add-remove"}], ids=str)
-def test_a_client_grants_no_more_than_its_own_settings(
-    site: GridFederation, order: PrepareOrder, change: dict[str, Any]
+def test_another_scorer_than_the_clients_own_is_refused(
+    site: GridFederation, order: PrepareOrder, tmp_path: Path
 ) -> None:
-    assert isinstance(ask(site, replace(order, **change)), Failure)
+    with pytest.raises(BudgetError, match="the order asks for the scorer 'logistic'"):
+        own_config(context_of(site, "client-000"), replace(order, scorer="logistic"))
+    refused = ask(site_with(tmp_path, scorer="logistic"), order)
+    assert "the order asks for the scorer 'mean-embedding'" in refused.reason
+    assert not (tmp_path / "clients").exists()  # nothing was asked for yet: no budget is spent
+
+
+NETWORK = """
+from torch import nn
+def net(shape, features=8):
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], features), nn.Dropout(0.5))
+    layers.width = features
+    return layers
+"""
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The name of somebody's module with a network in it."""
+    (tmp_path / "a_clients_network.py").write_text(NETWORK)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "a_clients_network"
+    sys.modules.pop("a_clients_network", None)
+
+
+@pytest.mark.parametrize("kind", ["prepare", "train", "evaluate"])
+def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
+    site: GridFederation, server: Server, state: RunState, order: PrepareOrder, network: str, kind: str
+) -> None:
+    prototype = PrototypeSpec(f"{network}:net").to_json()
+    train = replace(server.train_order(state, "client-000"), prototype=prototype)
+    evaluate = EvaluateOrder("client-000", 1, prototype, 10, train.weights)
+    refused = ask(site, {"prepare": replace(order, prototype=prototype), "train": train, "evaluate": evaluate}[kind])
+    assert "BudgetError: the order names code to import, 'a_clients_network:net'" in refused.reason.replace(
+        "fedaux.privacy.release.", ""
+    )
+    assert network not in sys.modules
+
+
+def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(tmp_path: Path, network: str) -> None:
+    config = replace(CONFIG, method="fedavg", prototypes=(PrototypeSpec.of(f"{network}:net", features=6),))
+    data = open_data(config)
+    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    site, train = in_process(config, data, tmp_path), server.train_order(server.initial_state(), "client-000")
+    assert isinstance(train, TrainOrder)
+    one, two = ask(site, train), ask(site, train)
+    assert isinstance(one, Update)
+    assert all(np.array_equal(one.weights[name], two.weights[name]) for name in one.weights)
+    other_options = PrototypeSpec.of(f"{network}:net", features=7).to_json()
+    assert "names code to import" in ask(site, replace(train, prototype=other_options)).reason
+
+
+SECRET = "the patients' mean is 48151623.42"
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    raise ValueError(SECRET)
+
+
+class Talkative:
+    """A scorer that quotes what it sees."""
+
+    name = "mean-embedding"
+    summarise = staticmethod(fail)
+
+
+@pytest.mark.parametrize(
+    ("target", "value"),
+    [
+        ("fedaux.runtime.client.make_scorer", lambda _: Talkative()),
+        ("fedaux.prepare.mean_embedding.mean_embedding", fail),
+        ("fedaux.privacy.release.Summary.__post_init__", fail),
+        ("fedaux.runtime.client.outputs", fail),
+        ("fedaux.runtime.client.release", fail),
+        ("fedaux.runtime.client.own_records", fail),
+        ("fedaux.privacy.gaussian.add_noise", fail),
+    ],
+    ids=["scorer", "embedding", "summary", "features", "release", "records", "noise"],
+)
+def test_what_an_error_quotes_does_not_leave_the_client(
+    site: GridFederation,
+    order: PrepareOrder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    target: str,
+    value: Any,
+) -> None:
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(target, value)
+        refused = ask(site, order)
+    assert refused == Failure(
+        "client-000", "error 2: RuntimeError: no release was made; the reason is in the client's log"
+    )
+    assert SECRET in caplog.text
+    assert "client-000 made no release" in caplog.text
+    assert not list(tmp_path.rglob("release.json"))
+
+
+def test_nothing_is_sent_that_is_not_stored(
+    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert "no release was made" in ask(site, order).reason
+
+
+def test_no_record_is_read_for_a_release_that_is_refused(
+    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(ask(site, order), Release)
+    opened = []
+    monkeypatch.setattr(Records, "gather", lambda *_: opened.append("gather"))
+    monkeypatch.setattr(client_module, "own_records", lambda _: opened.append("open"))
+    assert "another release is refused" in ask(site, changed(order, {"extractor": "shifted"})).reason
+    assert "this client is not" in ask(replace_node(site, "x"), replace(order, client="x")).reason
+    assert opened == []
+
+
+def replace_node(site: GridFederation, name: str) -> GridFederation:
+    return GridFederation(site.grid, {name: site.nodes["client-000"]})

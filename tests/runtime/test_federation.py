@@ -183,6 +183,30 @@ def test_a_long_round_in_process_loses_nobody() -> None:
     assert all(isinstance(reply, Update) for reply in found.values())
 
 
+class Dripping(InProcessGrid):
+    """One reply, then a look in vain, then the next reply."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        self.looks = getattr(self, "looks", 0) + 1
+        return list(super().pull_messages(list(message_ids)[:1])) if self.looks % 2 else []
+
+
+def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
+    asked = clients(4, Dripping, timeout=0.02)
+    found = []
+    for reply in asked.ask([train_order(name) for name in asked.clients]):
+        time.sleep(0.03)  # longer than the timeout, with each reply
+        found.append(type(reply))
+    assert found == [Update] * 4
+
+
+def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "POLL", 0.02)
+    found = list(ask(clients(6, Dripping, timeout=0.05)).values())
+    assert isinstance(found[0], Update)
+    assert found[-1] == Failure("c05", "no answer within 0.05 s")
+
+
 def test_a_reply_that_comes_twice_is_used_once() -> None:
     class Echo(InProcessGrid):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 from samples import evaluate_order, prepare_order, release, score, train_order, update, weights
 
-from fedaux.runtime.guard import NORM_FACTOR, Refused, check
+from fedaux.runtime.guard import MAX_RECORDS, NORM_FACTOR, Refused, check
 
 
 @pytest.mark.parametrize(
     ("order", "reply"),
     [
         (prepare_order(), release()),
-        (prepare_order(unsafe_seed=1), release(unsafe=True)),
+        (prepare_order(), release(records=1)),
+        (prepare_order(), release(records=MAX_RECORDS)),
+        # what a release costs is the client's own decision: the order says nothing about it
+        (prepare_order(), release(epsilon=3.0, delta=1e-6, adjacency="add-remove", certificate="analytic")),
+        (prepare_order(), release(unsafe=True)),
+        (prepare_order(size=0), release(arrays={"values": np.zeros(0, np.int64)})),
         (train_order(), update()),
         (train_order(), update(weights=weights(100.0))),
         (train_order(weights=weights(0.0)), update(weights=weights(100.0))),  # sent zeros: something may come back
@@ -35,6 +40,7 @@ UPDATES = {
     "another round": ({"round": 1}, "answers round 1, not 2"),
     "no records": ({"records": 0}, "claims 0 records"),
     "fewer than none": ({"records": -5}, "claims -5 records"),
+    "too many": ({"records": MAX_RECORDS + 1}, f"claims {MAX_RECORDS + 1} records"),
     "loss nan": ({"loss": float("nan")}, "its training diverged: the loss is nan"),
     "loss inf": ({"loss": float("inf")}, "its training diverged: the loss is inf"),
     "no array": ({"weights": {}}, "sends arrays [], expected ['float32', 'int64']"),
@@ -79,16 +85,24 @@ VALUES = np.array([1, 2], np.int64)
 RELEASES = {
     "another client": ({"client": "b"}, "answers for 'b'"),
     "no records": ({"records": 0}, "claims 0 records"),
-    "epsilon": ({"epsilon": 0.2}, "another budget"),
-    "delta": ({"delta": 1e-6}, "another budget"),
-    "adjacency": ({"adjacency": "add-remove"}, "another budget"),
-    "certificate": ({"certificate": "analytic"}, "another budget"),
-    "epsilon nan": ({"epsilon": float("nan")}, "another budget"),
-    "no values": ({"arrays": {}}, "not one vector of integers"),
-    "more arrays": ({"arrays": {"values": VALUES, "raw": VALUES}}, "not one vector of integers"),
-    "another name": ({"arrays": {"raw": VALUES}}, "not one vector of integers"),
-    "floats": ({"arrays": {"values": VALUES.astype(float)}}, "not one vector of integers"),
-    "matrix": ({"arrays": {"values": VALUES[None]}}, "not one vector of integers"),
+    "too many": ({"records": MAX_RECORDS + 1}, f"claims {MAX_RECORDS + 1} records"),
+    "scorer": ({"scorer": "logistic"}, "made by the scorer 'logistic'"),
+    "epsilon nan": ({"epsilon": float("nan")}, "not a positive number"),
+    "epsilon zero": ({"epsilon": 0.0}, "not a positive number"),
+    "epsilon negative": ({"epsilon": -0.1}, "not a positive number"),
+    "epsilon inf": ({"epsilon": float("inf")}, "not a positive number"),
+    "no sensitivity": ({"sensitivity": 0.0}, "not a positive number"),
+    "sensitivity nan": ({"sensitivity": float("nan")}, "not a positive number"),
+    "too short": ({"arrays": {"values": VALUES[:1]}}, "not one vector of 2 integers"),
+    "too long": ({"arrays": {"values": np.arange(3)}}, "not one vector of 2 integers"),
+    "empty": ({"arrays": {"values": VALUES[:0]}}, "not one vector of 2 integers"),
+    "a single number": ({"arrays": {"values": np.array(3)}}, "not one vector of 2 integers"),
+    "narrow integers": ({"arrays": {"values": VALUES.astype(np.int32)}}, "not one vector of 2 integers"),
+    "no values": ({"arrays": {}}, "not one vector of 2 integers"),
+    "more arrays": ({"arrays": {"values": VALUES, "raw": VALUES}}, "not one vector of 2 integers"),
+    "another name": ({"arrays": {"raw": VALUES}}, "not one vector of 2 integers"),
+    "floats": ({"arrays": {"values": VALUES.astype(float)}}, "not one vector of 2 integers"),
+    "matrix": ({"arrays": {"values": VALUES[None]}}, "not one vector of 2 integers"),
     "no noise": ({"scale": 0.0}, "not a positive number"),
     "negative noise": ({"scale": -1.0}, "not a positive number"),
     "endless noise": ({"scale": float("inf")}, "not a positive number"),
@@ -122,10 +136,8 @@ def test_scores_refused(changes: dict[str, Any], fragment: str) -> None:
         (evaluate_order(), score(correct=8)),
         (evaluate_order(), score(correct=-1)),
         (evaluate_order(), score(loss=float("nan"))),
-        (prepare_order(), release(scorer="logistic")),
-        (prepare_order(), release(unsafe=True)),
-        (prepare_order(), release(sensitivity=float("nan"))),
-        (prepare_order(), release(arrays={"values": np.zeros(0, np.int64)})),
+        (evaluate_order(), score(records=MAX_RECORDS + 1)),
+        (prepare_order(), update()),
         (train_order(), score()),
         (evaluate_order(), update()),
     ],
@@ -133,10 +145,8 @@ def test_scores_refused(changes: dict[str, Any], fragment: str) -> None:
         "more right than asked",
         "fewer than none",
         "score loss",
-        "scorer",
-        "seeded noise",
-        "sensitivity",
-        "empty",
+        "more records than anybody has",
+        "update for a release",
         "score for training",
         "update for a score",
     ],
@@ -144,3 +154,13 @@ def test_scores_refused(changes: dict[str, Any], fragment: str) -> None:
 def test_also_refused(order: Any, reply: Any) -> None:
     with pytest.raises(Refused):
         check(order, reply)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"adjacency": "x"}, {"certificate": "trust me"}, {"delta": float("nan")}, {"delta": 0.0}, {"delta": 1.0}],
+    ids=str,
+)
+def test_a_budget_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        check(prepare_order(), release(**changes))

@@ -23,7 +23,7 @@ def train(message: Message, context: Context) -> Message:
     seen = int(context.state.config_records.get("seen", ConfigRecord({"n": 0}))["n"]) + 1
     context.state["seen"] = ConfigRecord({"n": seen})
     return Message(
-        RecordDict({"reply": ConfigRecord({"n": seen, "vault": context.run_config["vault"]})}), reply_to=message
+        RecordDict({"reply": ConfigRecord({"n": seen, "vault": context.node_config["vault"]})}), reply_to=message
     )
 
 
@@ -77,6 +77,14 @@ def test_send_and_receive(grid: InProcessGrid) -> None:
     replies = list(grid.send_and_receive([message(2), message(3)], timeout=1.0))
     assert [seen(reply) for reply in replies] == [1, 1]
     assert replies[0].content.config_records["reply"]["vault"] == "here"
+
+
+def test_settings_are_each_nodes_own_and_the_runs_are_empty(grid: InProcessGrid) -> None:
+    contexts = list(grid._contexts.values())
+    assert [dict(one.node_config) for one in contexts] == [{"partition-id": i, "vault": "here"} for i in range(3)]
+    assert all(not one.run_config for one in contexts)
+    contexts[0].node_config["vault"] = "there"
+    assert contexts[1].node_config["vault"] == "here"
 
 
 def test_state_survives_between_messages_and_belongs_to_one_node(grid: InProcessGrid) -> None:

@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.special import softmax
 
 from fedaux.exchange import Arrays
+from fedaux.files import scratch
 from fedaux.train import combine
 from fedaux.train.combine import Ensemble, FixedSum, Tally
 
@@ -32,10 +33,8 @@ def tally(drawn: list[tuple[np.ndarray, np.ndarray, int]]) -> Tally:
 
 
 def bits(made: Tally) -> list[bytes | int]:
-    assert made.squares is not None
     return [
         *(made.sums[key].steps.tobytes() for key in sorted(made.sums)),
-        made.squares.steps.tobytes(),
         made.counters["counters"].tobytes(),
         made.records,
     ]
@@ -80,8 +79,7 @@ teacher = st.tuples(
 def ensemble(teachers: list[tuple[np.ndarray, np.ndarray]]) -> Ensemble:
     made = Ensemble(6, 3)
     for logits, weights in teachers:
-        for rows in (slice(0, 4), slice(4, 6)):
-            made.add(logits[rows], weights[rows], rows)
+        made.add(logits, weights)
     return made
 
 
@@ -152,7 +150,29 @@ def test_a_full_sum_raises_instead_of_wrapping() -> None:
 def test_a_large_ensemble_lives_on_disk_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     teachers = [(np.arange(18, dtype=np.float32).reshape(6, 3), np.linspace(0.1, 1, 6))]
     in_memory = ensemble(teachers)
-    monkeypatch.setattr(combine, "IN_MEMORY", 10)
+    monkeypatch.setattr(combine, "scratch", lambda shape, dtype: scratch(shape, dtype, limit=10))
     mapped = ensemble(teachers)
     assert isinstance(mapped.logits.steps, np.memmap)
     assert np.array_equal(in_memory.soft_labels(), mapped.soft_labels())
+
+
+@pytest.mark.parametrize("bad", [np.nan, 1e12])
+def test_an_update_is_added_whole_or_not_at_all(bad: float) -> None:
+    made = Tally()
+    good = {"parameters": np.ones(3, np.float32), "buffers": np.ones(2, np.float32)}
+    made.add(good, 5)
+    with pytest.raises(ValueError, match="refused"):
+        made.add({**good, "buffers": np.array([1, bad], np.float32)}, 5)
+    assert made.records == 5
+    assert all(np.array_equal(value, good[name]) for name, value in made.average().items())
+
+
+def test_a_teacher_is_added_whole_or_not_at_all() -> None:
+    made = ensemble([(np.ones((6, 3), np.float32), np.ones(6))])
+    before = made.soft_labels()
+    wild = np.zeros((6, 3), np.float32)
+    wild[5, 2] = np.nan
+    with pytest.raises(ValueError, match="refused"):
+        made.add(wild, np.ones(6))
+    assert np.array_equal(made.soft_labels(), before)
+    assert made.mass.value().tolist() == [1.0] * 6

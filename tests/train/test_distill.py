@@ -2,10 +2,10 @@ import numpy as np
 import torch
 
 from fedaux.data.records import Records
+from fedaux.prepare.features import outputs
 from fedaux.prototypes import PrototypeSpec, build, dump
 from fedaux.train.combine import Ensemble
 from fedaux.train.distill import distill
-from fedaux.train.local import look
 
 
 def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
@@ -15,8 +15,7 @@ def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
     spec = PrototypeSpec.of("mlp", hidden=32, features=16, norm="batch")
     teacher, student = (build(spec, (4,), 3, seed) for seed in (1, 2))
     ensemble = Ensemble(200, 3)
-    for rows, logits in look(teacher, public):
-        ensemble.add(logits * 3, np.ones(len(logits)), rows)
+    ensemble.add(3 * outputs(teacher, public), np.ones(200))
     buffers = {name: dump(student)[name].copy() for name in ("buffers", "counters")}
     generator = torch.Generator().manual_seed(0)
     first = distill(student, public, ensemble, epochs=1, lr=1e-2, batch=32, generator=generator)

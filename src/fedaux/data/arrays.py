@@ -8,7 +8,6 @@ Formats that cannot be mapped are turned into such a folder once, in a cache (`F
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 import zipfile
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.data.records import Corpus, Records
+from fedaux.files import cache_folder
 
 Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
 
@@ -94,7 +94,7 @@ def converted(kind: str, files: Sequence[Path], options: object, write: Callable
     """The cache folder of these files: `write` fills it the first time, under another name until it is complete."""
     facts = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = hashlib.sha256(repr((VERSION, kind, options, facts)).encode()).hexdigest()[:20]
-    root = Path(os.environ.get("FEDAUX_CACHE") or Path.home() / ".cache" / "fedaux")
+    root = cache_folder()
     folder = root / f"{kind}-{key}"
     if folder.exists():
         return folder

@@ -9,8 +9,6 @@ import numpy as np
 
 from fedaux.data.records import Indices
 
-SHARE_NEGATIVES = 0.2
-
 
 @dataclass(frozen=True, eq=False)
 class AuxSplit:
@@ -33,7 +31,7 @@ class AuxSplit:
 
     @classmethod
     def draw(cls, size: int, share_negatives: float, rng: np.random.Generator) -> Self:
-        """Cut one random order of `size` records in two; `share_negatives` (usually `SHARE_NEGATIVES`) is D⁻'s part."""
+        """Cut one random order of `size` records in two; `share_negatives` is D⁻'s part."""
         if not 0 < share_negatives < 1:
             raise ValueError(
                 f"the share of negatives must lie between 0 and 1, not {share_negatives}; the paper has 0.2"

@@ -24,7 +24,7 @@ class FederatedData:
 
     @property
     def clients(self) -> list[str]:
-        return client_names(len(self.parts))
+        return [client_name(i) for i in range(len(self.parts))]
 
     def client(self, index: int) -> Records:
         return self.private.take(self.parts[index])
@@ -34,8 +34,8 @@ class FederatedData:
         return class_counts(self.private.labels, list(self.parts), len(self.classes))
 
 
-def client_names(count: int) -> list[str]:
-    return [f"client-{i:03d}" for i in range(count)]
+def client_name(index: int) -> str:
+    return f"client-{index:03d}"
 
 
 def open_data(config: Config) -> FederatedData:
@@ -50,14 +50,14 @@ def _open(data: DataConfig, aux: AuxConfig, seed: int) -> FederatedData:
     order = rng.permutation(len(corpus.train))
     if corpus.test is None:
         held, order = np.split(order, [round(data.test_share * len(order))])
-        test = corpus.train.take(held)
+        test = corpus.train.take(np.sort(held))
     else:
         test = corpus.test
     if aux.source:
         public = open_source(aux.source, aux.path or None, **dict(aux.options)).train
     else:
         held, order = np.split(order, [round(aux.share * len(order))])
-        public = corpus.train.take(held)
+        public = corpus.train.take(np.sort(held))
     if aux.limit:
         public = public.take(np.sort(numpy_stream(seed, "aux", "limit").permutation(len(public))[: aux.limit]))
     if public.shape != corpus.train.shape:
@@ -65,9 +65,15 @@ def _open(data: DataConfig, aux: AuxConfig, seed: int) -> FederatedData:
             f"auxiliary rows have shape {public.shape}, private rows {corpus.train.shape}; "
             "use the source's `size` option, or another auxiliary source"
         )
+    classes = _classes(corpus)
+    for name, part in (("training", corpus.train), ("test", test)):
+        if len(part) == 0 or not 0 <= int(part.labels.min()) <= int(part.labels.max()) < len(classes):
+            raise ValueError(f"the {name} part needs records with labels 0..{len(classes) - 1}, one for each class")
+    if corpus.train.x.dtype.kind in "OUT":
+        raise ValueError("this source holds text, and no text prototype is built in yet: give numbers or images")
     private = corpus.train.take(order)
     parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
-    return FederatedData(private, tuple(parts), test, public.unlabelled(), _classes(corpus))
+    return FederatedData(private, tuple(parts), test, public.unlabelled(), classes)
 
 
 def _classes(corpus: Corpus) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from fedaux.data import arrays, images, text
 from fedaux.data.records import Corpus, Records
-from fedaux.errors import unknown
+from fedaux.errors import import_function, unknown
 
 Source = Callable[..., Corpus]
 
@@ -54,7 +53,7 @@ def digits() -> Corpus:
 
 def open_source(name: str, path: str | Path | None = None, **options: Any) -> Corpus:
     """The corpus of a registered source, or of a user's own `module:function`; `path` is passed on if given."""
-    source = _own(name) if ":" in name else SOURCES.get(name)
+    source = import_function(name, "source") if ":" in name else SOURCES.get(name)
     if source is None:
         raise unknown("source", name, [*SOURCES, "module:function"])
     given = options if path is None else {"path": Path(path).expanduser(), **options}
@@ -64,16 +63,5 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
         raise ValueError(f"source {name!r}: {error}; it takes {inspect.signature(source)}") from error
     corpus = source(**given)
     if not isinstance(corpus, Corpus):
-        raise TypeError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
+        raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
     return corpus
-
-
-def _own(name: str) -> Source:
-    module, _, function = name.partition(":")
-    try:
-        source = getattr(import_module(module), function)
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise ValueError(f"source {name!r} cannot be imported: {error}; is its folder on PYTHONPATH?") from error
-    if not callable(source):
-        raise TypeError(f"source {name!r} is {type(source).__name__}; it must be a function that returns a Corpus")
-    return source  # type: ignore[no-any-return]

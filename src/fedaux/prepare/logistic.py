@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Features, LogOdds, clip_rows
-from fedaux.privacy.release import GRID, Summary
+from fedaux.prepare.scoring import Features, LogOdds, Reference, check_shapes, clip_rows
+from fedaux.privacy.release import GRID, REACH, Summary
 
 Vector = NDArray[np.float64]
 CERTIFIED = 1e-3  # ‖∇J‖ at the returned point, as a share of what one record can do to the gradient
@@ -26,6 +26,13 @@ class LogisticScorer:
     ridge: float = 0.01
     name: str = "logistic"
 
+    def __post_init__(self) -> None:
+        if not 1e-6 <= self.ridge < np.inf:
+            raise ValueError(f"the ridge must be at least 1e-6, not {self.ridge}: the proof divides by it")
+
+    def size(self, public: Arrays) -> int:
+        return len(public["mean"])
+
     def publish(self, negatives: Features) -> Arrays:
         mean = np.asarray(negatives, np.float64).mean(axis=0)
         radius = np.linalg.norm(negatives - mean, axis=1).max(keepdims=True)
@@ -33,6 +40,7 @@ class LogisticScorer:
         return {**public, "negatives": self.embed(public, negatives).astype(np.float32)}
 
     def embed(self, public: Arrays, features: Features) -> Vector:
+        check_shapes(public, mean=(features.shape[1],), radius=(1,))
         return clip_rows((np.asarray(features, np.float64) - public["mean"]) / max(float(public["radius"][0]), 1e-12))
 
     def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
@@ -46,7 +54,7 @@ class LogisticScorer:
         values = np.rint(w / step).astype(np.int64)
         return Summary(values=values, step=step, sensitivity=float(reach), adjacency=adjacency, records=size)
 
-    def fit(self, public: Arrays, reference: Features, release: Release) -> LogOdds:
+    def fit(self, public: Arrays, reference: Reference, release: Release) -> LogOdds:
         w = release.arrays["values"] * release.step
         return lambda embedded: embedded @ w
 
@@ -64,7 +72,7 @@ def objective(w: Vector, own: Vector, negatives: Vector, ridge: float, total: in
 
 def gradient_reach(total: int, adjacency: str) -> float:
     """How far one record moves ∇J anywhere: ‖l' h‖ ≤ 1 for it, and as much for the one it replaces (N is public)."""
-    return (2.0 if adjacency == "replace-one" else 1.0) / total
+    return REACH[adjacency] / total
 
 
 def sensitivity(total: int, ridge: float, adjacency: str) -> float:

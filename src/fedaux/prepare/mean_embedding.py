@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fedaux.exchange import Arrays, Release
 from fedaux.prepare.ratios import RATIOS
-from fedaux.prepare.scoring import Features, LogOdds, clip_rows
-from fedaux.privacy.release import GRID, Summary
+from fedaux.prepare.scoring import Features, LogOdds, Reference, check_shapes, clip_rows
+from fedaux.privacy.release import GRID, REACH, Summary
 
 Vector = NDArray[np.float64]
 
@@ -29,13 +29,17 @@ class MeanEmbeddingScorer:
         mean, basis = public_map(negatives, self.dims)
         return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
 
+    def size(self, public: Arrays) -> int:
+        return int(public["basis"].shape[1])
+
     def embed(self, public: Arrays, features: Features) -> Vector:
+        check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], self.size(public)))
         return clip_rows((np.asarray(features, np.float64) - public["mean"]) @ public["basis"].astype(np.float64))
 
     def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
         return mean_embedding(self.embed(public, features), adjacency, size)
 
-    def fit(self, public: Arrays, reference: Features, release: Release) -> LogOdds:
+    def fit(self, public: Arrays, reference: Reference, release: Release) -> LogOdds:
         mean = release.arrays["values"] * release.step
         return RATIOS[self.ratio](mean, reference, release.scale * release.step, release.records)
 
@@ -68,7 +72,7 @@ def mean_embedding(embedded: Vector, adjacency: str, size: int) -> Summary:
     return Summary(
         values=units.sum(axis=0),
         step=1.0 / (GRID * size),
-        sensitivity=float(GRID * (2 if adjacency == "replace-one" else 1)),
+        sensitivity=float(GRID * REACH[adjacency]),
         adjacency=adjacency,
         records=size,
     )

@@ -10,13 +10,13 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_normal
 
-from fedaux.prepare.scoring import Features, LogOdds
+from fedaux.prepare.scoring import LogOdds, Reference
 
 Vector = NDArray[np.float64]
 CAUTION = 3.0  # times Wiener's ridge: far from w = 0 the linear argument is too bold (docs/scoring.md has the figures)
 
 
-def bayes_ratio(mean: Vector, reference: Features, sigma: float, records: int) -> LogOdds:
+def bayes_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
     """The predictive density of a client whose mean is known only through the release, over the density of D⁻.
 
     Random effects: public rows vary by S; half of that is between clients, half within one. So a client's true mean
@@ -24,29 +24,28 @@ def bayes_ratio(mean: Vector, reference: Features, sigma: float, records: int) -
     m has mean μ + K(m̃ − μ) and covariance K V with K = S/2 (S/2 + V)⁻¹, and a new row has covariance S/2 + K V.
     Nothing is left to tune: noise that drowns the signal gives K → 0, one density for every client, equal weights.
     """
-    rows = np.asarray(reference, dtype=np.float64)
-    centre, half = rows.mean(axis=0), np.cov(rows, rowvar=False).reshape(rows.shape[1], -1) / 2
+    centre, half = reference.mean, reference.covariance / 2
     noise = sigma**2 * np.eye(len(half)) + half / records
     gain = np.linalg.solve(half + noise, half).T
     client = multivariate_normal(centre + gain @ (mean - centre), half + gain @ noise, allow_singular=True)
     public = multivariate_normal(centre, 2 * half, allow_singular=True)
-    offset = np.log(records / len(rows))
+    offset = np.log(records / len(reference.rows))
     return lambda embedded: np.atleast_1d(client.logpdf(embedded) - public.logpdf(embedded) + offset)
 
 
-def kliep_ratio(mean: Vector, reference: Features, sigma: float, records: int) -> LogOdds:
+def kliep_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
     """An exponential family fitted to the mean, with the ridge that the known noise asks for."""
     weights, log_z = kliep(mean, reference, noise_ridge(mean, reference, sigma, records))
-    offset = np.log(records / len(reference)) - log_z
+    offset = np.log(records / len(reference.rows)) - log_z
     return lambda embedded: embedded @ weights + offset
 
 
-RATIOS: dict[str, Callable[[Vector, Features, float, int], LogOdds]] = {"bayes": bayes_ratio, "kliep": kliep_ratio}
+RATIOS: dict[str, Callable[[Vector, Reference, float, int], LogOdds]] = {"bayes": bayes_ratio, "kliep": kliep_ratio}
 
 
-def kliep(mean: Vector, reference: Features, ridge: float) -> tuple[Vector, float]:
+def kliep(mean: Vector, reference: Reference, ridge: float) -> tuple[Vector, float]:
     """argmax_w ⟨w, m⟩ − log mean_{D⁻} e^{⟨w, φ⟩} − ridge/2 ‖w‖², and its log Z: D_i/D⁻ is then e^{⟨w, φ⟩}/Z."""
-    rows = np.asarray(reference, dtype=np.float64)
+    rows = reference.rows
 
     def negative(w: Vector) -> tuple[float, Vector]:
         scores = rows @ w
@@ -58,16 +57,15 @@ def kliep(mean: Vector, reference: Features, ridge: float) -> tuple[Vector, floa
     return found.x, float(logsumexp(rows @ found.x) - np.log(len(rows)))
 
 
-def noise_ridge(mean: Vector, reference: Features, sigma: float, records: int) -> float:
+def noise_ridge(mean: Vector, reference: Reference, sigma: float, records: int) -> float:
     """The ridge that shrinks as Wiener would: v/(v + noise), with v the signal left after the known noise is taken off.
 
     Near w = 0 the ratio is linear, w = (S + λ)⁻¹ d with d = m − mean φ(D⁻) and S the covariance on D⁻. With S ≈ s·1,
     a signal of variance v per coordinate and noise σ² + s/|D_i|, the best factor s/(s + λ) is v/(v + noise). A signal
     that drowns gives λ → ∞, w → 0 and hence equal weights. Only the release and public data enter.
     """
-    rows = np.asarray(reference, dtype=np.float64)
-    spread = float(rows.var(axis=0).mean())
+    spread = float(np.diag(reference.covariance).mean())
     noise = sigma**2 + spread / records
-    signal = float(np.square(mean - rows.mean(axis=0)).mean()) - noise
+    signal = float(np.square(mean - reference.mean).mean()) - noise
     signal = min(max(signal, 1e-6 * noise), spread / 2)  # clients do not differ more than public rows do
     return CAUTION * spread * noise / signal

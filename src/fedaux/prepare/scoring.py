@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +16,23 @@ from fedaux.privacy.release import Summary
 
 Features = NDArray[np.floating]
 LogOdds = Callable[[Features], NDArray[np.float64]]  # φ(x) of some rows, (B, k) → log D_i(x)/D⁻(x), (B,)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """φ(D⁻), (|D⁻|, k), with its moments computed once however many clients are compared with it."""
+
+    rows: NDArray[np.float64]
+
+    @cached_property
+    def mean(self) -> NDArray[np.float64]:
+        return np.asarray(self.rows.mean(axis=0))
+
+    @cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        return np.cov(self.rows, rowvar=False).reshape(len(self.mean), -1)
+
+
 FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight
 
 
@@ -25,6 +44,10 @@ class Scorer(Protocol):
 
     def publish(self, negatives: Features) -> Arrays:
         """From features of D⁻, (|D⁻|, H): what every client needs to know."""
+        ...
+
+    def size(self, public: Arrays) -> int:
+        """How many integers a release has."""
         ...
 
     def embed(self, public: Arrays, features: Features) -> Features:
@@ -39,7 +62,7 @@ class Scorer(Protocol):
         """
         ...
 
-    def fit(self, public: Arrays, reference: Features, release: Release) -> LogOdds:
+    def fit(self, public: Arrays, reference: Reference, release: Release) -> LogOdds:
         """From φ(D⁻) and one release: how likely any embedded row is the client's."""
         ...
 
@@ -54,9 +77,18 @@ def teacher_weights(log_odds: NDArray[np.float64], peak: NDArray[np.float64], ki
     return np.asarray(np.maximum(raw, FLOOR))
 
 
+def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
+    """Refuse public arrays of another shape: broadcasting them could make one record reach into another's row."""
+    for name, shape in expected.items():
+        if public[name].shape != shape:
+            raise ValueError(f"the public array {name!r} has shape {public[name].shape}, not {shape}")
+
+
 def clip_rows(rows: Features) -> NDArray[np.float64]:
     """Each row by itself: shortened to norm 1 where longer; zero where not finite. The one fact all proofs rest on."""
     rows = np.asarray(rows, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ValueError(f"one row per record was expected, not an array of shape {rows.shape}")
     rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
     largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0), 1.0)
     norms = np.linalg.norm(rows / largest, axis=1, keepdims=True) * largest  # scaled: squares of huge entries overflow

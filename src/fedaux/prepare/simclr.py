@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedaux.config import PretrainConfig
 from fedaux.data.records import Records, is_image
 from fedaux.prepare.augment import random_views
-from fedaux.seeds import derive, torch_stream
+from fedaux.seeds import derive, seeded_torch, torch_stream
 from fedaux.train.local import batches
 
 
@@ -43,8 +43,7 @@ def pretrain(
             "pre-training needs auxiliary images (uint8, N×H×W×C); "
             "for other data set pretrain.epochs = 0, or use a method without +P"
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "pretrain", "projection"))
+    with seeded_torch(derive(seed, "projection")):
         projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, config.projection))
     model = nn.Sequential(extractor, projection).train()
     optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
@@ -52,12 +51,13 @@ def pretrain(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, steps))
     losses = []
     for epoch in range(config.epochs):
-        generator = torch_stream(seed, "pretrain", epoch)
+        generator = torch_stream(seed, epoch)
         total = 0.0
         for rows in batches(len(aux), config.batch, generator):
             images = aux.tensor(rows)
             views = [random_views(images, generator, crop=config.crop, flip=config.flip) for _ in range(2)]
-            first, second = model(torch.cat(views)).chunk(2)
+            with seeded_torch(derive(seed, "forward", epoch, int(rows[0]))):  # dropout, where there is any
+                first, second = model(torch.cat(views)).chunk(2)
             loss = nt_xent(first, second, config.temperature)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]

@@ -33,7 +33,7 @@ def analytic_multiplier(epsilon: float, delta: float) -> float:
     while delta_of(high, epsilon) > delta:
         high *= 2.0
     root = brentq(lambda z: delta_of(z, epsilon) - delta, low, high, xtol=1e-14, rtol=1e-13)
-    return float(root) * (1 + 1e-10)  # err towards more noise than the root finder's tolerance
+    return float(root) * (1 + 1e-6)  # more noise than the errors of root finder and cancellation can take away
 
 
 @lru_cache(maxsize=256)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config import PrivacyConfig
 from fedaux.errors import FedauxError
 from fedaux.exchange import Release
 from fedaux.files import write_atomically
 from fedaux.privacy import gaussian
 
-ADJACENCIES = ("replace-one", "add-remove")
+REACH = {"replace-one": 2, "add-remove": 1}  # how many records a neighbour differs in, counted as vectors of norm 1
 GRID = 2**20  # steps per unit: summaries are integers, `values / GRID` their meaning
 
 
 class BudgetError(FedauxError, RuntimeError):
-    """A release that the client's own budget does not allow."""
+    """Something that the client's own settings do not allow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,71 +39,70 @@ class Summary:
     adjacency: str
     records: int
 
+    def __post_init__(self) -> None:
+        if self.values.ndim != 1 or self.values.dtype != np.int64 or not 1 <= self.sensitivity < math.inf:
+            raise ValueError("a summary is one vector of 64-bit integers with a sensitivity of at least one step")
 
-def release(
-    summary: Summary, client: str, scorer: str, epsilon: float, delta: float, certificate: str, unsafe_seed: int = -1
-) -> Release:
+
+def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
     """Add the noise that makes the summary (ε, δ)-private under its adjacency.
 
     The noise comes from the operating system. `unsafe_seed` ≥ 0 replaces it by a reproducible draw, which anybody who
     knows the seed can subtract: the release is then marked unsafe, in every output that mentions it.
     """
-    scale = gaussian.multiplier(epsilon, delta, certificate) * summary.sensitivity
-    if unsafe_seed >= 0:
-        rng = np.random.default_rng([unsafe_seed, *client.encode()])
+    scale = gaussian.multiplier(privacy.epsilon, privacy.delta, privacy.certificate) * summary.sensitivity
+    if privacy.unsafe_seed >= 0:
+        rng = np.random.default_rng([privacy.unsafe_seed, *client.encode()])
         values = summary.values + np.rint(rng.normal(0.0, scale, summary.values.shape)).astype(np.int64)
     else:
         values = gaussian.add_noise(summary.values, scale)
     return Release(
         client=client,
-        scorer=scorer,
+        scorer=privacy.scorer,
         records=summary.records,
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
         adjacency=summary.adjacency,
-        certificate=certificate,
+        certificate=privacy.certificate,
         sensitivity=summary.sensitivity,
         scale=scale,
         step=summary.step,
-        unsafe=unsafe_seed >= 0,
+        unsafe=privacy.unsafe_seed >= 0,
         arrays={"values": values},
     )
 
 
 class Vault:
-    """A client's memory of what it released: the same request gets the same bytes, another one needs more budget.
+    """A client's memory of its one release: the same request gets the same bytes, any other is refused.
 
-    Noise drawn afresh for a repeated question could be averaged away; an answer stored before it is sent cannot.
+    Noise drawn afresh for a repeated question could be averaged away; an answer stored before it is sent cannot. The
+    request is written down before any record is read, so that an attempt which fails half-way counts as well.
     """
 
-    def __init__(self, folder: Path, epsilon_limit: float) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.epsilon_limit = epsilon_limit
 
-    def recall(self, request: str) -> Release | None:
-        path = self._path(request)
-        if not path.is_file():
-            return None
-        stored = json.loads(path.read_text(encoding="utf-8"))
+    def once(self, request: str, make: Callable[[], Release]) -> Release:
+        """The stored answer to this request, or a new one if this vault has never been asked anything else."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not both find the vault empty
+            asked = self.folder / "request.txt"
+            if asked.exists() and asked.read_text(encoding="utf-8") != request:
+                raise BudgetError(
+                    "another release is refused: this client's budget is spent on one that was asked for differently. "
+                    f"A new extractor, scorer or public map is a new release; {self.folder} remembers the first."
+                )
+            if (self.folder / "release.json").exists():
+                return self._recall()
+            write_atomically(asked, request.encode(), private=True)
+            made = make()
+            facts = {key: value for key, value in vars(made).items() if key != "arrays"}
+            stored = json.dumps({**facts, "values": made.arrays["values"].tolist()})
+            write_atomically(self.folder / "release.json", stored.encode(), private=True)
+            return made
+
+    def _recall(self) -> Release:
+        stored = json.loads((self.folder / "release.json").read_text(encoding="utf-8"))
         values = np.asarray(stored.pop("values"), dtype=np.int64)
         return Release(**stored, arrays={"values": values})
-
-    def check(self, epsilon: float) -> None:
-        """Refuse before any private record is read for a release that would exceed the limit (basic composition)."""
-        spent = sum(json.loads(path.read_text(encoding="utf-8"))["epsilon"] for path in self._stored())
-        if not epsilon > 0 or not spent + epsilon <= self.epsilon_limit * (1 + 1e-9):
-            raise BudgetError(
-                f"a release of ε={epsilon:g} is refused: ε={spent:g} of {self.epsilon_limit:g} is already spent. "
-                "A different scorer, extractor or budget is a new release; raise the client's limit only on purpose."
-            )
-
-    def store(self, request: str, made: Release) -> None:
-        """On disk, whole and flushed, before anybody can see it."""
-        fields = {key: value for key, value in asdict(made).items() if key != "arrays"}
-        write_atomically(self._path(request), json.dumps({**fields, "values": made.arrays["values"].tolist()}).encode())
-
-    def _path(self, request: str) -> Path:
-        return self.folder / f"release-{request}.json"
-
-    def _stored(self) -> list[Path]:
-        return sorted(self.folder.glob("release-*.json"))

@@ -6,7 +6,6 @@ A network is a function `(shape, **options) → nn.Module` that returns a featur
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import threading
@@ -17,7 +16,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from fedaux.errors import unknown
+from fedaux.errors import import_function, unknown
+from fedaux.seeds import seeded_torch
 
 Option = int | float | str | bool
 Maker = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
@@ -107,30 +107,16 @@ def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) 
     """The prototype for rows of `shape`, on the CPU; the same seed gives the same bits, and no global state changes."""
     maker = _find(spec.name)
     _check_options(spec, maker)
-    with _building, torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU as well
+    with _building, seeded_torch(seed), torch.device("cpu"):
         return Prototype(maker(shape, **dict(spec.options)), classes)
 
 
 def _find(name: str) -> Maker:
     if name in _makers:
         return _makers[name]
-    module, colon, function = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise unknown("prototype", name, [*available(), "module:function"])
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module + ".").startswith(error.name + "."):
-            raise  # the module is there, something that it imports is not
-        raise ValueError(
-            f"prototype {name!r}: no module {module!r}; install it or add its folder to PYTHONPATH"
-        ) from error
-    maker = getattr(found, function, None)
-    if not callable(maker):
-        public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
-        raise unknown(f"function of module {module!r}", function, public)
-    return maker  # type: ignore[no-any-return]
+    return import_function(name, "prototype")
 
 
 def _check_options(spec: PrototypeSpec, maker: Maker) -> None:

@@ -38,7 +38,7 @@ def draw_run(data: FederatedData, state: RunState, folder: Path) -> list[Path]:
 def draw_split(counts: NDArray[np.int64], classes: Sequence[str], path: Path, title: str) -> None:
     """Who holds what: a disc for each client (column) and class (row), its area the number of records."""
     clients = len(counts)
-    figure, axes = _figure((max(5.0, 0.42 * clients + 2.2), 0.34 * len(classes) + 1.6))
+    figure, axes = _figure((min(24.0, max(5.0, 0.42 * clients + 2.2)), min(24.0, 0.34 * len(classes) + 1.6)))
     client, label = np.nonzero(counts)
     axes.scatter(
         client, label, s=420 * counts[client, label] / counts.max(), c=label, cmap="tab10", vmin=0, vmax=9.5, alpha=0.9

@@ -20,18 +20,16 @@ Handler = Callable[[Message, Context], Message]
 
 
 class InProcessGrid(Grid):
-    """Nodes 0..n−1 are contexts of one ClientApp; their `state` survives between messages as it does on a SuperNode."""
+    """One context per node. `settings` are each node's own configuration; its `state` survives between messages."""
 
-    def __init__(self, app: Handler, clients: int, run_config: Mapping[str, str | float | int | bool]) -> None:
+    def __init__(self, app: Handler, clients: int, settings: Mapping[str, str | float | int | bool]) -> None:
         # Flower's own processes set this identity; without it no message can be made
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         self._app = app
         self._run: Run | None = None
         self._waiting: dict[str, Message] = {}
         self._contexts = {
-            node + 2: Context(
-                1, node + 2, {"partition-id": node, "num-partitions": clients}, RecordDict(), dict(run_config)
-            )
+            node + 2: Context(1, node + 2, {"partition-id": node, **settings}, RecordDict(), {})
             for node in range(clients)
         }
 

@@ -20,7 +20,7 @@ def batches(size: int, batch: int, generator: torch.Generator) -> Iterator[NDArr
     """All positions once, shuffled. A last batch of one row joins the one before it: BatchNorm cannot train on it."""
     order = torch.randperm(size, generator=generator).numpy()
     cuts = list(range(batch, size, batch))
-    if len(cuts) > 0 and size - cuts[-1] == 1:
+    if batch > 1 and cuts and size - cuts[-1] == 1:
         cuts.pop()
     yield from np.split(order, cuts)
 

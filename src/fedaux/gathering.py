@@ -1,0 +1,94 @@
+"""One round's T2 and T3: fold each update into the sums and forget it, then average, distil and test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.exchange import Failure, Release, Update
+from fedaux.prepare.certainty import Certainty
+from fedaux.seeds import numpy_stream
+from fedaux.server import Server
+from fedaux.state import Record, RunState
+from fedaux.train.combine import Ensemble, Tally
+
+
+@dataclass
+class Gathering:
+    """`releases` are those of the clients asked this round; without them, a method that scores has no teachers."""
+
+    server: Server
+    certainty: Certainty | None
+    releases: dict[str, Release]
+    failures: list[Failure]
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)
+    ensemble: Ensemble | None = None
+    peak: NDArray[np.float64] | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    @classmethod
+    def start(cls, server: Server, certainty: Certainty | None, state: RunState, chosen: Sequence[str]) -> Gathering:
+        releases = {client: state.releases[client] for client in chosen if client in state.releases}
+        gathering = cls(server, certainty, releases, [])
+        if server.method.distils:
+            gathering.ensemble = Ensemble(len(server.distill_set), server.classes)
+        if certainty and releases:
+            gathering.peak = certainty.peak(list(releases.values()))
+        return gathering
+
+    def add(self, update: Update) -> None:
+        """T2. An update that makes no sense costs its contribution, never the round."""
+        label = self.server.prototype_of[update.client].label
+        tally = self.tallies.get(label, Tally())
+        bayesian = self.server.method.teachers == "bayesian"
+        try:
+            tally.check(update.weights, update.records, second_moment=bayesian)
+            self._teach(update, label)
+        except ValueError as error:
+            self.failures.append(Failure(update.client, str(error)))
+            return
+        tally.add(update.weights, update.records, second_moment=bayesian)
+        self.tallies[label] = tally
+        self.losses.append(update.loss)
+
+    def _teach(self, update: Update, label: str) -> None:
+        if self.ensemble is None:
+            return
+        if self.certainty is None:
+            self.server.teach(label, update.weights, self.ensemble, None)
+        elif update.client in self.releases and self.peak is not None:
+            importance = self.certainty.weights(self.releases[update.client], self.peak)
+            self.server.teach(label, update.weights, self.ensemble, importance)
+
+    def finish(self, state: RunState) -> RunState:
+        """Averages, FedBE's draws, students, test: the state after this round."""
+        server, round_ = self.server, state.round + 1
+        weights = {**state.weights, **{label: tally.average() for label, tally in self.tallies.items()}}
+        distill_loss = teachers = None
+        if self.ensemble is not None and self.ensemble.taught:
+            if server.method.teachers == "bayesian":
+                self._add_bayesian_teachers(self.ensemble, round_)
+            weights, distill_loss = server.distil(weights, self.ensemble, round_)
+            teachers = self.ensemble.effective_teachers()
+        record: Record = {
+            "round": round_,
+            "accuracy": server.accuracies(weights),
+            "clients": len(self.losses),
+            "failures": [[one.client, one.reason] for one in self.failures],
+            "local_loss": float(np.mean(self.losses)),
+            "distill_loss": distill_loss,
+            "teachers": teachers,
+            "seconds": time.perf_counter() - self.started,
+        }
+        return state.after(weights, record)
+
+    def _add_bayesian_teachers(self, ensemble: Ensemble, round_: int) -> None:
+        for label, tally in self.tallies.items():
+            rng = numpy_stream(self.server.config.seed, "bayes", label, round_)
+            for drawn in [tally.average(), *tally.gaussian_draws(self.server.config.distill.samples, rng)]:
+                self.server.teach(label, drawn, ensemble, None)
