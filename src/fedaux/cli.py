@@ -74,6 +74,28 @@ def run(
 
 
 @app.command()
+def prepare(
+    config: Annotated[Path, typer.Argument(help="The TOML file of the run to come.")],
+    cache: Annotated[Path | None, typer.Option(help="Where extractors are kept; default $FEDAUX_CACHE.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override one setting: --set pretrain.epochs=20")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads for PyTorch.")] = 2,
+) -> None:
+    """Pre-train the extractors of a run on its auxiliary data. Stopped or killed, it goes on after the last epoch."""
+    from fedaux.config import Config
+    from fedaux.experiment import prepare as prepare_experiment
+    from fedaux.report.terminal import Live
+
+    settings = Config.load(config, set_ or [])
+    _set_threads(threads)
+    with Live(console) as live:
+        found = prepare_experiment(settings, tell=live.tell, cache=cache)
+    for label, path in found.items():
+        console.print(f"[bold]{label}[/bold]: {path}", soft_wrap=True)
+
+
+@app.command()
 def resume(folder: Annotated[Path, typer.Argument(help="The folder of a run.")], threads: Threads = 1) -> None:
     """Go on with a run that was stopped, killed or cut off; the result is the same as if it had not been."""
     from fedaux.experiment import resume as resume_experiment

@@ -68,9 +68,11 @@ class PretrainConfig:
     temperature: float = 0.5
     projection: int = 128
     crop: float = 0.2  # smallest area of a random crop
+    precision: str = "float32"  # bfloat16 is faster where the processor has it: 32×32 images, wide networks
     flip: bool = True  # false where left and right mean something: digits, text in images, anatomy
 
     def __post_init__(self) -> None:
+        one_of("pretrain.precision", self.precision, ("float32", "bfloat16"))
         need(self.epochs >= 0, f"pretrain.epochs must not be negative, it is {self.epochs}.")
         need(self.batch >= 2, f"pretrain.batch must be at least 2, not {self.batch}: views are contrasted with others.")
         need(self.projection >= 1, f"pretrain.projection must be at least 1, not {self.projection}.")

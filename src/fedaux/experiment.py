@@ -76,6 +76,15 @@ def _continued(state: RunState, config: Config, folder: Path) -> RunState:
     return replace(state, config=config)
 
 
+def prepare(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, Path]:
+    """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache."""
+    data = open_data(config)
+    server = Server(config, data.aux, data.test, len(data.classes), data.clients, cache or cache_folder())
+    if tell is not None:
+        server.tell = tell
+    return {spec.label: server.pretrain(spec) for spec in config.prototypes}
+
+
 def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None) -> Result:
     """Go on where a stopped run left off; a finished one is simply read."""
     return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache)

@@ -10,20 +10,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save
 
 from fedaux.config import Config
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.records import Records
 from fedaux.errors import FedauxError
 from fedaux.exchange import Arrays, PrepareOrder, TrainOrder
-from fedaux.files import write_atomically
 from fedaux.methods import METHODS, Method
 from fedaux.prepare.certainty import Certainty
-from fedaux.prepare.features import fingerprint, outputs
+from fedaux.prepare.extractor import pretrained
+from fedaux.prepare.features import outputs
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, Scorer
-from fedaux.prepare.simclr import pretrain
+from fedaux.prepare.simclr import Epoch
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, load
 from fedaux.seeds import derive, numpy_stream, torch_stream
 from fedaux.state import RunState
@@ -89,7 +88,7 @@ class Server:
         """Random or pre-trained weights, and what scorers publish if the method has any."""
         for spec in self.config.prototypes:
             if self.method.pretrained and self.config.pretrain.epochs > 0:
-                self._pretrain(spec)
+                self.pretrain(spec)
         weights = {label: dump(model) for label, model in self.models.items()}
         if not self.method.scores:
             return RunState(self.config, 0, weights)
@@ -99,22 +98,18 @@ class Server:
         }
         return RunState(self.config, 0, weights, extractors, public)
 
-    def _pretrain(self, spec: PrototypeSpec) -> None:
-        """Train the extractor, or take it from the cache if the same work was done before."""
-        config, extractor = self.config, self.models[spec.label].features
-        key = fingerprint(self.aux, spec, config.pretrain, config.seed, self.test.shape)
-        path = self.cache / f"extractor-{key}.safetensors"
-        if path.is_file():
-            load(extractor, load_file(path))
-            self.tell(f"pretrain {spec.label}", config.pretrain.epochs, config.pretrain.epochs, "from the cache")
-            return
+    def pretrain(self, spec: PrototypeSpec) -> Path:
+        """Give a prototype its pre-trained extractor, and say where that is kept."""
+        config, what = self.config.pretrain, f"pretrain {spec.label}"
 
-        def watch(epoch: int, loss: float) -> None:
-            self.tell(f"pretrain {spec.label}", epoch, config.pretrain.epochs, f"loss {loss:.3f}")
+        def watch(epoch: Epoch) -> None:
+            note = f"loss {epoch.loss:.3f}, rank {epoch.quality.rank:.1f}, {epoch.views_per_second:,.0f} views/s"
+            self.tell(what, epoch.epoch, config.epochs, note)
 
-        seed = derive(config.seed, "pretrain", spec.label)
-        pretrain(extractor, self.models[spec.label].width, self.aux, config.pretrain, seed, watch)
-        write_atomically(path, save(dump(extractor)))
+        path, known = pretrained(spec, self.models[spec.label], self.aux, config, self.config.seed, self.cache, watch)
+        if known:
+            self.tell(what, config.epochs, config.epochs, "from the cache")
+        return path
 
     # P2, P3
 

@@ -1,5 +1,7 @@
 """P1: the contrastive loss against a naive version, and pre-training that learns, repeats and needs no label."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,8 @@ from fedaux.config import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.data.sources import open_source
 from fedaux.prepare.features import outputs
-from fedaux.prepare.simclr import nt_xent, pretrain
-from fedaux.prototypes import PrototypeSpec, build, dump
+from fedaux.prepare.simclr import SimCLR, nt_xent, pretrain, schedule
+from fedaux.prototypes import Prototype, PrototypeSpec, build, dump
 
 
 @pytest.mark.parametrize("size", [2, 5, 16])
@@ -33,8 +35,8 @@ def trained(epochs: int, seed: int = 0) -> tuple[torch.nn.Module, list[float], R
     aux = open_source("digits").train.take(np.arange(400)).unlabelled()
     model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
     config = PretrainConfig(epochs=epochs, batch=100, crop=0.5, flip=False)
-    losses = pretrain(model.features, model.width, aux, config, seed, lambda epoch, loss: None)
-    return model.features, losses, aux
+    curve = pretrain(model.features, model.width, aux, config, seed)
+    return model.features, [epoch.loss for epoch in curve], aux
 
 
 def test_pretraining_learns_and_repeats_exactly() -> None:
@@ -63,4 +65,47 @@ def test_pretrained_features_tell_classes_apart_better_than_random_ones() -> Non
 def test_data_that_are_no_images_are_refused_with_the_way_out() -> None:
     rows = Records(np.zeros((10, 4), np.float32))
     with pytest.raises(ValueError, match=r"pretrain\.epochs = 0"):
-        pretrain(torch.nn.Identity(), 4, rows, PretrainConfig(epochs=1), 0, lambda epoch, loss: None)
+        pretrain(torch.nn.Identity(), 4, rows, PretrainConfig(epochs=1), 0)
+
+
+def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    """Stopped after three of six epochs, in the middle of warm-up's end: curve and weights as if it had not been."""
+    aux = open_source("digits").train.take(np.arange(200)).unlabelled()
+    config = PretrainConfig(epochs=6, batch=64, crop=0.5, flip=False)
+
+    def network() -> Prototype:
+        return build(PrototypeSpec.of("cnn", width=8, features=32, norm="batch"), aux.shape, 10, seed=1)
+
+    whole = network()
+    curve = pretrain(whole.features, whole.width, aux, config, seed=5)
+    cut = network()
+    part = SimCLR(cut.features, cut.width, aux, config, seed=5)
+    for _ in range(3):
+        part.run_epoch()
+    part.save(tmp_path / "checkpoint")
+    fresh = network()
+    rest = pretrain(fresh.features, fresh.width, aux, config, seed=5, checkpoint=tmp_path / "checkpoint")
+    assert [(one.loss, one.quality) for one in rest] == [(one.loss, one.quality) for one in curve]
+    assert all(
+        np.array_equal(a, b) for a, b in zip(dump(whole.features).values(), dump(fresh.features).values(), strict=True)
+    )
+
+
+def test_the_rate_rises_then_falls_to_nothing() -> None:
+    rates = [schedule(step, 100) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == 1.0
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] < 0.01
+
+
+def test_bfloat16_learns_about_the_same() -> None:
+    aux = open_source("digits").train.take(np.arange(200)).unlabelled()
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
+        config = PretrainConfig(epochs=4, batch=64, crop=0.5, flip=False, precision=precision)
+        losses.append(pretrain(model.features, model.width, aux, config, seed=5)[-1].loss)
+        assert dump(model.features)["parameters"].dtype == np.float32
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], abs=0.05)

@@ -1,0 +1,61 @@
+"""The artifact of P1: an extractor that was trained once and is found again by what it was made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors.numpy import load_file, save
+
+from fedaux.config import PretrainConfig
+from fedaux.data.records import Records
+from fedaux.files import write_atomically
+from fedaux.parsing import plain
+from fedaux.prepare.features import fingerprint
+from fedaux.prepare.simclr import Epoch, pretrain
+from fedaux.prototypes import Prototype, PrototypeSpec, dump, load
+from fedaux.seeds import derive
+
+
+def pretrained(
+    spec: PrototypeSpec,
+    model: Prototype,
+    aux: Records,
+    config: PretrainConfig,
+    seed: int,
+    cache: Path,
+    watch: Callable[[Epoch], None],
+) -> tuple[Path, bool]:
+    """Give `model` its pre-trained extractor: from the cache, from a checkpoint onwards, or from the beginning.
+
+    Returns the artifact and whether it was there already. Beside the weights stands a card (JSON) that says what they
+    were made from and how it went; the key is a hash of the images themselves and of every setting.
+    """
+    data = fingerprint(aux)
+    key = fingerprint(aux, spec, config, seed)
+    path = cache / f"extractor-{key}.safetensors"
+    if path.is_file():
+        load(model.features, load_file(path))
+        return path, True
+    checkpoint = path.with_suffix(".checkpoint")
+    seed = derive(seed, "pretrain", spec.label)
+    curve = pretrain(model.features, model.width, aux, config, seed, watch, checkpoint)
+    card = {
+        "prototype": spec.label,
+        "images": {"count": len(aux), "shape": aux.shape, "fingerprint": data},
+        "pretrain": plain(config),
+        "torch": torch.__version__,
+        "curve": [asdict(epoch) for epoch in curve],
+    }
+    write_atomically(path.with_suffix(".json"), json.dumps(card, indent=1).encode())
+    write_atomically(path, save(dump(model.features)))
+    checkpoint.unlink(missing_ok=True)
+    return path, False
+
+
+def read_card(artifact: Path) -> dict[str, object]:
+    card: dict[str, object] = json.loads(artifact.with_suffix(".json").read_text(encoding="utf-8"))
+    return card
