@@ -82,10 +82,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    print(
-        "| network | precision | ours/bare, min | median | making views | views/s | 100 × 24,000 | 100 × 100,000 images |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    columns = [
+        "network",
+        "precision",
+        "ours/bare, min",
+        "median",
+        "making views",
+        "views/s",
+        "100 × 24k",
+        "100 × 100k images",
+    ]
+    print("| " + " | ".join(columns) + " |")
+    print("| --- " * len(columns) + "|")
     for spec in NETWORKS:
         for precision in ("float32", "bfloat16"):
             times = alternate(arms_of(spec, precision, asked.batch), asked.rounds)
