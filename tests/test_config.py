@@ -13,6 +13,7 @@ from fedaux.prototypes import PrototypeSpec
 
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
+    "pretrain.precision": "bfloat16",
     "method": "feddf+p",
     "data.partition": "iid",
     "privacy.scorer": "logistic",
