@@ -91,5 +91,6 @@ def clip_rows(rows: Features) -> NDArray[np.float64]:
         raise ValueError(f"one row per record was expected, not an array of shape {rows.shape}")
     rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
     largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0), 1.0)
-    norms = np.linalg.norm(rows / largest, axis=1, keepdims=True) * largest  # scaled: squares of huge entries overflow
-    return np.asarray(rows / np.maximum(norms, 1.0))
+    scaled = rows / largest  # squares of huge entries would overflow; a row within the ball is divided by 1 and stays
+    norms = np.linalg.norm(scaled, axis=1, keepdims=True)
+    return np.asarray(scaled / np.maximum(norms, 1.0 / largest))
