@@ -53,9 +53,7 @@ def run(config: Config, folder: str | Path, *, tell: Tell | None = None, cache: 
     elif folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file; --out needs a folder of its own")
     data = open_data(config)
-    server = Server(config, data.aux, data.test, len(data.classes), data.clients, cache or cache_folder())
-    if tell is not None:
-        server.tell = tell
+    server = _server(config, data, tell, cache)
 
     def save(state: RunState) -> None:
         state.save(folder)
@@ -65,6 +63,13 @@ def run(config: Config, folder: str | Path, *, tell: Tell | None = None, cache: 
         server.tell(server.method.label, done, config.rounds, note)
 
     return Result(run_rounds(server, in_process(config, data, folder), state, save), folder)
+
+
+def _server(config: Config, data: FederatedData, tell: Tell | None, cache: Path | None) -> Server:
+    server = Server(config, data.aux, data.test, len(data.classes), data.clients, cache or cache_folder())
+    if tell is not None:
+        server.tell = tell
+    return server
 
 
 def _continued(state: RunState, config: Config, folder: Path) -> RunState:
@@ -79,9 +84,7 @@ def _continued(state: RunState, config: Config, folder: Path) -> RunState:
 def prepare(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, Path]:
     """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache."""
     data = open_data(config)
-    server = Server(config, data.aux, data.test, len(data.classes), data.clients, cache or cache_folder())
-    if tell is not None:
-        server.tell = tell
+    server = _server(config, data, tell, cache)
     return {spec.label: server.pretrain(spec) for spec in config.prototypes}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -34,8 +35,8 @@ def pretrained(
     Returns the artifact and whether it was there already. Beside the weights stands a card (JSON) that says what they
     were made from and how it went; the key is a hash of the images themselves and of every setting.
     """
-    data = fingerprint(aux)
-    key = fingerprint(aux, spec, config, seed)
+    data = fingerprint(aux)  # one pass over the images; the settings are hashed on top of it
+    key = hashlib.sha256(repr((data, spec, config, seed)).encode()).hexdigest()[:24]
     path = cache / f"extractor-{key}.safetensors"
     if path.is_file():
         load(model.features, load_file(path))
