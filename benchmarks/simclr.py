@@ -18,7 +18,8 @@ import torch
 from fedaux.config import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.prepare.augment import random_views
-from fedaux.prepare.simclr import SimCLR, autocast, nt_xent
+from fedaux.prepare.pretraining import autocast
+from fedaux.prepare.simclr import SimCLR, nt_xent
 from fedaux.prototypes import PrototypeSpec, build
 
 NETWORKS = [
@@ -57,19 +58,21 @@ def arms_of(spec: PrototypeSpec, precision: str, batch: int) -> dict[str, Callab
     ready = torch.cat([random_views(images.tensor(rows), generator, crop=0.2, flip=True) for _ in range(2)])
     ready = ready.contiguous(memory_format=torch.channels_last)
 
-    def update(loss: torch.Tensor) -> None:
+    def ours() -> None:
         run.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        run.backward(rows, generator, seed=0)
         run.optimiser.step()
 
     def bare() -> None:
+        run.optimiser.zero_grad(set_to_none=True)
         with autocast(precision, run.device):
             first, second = run.model(ready).float().chunk(2)
-        update(nt_xent(first, second, config.temperature))
+        nt_xent(first, second, config.temperature).backward()
+        run.optimiser.step()
 
     run.model.train()
     return {
-        "ours": lambda: update(run._loss(images.tensor(rows), generator, 0)),
+        "ours": ours,
         "bare": bare,
         "views": lambda: [random_views(images.tensor(rows), generator, crop=0.2, flip=True) for _ in range(2)],
     }

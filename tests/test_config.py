@@ -14,6 +14,7 @@ from fedaux.prototypes import PrototypeSpec
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
     "pretrain.precision": "bfloat16",
+    "pretrain.chunk": 64,
     "method": "feddf+p",
     "data.partition": "iid",
     "privacy.scorer": "logistic",

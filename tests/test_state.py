@@ -51,6 +51,7 @@ def state(round_: int = 1) -> RunState:
         {"mlp": {"float32": RNG.normal(size=4).astype(np.float32)}},
         {"mlp": {"mean": RNG.normal(size=4).astype(np.float32), "basis": np.asfortranarray(RNG.normal(size=(4, 2)))}},
         {"client-000": release("client-000"), "client-001": release("client-001")},
+        frozenset({"client-000"}),
         (RECORD,) * round_,
     )
 
@@ -69,6 +70,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     saved.save(tmp_path / "run")
     loaded = RunState.load(tmp_path / "run")
     assert (loaded.config, loaded.round, loaded.history) == (saved.config, 1, (RECORD,))
+    assert loaded.prepared == {"client-000"}
     for room in ("weights", "extractors", "public"):
         assert_same(getattr(saved, room), getattr(loaded, room))
     assert list(loaded.releases) == ["client-000", "client-001"]

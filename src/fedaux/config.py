@@ -62,9 +62,11 @@ class PretrainConfig:
     """P1: self-supervised training of each prototype's extractor on all auxiliary data (SimCLR)."""
 
     epochs: int = 100
+    seed: int = 0  # not the run's: one costly extractor serves all splits and seeds of a study
     lr: float = 1e-3
     weight_decay: float = 1e-6
     batch: int = 512
+    chunk: int = 0  # pass a batch through the network in parts of so many images, for small memory; 0: all at once
     temperature: float = 0.5
     projection: int = 128
     crop: float = 0.2  # smallest area of a random crop
@@ -75,6 +77,7 @@ class PretrainConfig:
         one_of("pretrain.precision", self.precision, ("float32", "bfloat16"))
         need(self.epochs >= 0, f"pretrain.epochs must not be negative, it is {self.epochs}.")
         need(self.batch >= 2, f"pretrain.batch must be at least 2, not {self.batch}: views are contrasted with others.")
+        need(self.chunk == 0 or self.chunk >= 2, f"pretrain.chunk must be 0 or at least 2, not {self.chunk}.")
         need(self.projection >= 1, f"pretrain.projection must be at least 1, not {self.projection}.")
         need(self.weight_decay >= 0, f"pretrain.weight_decay must not be negative, it is {self.weight_decay}.")
         need(0 < self.crop <= 1, f"pretrain.crop must be above 0 and at most 1, not {self.crop}.")
@@ -154,6 +157,7 @@ class Config:
     method: str = "fedaux"
     rounds: int = 10
     participation: float = 1.0  # C: the share of clients asked each round
+    linear: bool = False  # only the heads train, on features of the frozen h0 that are computed once
     seed: int = 0
     prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # dealt to the clients in turn
     data: DataConfig = field(default_factory=DataConfig)

@@ -23,7 +23,8 @@ class PrepareOrder:
     prototype: str  # PrototypeSpec as JSON
     scorer: str
     size: int  # of the vector that this scorer releases
-    extractor: Arrays = field(repr=False)
+    h0: str  # hash of the extractor
+    extractor: Arrays = field(repr=False)  # empty where the client has it, or its features, already
     public: Arrays = field(repr=False)  # what the scorer derived from D⁻
 
 
@@ -61,6 +62,8 @@ class TrainOrder:
     batch: int
     mu: float
     seed: int
+    h0: str  # "" trains the whole network; a hash trains the head on features of that extractor
+    extractor: Arrays = field(repr=False)  # as in `PrepareOrder`; empty without h0
     weights: Arrays = field(repr=False)
 
 
@@ -84,6 +87,8 @@ class EvaluateOrder:
     round: int
     prototype: str
     classes: int
+    h0: str
+    extractor: Arrays = field(repr=False)
     weights: Arrays = field(repr=False)
 
 

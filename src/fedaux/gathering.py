@@ -26,7 +26,7 @@ class Gathering:
     releases: dict[str, Release]
     failures: list[Failure]
     tallies: dict[str, Tally] = field(default_factory=dict)
-    losses: list[float] = field(default_factory=list)
+    losses: dict[str, float] = field(default_factory=dict)  # of the clients that answered
     ensemble: Ensemble | None = None
     peak: NDArray[np.float64] | None = None
     started: float = field(default_factory=time.perf_counter)
@@ -54,7 +54,7 @@ class Gathering:
             return
         tally.add(update.weights, update.records, second_moment=bayesian)
         self.tallies[label] = tally
-        self.losses.append(update.loss)
+        self.losses[update.client] = update.loss
 
     def _teach(self, update: Update, label: str) -> None:
         if self.ensemble is None:
@@ -80,12 +80,12 @@ class Gathering:
             "accuracy": server.accuracies(weights),
             "clients": len(self.losses),
             "failures": [[one.client, one.reason] for one in self.failures],
-            "local_loss": float(np.mean(self.losses)),
+            "local_loss": float(np.mean(list(self.losses.values()))),
             "distill_loss": distill_loss,
             "teachers": teachers,
             "seconds": time.perf_counter() - self.started,
         }
-        return state.after(weights, record)
+        return state.after(weights, record, self.losses, [one.client for one in self.failures])
 
     def _add_bayesian_teachers(self, ensemble: Ensemble, round_: int) -> None:
         for label, tally in self.tallies.items():

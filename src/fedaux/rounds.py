@@ -22,6 +22,7 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
     if state is None:
         state = server.initial_state()  # P1
         save(state)
+    server.take_up(state)
     certainty = server.certainty(state) if server.method.scores else None
     while state.round < server.config.rounds:
         chosen = sample(federation.clients, server.config.participation, server.config.seed, state.round + 1)

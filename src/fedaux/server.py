@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,12 @@ from fedaux.exchange import Arrays, PrepareOrder, TrainOrder
 from fedaux.methods import METHODS, Method
 from fedaux.prepare.certainty import Certainty
 from fedaux.prepare.extractor import pretrained
-from fedaux.prepare.features import outputs
+from fedaux.prepare.features import FeatureCache, in_blocks, outputs
+from fedaux.prepare.h0 import H0
+from fedaux.prepare.pretraining import Epoch
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, Scorer
-from fedaux.prepare.simclr import Epoch
-from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, load
+from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, linear_head, load, origin
 from fedaux.seeds import derive, numpy_stream, torch_stream
 from fedaux.state import RunState
 from fedaux.train.combine import Ensemble
@@ -46,6 +46,8 @@ class Server:
     clients: Sequence[str]
     cache: Path
     tell: Tell = field(default=lambda what, done, of, note: None, repr=False)
+    h0: dict[str, H0] = field(default_factory=dict, repr=False)  # see `take_up`
+    _seen: dict[str, tuple[Records, Records]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def method(self) -> Method:
@@ -73,6 +75,16 @@ class Server:
         }
 
     @cached_property
+    def learners(self) -> dict[str, Prototype]:
+        """What is trained, averaged and distilled: the networks, or in linear mode their heads alone."""
+        if not self.config.linear:
+            return self.models
+        heads = {label: linear_head(model.width, self.classes) for label, model in self.models.items()}
+        for label, head in heads.items():
+            load(head.head, dump(self.models[label].head))
+        return heads
+
+    @cached_property
     def scorer(self) -> Scorer:
         return make_scorer(self.config.privacy)
 
@@ -87,16 +99,18 @@ class Server:
     def initial_state(self) -> RunState:
         """Random or pre-trained weights, and what scorers publish if the method has any."""
         for spec in self.config.prototypes:
-            if self.method.pretrained and self.config.pretrain.epochs > 0:
+            if self.method.pretrained and (self.config.pretrain.epochs > 0 or origin(self.models[spec.label].features)):
                 self.pretrain(spec)
-        weights = {label: dump(model) for label, model in self.models.items()}
-        if not self.method.scores:
+        weights = {label: dump(model) for label, model in self.learners.items()}
+        if not (self.method.scores or self.config.linear):
             return RunState(self.config, 0, weights)
         extractors = {label: dump(model.features) for label, model in self.models.items()}
-        public = {
-            label: self.scorer.publish(outputs(model.features, self.negatives)) for label, model in self.models.items()
-        }
-        return RunState(self.config, 0, weights, extractors, public)
+        state = RunState(self.config, 0, weights, extractors)
+        if not self.method.scores:
+            return state
+        self.take_up(state)
+        public = {label: self.scorer.publish(h0.features(self.negatives)) for label, h0 in self.h0.items()}
+        return replace(state, public=public)
 
     def pretrain(self, spec: PrototypeSpec) -> Path:
         """Give a prototype its pre-trained extractor, and say where that is kept."""
@@ -106,30 +120,57 @@ class Server:
             note = f"loss {epoch.loss:.3f}, rank {epoch.quality.rank:.1f}, {epoch.views_per_second:,.0f} views/s"
             self.tell(what, epoch.epoch, config.epochs, note)
 
-        path, known = pretrained(spec, self.models[spec.label], self.aux, config, self.config.seed, self.cache, watch)
+        if origin(self.models[spec.label].features):
+            self.models[spec.label].features.restore()  # type: ignore[operator]
+            self.tell(what, 1, 1, "published weights")
+            return Path(origin(self.models[spec.label].features))
+        path, known = pretrained(spec, self.models[spec.label], self.aux, config, self.cache, watch)
         if known:
             self.tell(what, config.epochs, config.epochs, "from the cache")
         return path
+
+    def take_up(self, state: RunState) -> None:
+        """Before any round: each prototype's h0, and in linear mode what the heads will see of it."""
+        cache, specs = FeatureCache(self.cache), {spec.label: spec for spec in self.config.prototypes}
+        for label, arrays in state.extractors.items():
+            self.h0[label] = H0(specs[label], self.models[label].features, arrays, cache)
+            if self.config.linear:
+                self.tell("features", 0, 1, label)
+                distill, test = (self.h0[label].features(records) for records in (self.distill_set, self.test))
+                self._seen[label] = Records(distill), Records(test, self.test.labels)
+
+    def seen(self, label: str) -> tuple[Records, Records]:
+        """(D_distill, test) as this prototype's learner sees them."""
+        return self._seen.get(label, (self.distill_set, self.test))
+
+    def extractor_for(self, state: RunState, client: str) -> Arrays:
+        """h0 itself, or nothing where the client has its features already or a copy of the published encoder."""
+        label = self.prototype_of[client].label
+        own_copy = self.method.pretrained and origin(self.models[label].features)
+        return {} if own_copy or client in state.prepared else state.extractors[label]
 
     # P2, P3
 
     def prepare_order(self, state: RunState, client: str) -> PrepareOrder:
         spec = self.prototype_of[client]
         public = state.public[spec.label]
-        size = self.scorer.size(public)
-        return PrepareOrder(client, spec.to_json(), self.scorer.name, size, state.extractors[spec.label], public)
+        return PrepareOrder(
+            client=client,
+            prototype=spec.to_json(),
+            scorer=self.scorer.name,
+            size=self.scorer.size(public),
+            h0=self.h0[spec.label].hash,
+            extractor=self.extractor_for(state, client),
+            public=public,
+        )
 
     def certainty(self, state: RunState) -> Certainty:
-        """Embeds D⁻ and D_distill under each prototype's h0: once per run, and once more after a resume."""
+        """Embeds the features of D⁻ and D_distill under each prototype's h0."""
         reference, embedded = {}, {}
-        for label, model in self.models.items():
-            load(model.features, state.extractors[label])
-
-            def embed(block: NDArray[np.float32], public: Arrays = state.public[label]) -> NDArray[Any]:
-                return self.scorer.embed(public, block)
-
-            reference[label] = Reference(outputs(model.features, self.negatives, embed).astype(np.float64))
-            embedded[label] = outputs(model.features, self.distill_set, embed)
+        for label, public in state.public.items():
+            embed = partial(self.scorer.embed, public)
+            reference[label] = Reference(in_blocks(self.h0[label].features(self.negatives), embed).astype(np.float64))
+            embedded[label] = in_blocks(self.h0[label].features(self.distill_set), embed)
         labels = {client: spec.label for client, spec in self.prototype_of.items()}
         return Certainty(self.scorer, self.config.privacy.weights, state.public, reference, embedded, labels)
 
@@ -147,6 +188,8 @@ class Server:
             batch=local.batch,
             mu=local.mu if self.method.proximal else 0.0,
             seed=derive(self.config.seed, "batches", client, round_),
+            h0=self.h0[spec.label].hash if self.config.linear else "",
+            extractor=self.extractor_for(state, client) if self.config.linear else {},
             weights=state.weights[spec.label],
         )
 
@@ -154,8 +197,8 @@ class Server:
 
     def teach(self, label: str, weights: Arrays, ensemble: Ensemble, importance: NDArray[np.float64] | None) -> None:
         """Add one teacher's weighted predictions on D_distill; one that makes no sense adds nothing and raises."""
-        load(self.models[label], weights)
-        logits = outputs(self.models[label], self.distill_set)
+        load(self.learners[label], weights)
+        logits = outputs(self.learners[label], self.seen(label)[0])
         ensemble.add(logits, np.ones(len(logits)) if importance is None else importance)
 
     # T3
@@ -163,13 +206,13 @@ class Server:
     def distil(self, weights: dict[str, Arrays], ensemble: Ensemble, round_: int) -> tuple[dict[str, Arrays], float]:
         """One student per prototype, each from its own average, all from the one ensemble."""
         students, losses, config = {}, [], self.config.distill
-        for label, model in self.models.items():
+        for label, model in self.learners.items():
             load(model, weights[label])
             generator = torch_stream(self.config.seed, "distill", label, round_)
             losses.append(
                 distill(
                     model,
-                    self.distill_set,
+                    self.seen(label)[0],
                     ensemble,
                     epochs=config.epochs,
                     lr=config.lr,
@@ -185,7 +228,7 @@ class Server:
     def accuracies(self, weights: dict[str, Arrays]) -> dict[str, float]:
         """Test accuracy of each prototype. Reported only: nothing is ever chosen by it."""
         found = {}
-        for label, model in self.models.items():
+        for label, model in self.learners.items():
             load(model, weights[label])
-            found[label] = evaluate(model, self.test)[0] / len(self.test)
+            found[label] = evaluate(model, self.seen(label)[1])[0] / len(self.test)
         return found

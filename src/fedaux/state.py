@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from fedaux.exchange import Arrays, Release
 from fedaux.files import write_atomically
 
 FILE = "state.safetensors"
-VERSION = "1"
+VERSION = "2"
 ROOMS = ("weights", "extractors", "public")
 
 Record = dict[str, Any]  # one round's entry in the history; see `Gathering.finish`
@@ -40,14 +41,19 @@ class RunState:
     extractors: dict[str, Arrays] = field(default_factory=dict)
     public: dict[str, Arrays] = field(default_factory=dict)
     releases: dict[str, Release] = field(default_factory=dict)
+    prepared: frozenset[str] = frozenset()  # clients that have shown to hold h0's features of their data
     history: tuple[Record, ...] = ()
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
-        return replace(self, releases={**self.releases, **releases})
+        return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
 
-    def after(self, weights: dict[str, Arrays], record: Record) -> RunState:
-        """The state one round later."""
-        return replace(self, round=self.round + 1, weights=weights, history=(*self.history, record))
+    def after(
+        self, weights: dict[str, Arrays], record: Record, answered: Iterable[str] = (), failed: Iterable[str] = ()
+    ) -> RunState:
+        """The state one round later. Who failed may have lost its features, and is sent the extractor again."""
+        prepared = (self.prepared | set(answered)) - set(failed)
+        history = (*self.history, record)
+        return replace(self, round=self.round + 1, weights=weights, prepared=prepared, history=history)
 
     def save(self, folder: Path) -> None:
         rooms = {room: getattr(self, room) for room in ROOMS}
@@ -63,6 +69,7 @@ class RunState:
             "round": self.round,
             "labels": {room: list(shelves) for room, shelves in rooms.items()},
             "releases": [{**vars(one), "arrays": len(one.arrays["values"])} for one in self.releases.values()],
+            "prepared": sorted(self.prepared),
             "history": self.history,
         }
         # a million releases are one array and one text: the header of the file has room for neither
@@ -106,4 +113,5 @@ class RunState:
         if start != len(values):
             raise ValueError(f"{len(values)} numbers for releases of {start}")
         config, history = Config.from_dict(facts["config"]), tuple(facts["history"])
-        return cls(config, facts["round"], **rooms, releases=releases, history=history)
+        prepared = frozenset(facts["prepared"])
+        return cls(config, facts["round"], **rooms, releases=releases, prepared=prepared, history=history)

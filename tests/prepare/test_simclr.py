@@ -10,7 +10,8 @@ from fedaux.config import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.data.sources import open_source
 from fedaux.prepare.features import outputs
-from fedaux.prepare.simclr import SimCLR, nt_xent, pretrain, schedule
+from fedaux.prepare.pretraining import pretrain, schedule
+from fedaux.prepare.simclr import SimCLR, nt_xent
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump
 
 
@@ -35,7 +36,7 @@ def trained(epochs: int, seed: int = 0) -> tuple[torch.nn.Module, list[float], R
     aux = open_source("digits").train.take(np.arange(400)).unlabelled()
     model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
     config = PretrainConfig(epochs=epochs, batch=100, crop=0.5, flip=False)
-    curve = pretrain(model.features, model.width, aux, config, seed)
+    curve = pretrain(SimCLR(model.features, model.width, aux, config, seed))
     return model.features, [epoch.loss for epoch in curve], aux
 
 
@@ -65,7 +66,7 @@ def test_pretrained_features_tell_classes_apart_better_than_random_ones() -> Non
 def test_data_that_are_no_images_are_refused_with_the_way_out() -> None:
     rows = Records(np.zeros((10, 4), np.float32))
     with pytest.raises(ValueError, match=r"pretrain\.epochs = 0"):
-        pretrain(torch.nn.Identity(), 4, rows, PretrainConfig(epochs=1), 0)
+        SimCLR(torch.nn.Identity(), 4, rows, PretrainConfig(epochs=1), 0)
 
 
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
@@ -77,14 +78,14 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         return build(PrototypeSpec.of("cnn", width=8, features=32, norm="batch"), aux.shape, 10, seed=1)
 
     whole = network()
-    curve = pretrain(whole.features, whole.width, aux, config, seed=5)
+    curve = pretrain(SimCLR(whole.features, whole.width, aux, config, seed=5))
     cut = network()
     part = SimCLR(cut.features, cut.width, aux, config, seed=5)
     for _ in range(3):
         part.run_epoch()
     part.save(tmp_path / "checkpoint")
     fresh = network()
-    rest = pretrain(fresh.features, fresh.width, aux, config, seed=5, checkpoint=tmp_path / "checkpoint")
+    rest = pretrain(SimCLR(fresh.features, fresh.width, aux, config, seed=5), checkpoint=tmp_path / "checkpoint")
     assert [(one.loss, one.quality) for one in rest] == [(one.loss, one.quality) for one in curve]
     assert all(
         np.array_equal(a, b) for a, b in zip(dump(whole.features).values(), dump(fresh.features).values(), strict=True)
@@ -105,7 +106,37 @@ def test_bfloat16_learns_about_the_same() -> None:
     for precision in ("float32", "bfloat16"):
         model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
         config = PretrainConfig(epochs=4, batch=64, crop=0.5, flip=False, precision=precision)
-        losses.append(pretrain(model.features, model.width, aux, config, seed=5)[-1].loss)
+        losses.append(pretrain(SimCLR(model.features, model.width, aux, config, seed=5))[-1].loss)
         assert dump(model.features)["parameters"].dtype == np.float32
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], abs=0.05)
+
+
+@pytest.mark.parametrize("chunk", [2, 40, 64])
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(chunk: int) -> None:
+    """Up to rounding: without BatchNorm, which sees parts, nothing depends on how a batch is cut."""
+    aux = open_source("digits").train.take(np.arange(50)).unlabelled()
+    found = []
+    for parts in (0, chunk):
+        model = build(PrototypeSpec.of("cnn", width=8, features=32, norm="group"), aux.shape, 10, seed=1)
+        config = PretrainConfig(epochs=1, batch=50, chunk=parts, crop=0.5, flip=False)
+        task = SimCLR(model.features, model.width, aux, config, seed=5)
+        loss = task.backward(np.arange(50), torch.Generator().manual_seed(3), seed=7)
+        found.append((loss, torch.cat([p.grad.flatten() for p in task.model.parameters() if p.grad is not None])))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
+    assert torch.allclose(found[0][1], found[1][1], rtol=1e-3, atol=1e-6)
+    assert found[0][1].abs().max() > 1e-4
+
+
+def test_dropout_draws_the_same_in_both_passes_over_a_part() -> None:
+    """Otherwise the gradient would belong to other projections than the loss."""
+    aux = open_source("digits").train.take(np.arange(20)).unlabelled()
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 8))
+    task = SimCLR(network, 8, aux, PretrainConfig(batch=20, chunk=10, crop=0.5), seed=5)
+    task.model.train()
+    seen: list[torch.Tensor] = []
+    network[1].register_forward_hook(lambda *found: seen.append(found[-1]))
+    task.backward(np.arange(20), torch.Generator().manual_seed(3), seed=7)
+    assert len(seen) == 8
+    assert all(torch.equal(one, two) for one, two in zip(seen[:4], seen[4:], strict=True))
+    assert not torch.equal(seen[0], seen[1])

@@ -16,6 +16,7 @@ def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
         "prototype": '["mlp", {}]',
         "scorer": "mean-embedding",
         "size": 2,
+        "h0": "f00d",
         "extractor": weights(),
         "public": {"mean": np.zeros(3, np.float32), "basis": np.asfortranarray(np.arange(6.0).reshape(3, 2))},
     }
@@ -49,6 +50,8 @@ def train_order(client: str = "a", **changes: Any) -> TrainOrder:
         "batch": 32,
         "mu": 0.0,
         "seed": 2**63 - 1,
+        "h0": "",
+        "extractor": {},
         "weights": weights(),
     }
     return TrainOrder(client, **{**facts, **changes})
@@ -60,7 +63,8 @@ def update(client: str = "a", **changes: Any) -> Update:
 
 
 def evaluate_order(client: str = "a", **changes: Any) -> EvaluateOrder:
-    return EvaluateOrder(client, **{"round": 2, "prototype": "p", "classes": 10, "weights": weights(), **changes})
+    facts = {"round": 2, "prototype": "p", "classes": 10, "h0": "", "extractor": {}, "weights": weights()}
+    return EvaluateOrder(client, **{**facts, **changes})
 
 
 def score(client: str = "a", **changes: Any) -> Score:

@@ -14,6 +14,7 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.exchange import EvaluateOrder, Failure, PrepareOrder, Release, Score, TrainOrder, Update
 from fedaux.experiment import in_process
+from fedaux.prepare.h0 import extractor_hash
 from fedaux.privacy.release import BudgetError
 from fedaux.prototypes import PrototypeSpec
 from fedaux.runtime import client as client_module
@@ -81,7 +82,7 @@ def test_training_starts_from_the_order_and_repeats(site: GridFederation, server
 
 def test_evaluation_counts_right_answers(site: GridFederation, server: Server, state: RunState) -> None:
     (label,) = state.weights
-    order = EvaluateOrder("client-002", 1, CONFIG.prototypes[0].to_json(), 10, state.weights[label])
+    order = EvaluateOrder("client-002", 1, CONFIG.prototypes[0].to_json(), 10, "", {}, state.weights[label])
     reply = ask(site, order)
     assert isinstance(reply, Score)
     assert 0 <= reply.correct <= reply.records == len(open_data(CONFIG).client(2))
@@ -108,7 +109,8 @@ CHANGES: list[dict[str, Any]] = [
 
 def changed(order: PrepareOrder, change: dict[str, Any]) -> PrepareOrder:
     shifted = {key: {name: array * 2 for name, array in getattr(order, key).items()} for key in ("extractor", "public")}
-    return replace(order, **{key: shifted[key] if value == "shifted" else value for key, value in change.items()})
+    other = replace(order, **{key: shifted[key] if value == "shifted" else value for key, value in change.items()})
+    return replace(other, h0=extractor_hash(other.extractor, other.prototype))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
@@ -124,19 +126,20 @@ def test_another_request_is_another_release_and_refused(
 
 
 def test_the_request_is_told_apart_to_the_bit(order: PrepareOrder) -> None:
-    name = next(iter(order.extractor))
-    nudged = order.extractor[name].copy()
-    nudged[0] = np.nextafter(nudged[0], np.float32(np.inf))
+    name = next(iter(order.public))
+    nudged = order.public[name].copy()
+    nudged.flat[0] = np.nextafter(nudged.flat[0], np.float32(np.inf))
     renamed = {f"{key}2": array for key, array in order.public.items()}
     wider = {key: array.astype(np.float64) for key, array in order.public.items()}
     others = [
         replace(order, client="client-001"),
-        replace(order, extractor={**order.extractor, name: nudged}),
+        replace(order, h0=f"{order.h0[:-1]}x"),
+        replace(order, public={**order.public, name: nudged}),
         replace(order, public=renamed),
         replace(order, public=wider),
         replace(order, public={key: array[None] for key, array in order.public.items()}),
     ]
-    assert len({request_hash(one) for one in [order, *others]}) == 6
+    assert len({request_hash(one) for one in [order, *others]}) == 7
     assert request_hash(order) == request_hash(replace(order, public=dict(reversed(order.public.items()))))
 
 
@@ -186,7 +189,7 @@ def test_a_client_answers_to_its_own_name_only(
 ) -> None:
     assert isinstance(ask(site, order), Release)
     train = server.train_order(state, "client-000")
-    evaluate = EvaluateOrder("client-000", 1, train.prototype, 10, train.weights)
+    evaluate = EvaluateOrder("client-000", 1, train.prototype, 10, "", {}, train.weights)
     asked = replace({"prepare": order, "train": train, "evaluate": evaluate}[kind], client=name)
     with pytest.raises(BudgetError, match="this client is not"):
         own_config(context_of(site, "client-000"), asked)
@@ -232,9 +235,9 @@ def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
 ) -> None:
     prototype = PrototypeSpec(f"{network}:net").to_json()
     train = replace(server.train_order(state, "client-000"), prototype=prototype)
-    evaluate = EvaluateOrder("client-000", 1, prototype, 10, train.weights)
+    evaluate = EvaluateOrder("client-000", 1, prototype, 10, "", {}, train.weights)
     refused = ask(site, {"prepare": replace(order, prototype=prototype), "train": train, "evaluate": evaluate}[kind])
-    assert "BudgetError: the order names code to import, 'a_clients_network:net'" in refused.reason.replace(
+    assert "BudgetError: the order names code or files, 'a_clients_network:net'" in refused.reason.replace(
         "fedaux.privacy.release.", ""
     )
     assert network not in sys.modules
@@ -250,7 +253,7 @@ def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats
     assert isinstance(one, Update)
     assert all(np.array_equal(one.weights[name], two.weights[name]) for name in one.weights)
     other_options = PrototypeSpec.of(f"{network}:net", features=7).to_json()
-    assert "names code to import" in ask(site, replace(train, prototype=other_options)).reason
+    assert "names code or files" in ask(site, replace(train, prototype=other_options)).reason
 
 
 SECRET = "the patients' mean is 48151623.42"
@@ -273,7 +276,7 @@ class Talkative:
         ("fedaux.runtime.client.make_scorer", lambda _: Talkative()),
         ("fedaux.prepare.mean_embedding.mean_embedding", fail),
         ("fedaux.privacy.release.Summary.__post_init__", fail),
-        ("fedaux.runtime.client.outputs", fail),
+        ("fedaux.prepare.features.look", fail),
         ("fedaux.runtime.client.release", fail),
         ("fedaux.runtime.client.own_records", fail),
         ("fedaux.privacy.gaussian.add_noise", fail),

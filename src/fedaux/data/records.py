@@ -58,6 +58,11 @@ class Records:
         """The rows as a model sees them (float32, see `to_tensor`)."""
         return to_tensor(self.gather(positions))
 
+    def batch(self, positions: Indices | slice = slice(None)) -> Any:
+        """What a model is called with: a tensor, or for text the strings themselves, which its prototype tokenises."""
+        rows = self.gather(positions)
+        return rows if is_text(rows) else to_tensor(rows)
+
     def blocks(self, size: int) -> Iterator[slice]:
         """Consecutive slices that cover all records, so that a pass never holds more than `size` rows."""
         for start in range(0, len(self), size):
@@ -66,6 +71,10 @@ class Records:
 
 def is_image(x: NDArray[Any]) -> bool:
     return x.dtype == np.uint8 and x.ndim == 4
+
+
+def is_text(x: NDArray[Any]) -> bool:
+    return x.dtype.kind in "OUT"
 
 
 def to_tensor(x: NDArray[Any]) -> Tensor:

@@ -12,12 +12,14 @@ import torch
 from safetensors.numpy import load_file, save
 
 from fedaux.config import PretrainConfig
-from fedaux.data.records import Records
+from fedaux.data.records import Records, is_text
 from fedaux.files import write_atomically
 from fedaux.parsing import plain
 from fedaux.prepare.features import fingerprint
-from fedaux.prepare.simclr import Epoch, pretrain
-from fedaux.prototypes import Prototype, PrototypeSpec, dump, load
+from fedaux.prepare.language import MaskedLanguage
+from fedaux.prepare.pretraining import Epoch, SelfSupervised, pretrain
+from fedaux.prepare.simclr import SimCLR
+from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, load
 from fedaux.seeds import derive
 
 
@@ -26,27 +28,29 @@ def pretrained(
     model: Prototype,
     aux: Records,
     config: PretrainConfig,
-    seed: int,
     cache: Path,
     watch: Callable[[Epoch], None],
 ) -> tuple[Path, bool]:
     """Give `model` its pre-trained extractor: from the cache, from a checkpoint onwards, or from the beginning.
 
     Returns the artifact and whether it was there already. Beside the weights stands a card (JSON) that says what they
-    were made from and how it went; the key is a hash of the images themselves and of every setting.
+    were made from and how it went; the key is a hash of the data themselves and of every setting.
     """
-    data = fingerprint(aux)  # one pass over the images; the settings are hashed on top of it
-    key = hashlib.sha256(repr((data, spec, config, seed)).encode()).hexdigest()[:24]
+    data = fingerprint(aux)  # one pass over the data; the settings are hashed on top of it
+    key = hashlib.sha256(repr((data, spec, config)).encode()).hexdigest()[:24]
     path = cache / f"extractor-{key}.safetensors"
     if path.is_file():
         load(model.features, load_file(path))
         return path, True
     checkpoint = path.with_suffix(".checkpoint")
-    seed = derive(seed, "pretrain", spec.label)
-    curve = pretrain(model.features, model.width, aux, config, seed, watch, checkpoint)
+    fresh = build(spec, aux.shape, model.head.out_features, derive(config.seed, "init", spec.label))
+    load(model.features, dump(fresh.features))  # so that the artifact depends on nothing but what its key is made of
+    kind: Callable[..., SelfSupervised] = MaskedLanguage if is_text(aux.x) else SimCLR
+    task = kind(model.features, model.width, aux, config, derive(config.seed, "pretrain", spec.label))
+    curve = pretrain(task, watch, checkpoint)
     card = {
         "prototype": spec.label,
-        "images": {"count": len(aux), "shape": aux.shape, "fingerprint": data},
+        "data": {"count": len(aux), "shape": aux.shape, "fingerprint": data},
         "pretrain": plain(config),
         "torch": torch.__version__,
         "curve": [asdict(epoch) for epoch in curve],

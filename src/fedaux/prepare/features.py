@@ -1,42 +1,123 @@
-"""What a network says about many records: computed once, block by block, and kept on disk when it is much."""
+"""What a network says about many records: computed once, block by block, and found again by what it was made from."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.data.records import Records
+from fedaux.data.records import Records, is_text
+from fedaux.exchange import Arrays
 from fedaux.files import scratch
 from fedaux.train.local import look
 
 Rows = NDArray[np.float32]
 
 
-def outputs(
-    module: nn.Module, records: Records, transform: Callable[[Rows], NDArray[np.floating]] | None = None
-) -> Rows:
-    """The module over all records in eval mode, (N, H): features of an extractor, logits of a model.
-
-    A row-wise `transform` keeps (N, k) instead.
-    """
+def outputs(module: nn.Module, records: Records) -> Rows:
+    """The module over all records in eval mode, (N, H): features of an extractor, logits of a model."""
     out: Rows | None = None
     for rows, block in look(module, records):
-        kept = block if transform is None else transform(block)
         if out is None:
-            out = scratch((len(records), kept.shape[1]), np.float32)
-        out[rows] = kept
+            out = scratch((len(records), block.shape[1]), np.float32)
+        out[rows] = block
     if out is None:
         raise ValueError("there are no records to look at")
     return out
+
+
+def in_blocks(rows: Rows, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
+    """A row-wise transform of rows that may lie on disk, (N, H) → (N, k)."""
+    out: Rows | None = None
+    for start in range(0, len(rows), size):
+        block = transform(np.asarray(rows[start : start + size]))
+        if out is None:
+            out = scratch((len(rows), block.shape[1]), np.float32)
+        out[start : start + size] = block
+    if out is None:
+        raise ValueError("there are no rows to transform")
+    return out
+
+
+class FeatureCache:
+    """Features on disk, memory-mapped. The name of a file is a hash of the extractor and of the records it has seen.
+
+    Features of private records are private: give them a folder of the client's own and `private=True`.
+    """
+
+    def __init__(self, folder: Path, private: bool = False) -> None:
+        self.folder, self.private = folder, private
+
+    def find(self, extractor: str, records: Records) -> Rows | None:
+        """The features of these records under the extractor with this hash, if they are known."""
+        return self._open(self._path(extractor, records))
+
+    def features(self, extractor: str, records: Records, module: Callable[[], nn.Module]) -> Rows:
+        """The same, computed if need be: `module()` is only then asked for the extractor itself."""
+        path = self._path(extractor, records)
+        known = self._open(path)
+        if known is None:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)
+            _write(path, module(), records, self.private)
+            known = self._open(path)
+            assert known is not None
+        return known
+
+    def _path(self, extractor: str, records: Records) -> Path:
+        return self.folder / f"features-{fingerprint(records, extractor)}.npy"
+
+    @staticmethod
+    def _open(path: Path) -> Rows | None:
+        return np.load(path, mmap_mode="r") if path.is_file() else None
+
+
+def _write(path: Path, module: nn.Module, records: Records, private: bool) -> None:
+    """Row after row into a file that takes its name when it is complete: a full disk is an error, not a half file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # for its owner's eyes only
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for rows, block in look(module, records):
+                if rows.start == 0:
+                    _header(file, (len(records), block.shape[1]))
+                file.write(np.ascontiguousarray(block, np.float32).data)
+            os.fchmod(file.fileno(), 0o600 if private else 0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _header(file: BinaryIO, shape: tuple[int, int]) -> None:
+    npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
 
 
 def fingerprint(records: Records, *facts: object) -> str:
     """A hash of the rows and of any further facts: equal fingerprints mean the work need not be done again."""
     digest = hashlib.sha256(repr(facts).encode())
     for rows in records.blocks(4096):
-        digest.update(np.ascontiguousarray(records.gather(rows)).data)
+        block = records.gather(rows)
+        if is_text(block):
+            for text in map(str, block):
+                digest.update(b"%d:" % len(text) + text.encode("utf-8", "surrogatepass"))
+        else:
+            digest.update(np.ascontiguousarray(block).data)
+    return digest.hexdigest()[:24]
+
+
+def fingerprint_arrays(*rooms: Arrays, facts: object = None) -> str:
+    """A hash of named arrays to the bit, names, types and shapes included."""
+    digest = hashlib.sha256(repr(facts).encode())
+    for arrays in rooms:
+        for name in sorted(arrays):
+            digest.update(f"|{name}{arrays[name].dtype}{arrays[name].shape}".encode())
+            digest.update(np.ascontiguousarray(arrays[name]).data)
+        digest.update(b"||")
     return digest.hexdigest()[:24]

@@ -1,7 +1,7 @@
 """Prototypes f = head ∘ features: the contract, a registry of networks, and their weights as flat arrays."""
 
-from fedaux.prototypes import mobilenet, resnet, shufflenet, small  # noqa: F401  (importing them registers them)
-from fedaux.prototypes.contract import Option, Prototype, PrototypeSpec, available, build, register
+from fedaux.prototypes import mobilenet, resnet, shufflenet, small, text  # noqa: F401  (importing them registers them)
+from fedaux.prototypes.contract import Option, Prototype, PrototypeSpec, available, build, linear_head, origin, register
 from fedaux.prototypes.layers import Extractor, make_norm
 from fedaux.prototypes.weights import Weights, dump, layout, load
 
@@ -15,7 +15,9 @@ __all__ = [
     "build",
     "dump",
     "layout",
+    "linear_head",
     "load",
     "make_norm",
+    "origin",
     "register",
 ]

@@ -2,6 +2,8 @@
 
 A network is a function `(shape, **options) → nn.Module` that returns a feature extractor with an integer attribute
 `width`, the number of features H. It is found by the name it was registered under, or as `module:function`.
+An extractor that was published with weights has an `origin`, where they are, and `restore()`, which loads them:
+P1's result without the work, at every site that has the origin. Building alone never loads them.
 """
 
 from __future__ import annotations
@@ -47,6 +49,28 @@ class Prototype(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(self.features(x))
         return logits
+
+
+class Seen(nn.Module):
+    """Features that have been computed already."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features
+
+
+def linear_head(width: int, classes: int) -> Prototype:
+    """A prototype of which only the head is left: it is called with features instead of records."""
+    with _building, seeded_torch(0):  # the head's own draw is of no use: weights are always loaded into it
+        return Prototype(Seen(width), classes)
+
+
+def origin(features: nn.Module) -> str:
+    """Where this extractor's published weights are; "" where it has none."""
+    return str(getattr(features, "origin", "") or "")
 
 
 @dataclass(frozen=True)

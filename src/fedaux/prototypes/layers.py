@@ -57,7 +57,7 @@ def image_channels(name: str, shape: tuple[int, ...], norm: str, norms: tuple[st
     if len(shape) != 3 or min(shape) < 1:
         raise ValueError(
             f"prototype {name!r} expects images (channels, height, width), not rows of shape {tuple(shape)}; "
-            "use 'mlp' for plain rows, or a prototype of your own as module:function"
+            "use 'mlp' for plain rows, for text 'bert' or 'encoder', or a prototype of your own as module:function"
         )
     return shape[0]
 

@@ -22,7 +22,10 @@ def mlp(shape: tuple[int, ...], hidden: int = 128, features: int = 64, norm: str
     """(B, *shape) → (B, features): rows of any shape, flattened, through one hidden layer."""
     positive(hidden=hidden, features=features)
     if not shape or min(shape) < 1:
-        raise ValueError(f"prototype 'mlp' expects rows of at least one number, not of shape {tuple(shape)}")
+        raise ValueError(
+            f"prototype 'mlp' expects rows of at least one number, not of shape {tuple(shape)}; "
+            "for text 'bert' or 'encoder' will do"
+        )
     return Extractor(nn.Flatten(), dense(prod(shape), hidden, norm), dense(hidden, features, norm), width=features)
 
 

@@ -6,25 +6,25 @@ the server would like: it carries no budget, no noise and no code. A run's confi
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
+from torch import nn
 
 from fedaux.config import Config
 from fedaux.data.federated import client_name, open_data
 from fedaux.data.records import Records
 from fedaux.exchange import EvaluateOrder, PrepareOrder, Release, Score, TrainOrder, Update
-from fedaux.prepare.features import outputs
+from fedaux.prepare.features import FeatureCache, Rows, fingerprint_arrays
+from fedaux.prepare.h0 import extractor_hash
 from fedaux.prepare.scorers import make_scorer
 from fedaux.privacy.release import BudgetError, Vault, release
-from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, load
+from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, linear_head, load, origin
 from fedaux.runtime.messages import pack, unpack
 from fedaux.seeds import derive, seeded_torch, torch_stream
 from fedaux.train.local import evaluate as evaluate_model
@@ -41,7 +41,7 @@ def prepare(message: Message, context: Context) -> Message:
     config = own_config(context, order)
     vault = Vault(Path(str(context.node_config["vault"])) / order.client)
     try:
-        made = vault.once(request_hash(order), lambda: make_release(order, own_records(context), config))
+        made = vault.once(request_hash(order), lambda: make_release(order, context, config))
     except BudgetError:
         raise
     except Exception as error:  # its text may quote private numbers: it stays here
@@ -54,10 +54,7 @@ def prepare(message: Message, context: Context) -> Message:
 def train(message: Message, context: Context) -> Message:
     """T1: E epochs from the server's weights."""
     order, started = unpack(TrainOrder, message.content), time.perf_counter()
-    own_config(context, order)
-    records = own_records(context)
-    model = resident(order.prototype, records.shape, order.classes)
-    load(model, order.weights)
+    model, records = own_task(order, context)
     steps = {"epochs": order.epochs, "batch": order.batch}
     with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
         loss = train_local(model, records, **steps, lr=order.lr, mu=order.mu, generator=torch_stream(order.seed))
@@ -68,12 +65,22 @@ def train(message: Message, context: Context) -> Message:
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     order = unpack(EvaluateOrder, message.content)
-    own_config(context, order)
-    records = own_records(context)
-    model = resident(order.prototype, records.shape, order.classes)
-    load(model, order.weights)
+    model, records = own_task(order, context)
     correct, loss = evaluate_model(model, records)
     return Message(pack(Score(order.client, order.round, len(records), correct, loss)), reply_to=message)
+
+
+def own_task(order: TrainOrder | EvaluateOrder, context: Context) -> tuple[Prototype, Records]:
+    """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
+    own_config(context, order)
+    records = own_records(context)
+    if order.h0:
+        features = own_features(order, context)
+        model, records = resident_head(features.shape[1], order.classes), Records(features, records.labels)
+    else:
+        model = resident(order.prototype, records.shape, order.classes)
+    load(model, order.weights)
+    return model, records
 
 
 def own_config(context: Context, order: PrepareOrder | TrainOrder | EvaluateOrder) -> Config:
@@ -81,8 +88,9 @@ def own_config(context: Context, order: PrepareOrder | TrainOrder | EvaluateOrde
     config, spec = _parse(str(context.node_config["config"])), PrototypeSpec.from_json(order.prototype)
     if order.client != client_name(int(context.node_config["partition-id"])):
         raise BudgetError(f"this client is not {order.client!r}")
-    if ":" in spec.name and spec not in config.prototypes:
-        raise BudgetError(f"the order names code to import, {spec.name!r}, which this client's own settings do not")
+    foreign = ":" in spec.name or not {"folder", "tokenizer"}.isdisjoint(dict(spec.options))
+    if foreign and spec not in config.prototypes:
+        raise BudgetError(f"the order names code or files, {spec.label!r}, which this client's own settings do not")
     if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
         raise BudgetError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
     return config
@@ -93,24 +101,38 @@ def own_records(context: Context) -> Records:
     return open_data(_parse(str(context.node_config["config"]))).client(int(context.node_config["partition-id"]))
 
 
-def make_release(order: PrepareOrder, records: Records, config: Config) -> Release:
+def own_features(order: PrepareOrder | TrainOrder | EvaluateOrder, context: Context) -> Rows:
+    """h0 over the client's own data, computed once and kept where only the client can read it."""
+
+    def extractor() -> nn.Module:
+        """h0 from the order, or this site's own copy of a published encoder: to the bit what the order's hash says."""
+        module = resident(order.prototype, records.shape, 2).features  # the head plays no part here
+        if order.extractor:
+            load(module, order.extractor)
+        elif origin(module):
+            module.restore()  # type: ignore[operator]
+        else:
+            raise LookupError("this client no longer has the features of its data, and was not sent the extractor")
+        if extractor_hash(dump(module), order.prototype) != order.h0:
+            raise ValueError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
+        return module
+
+    records = own_records(context)
+    folder = Path(str(context.node_config["vault"])) / order.client
+    return FeatureCache(folder, private=True).features(order.h0, records, extractor)
+
+
+def make_release(order: PrepareOrder, context: Context, config: Config) -> Release:
     """Features, summary, noise. Scorer, budget, adjacency and noise are those of the client's own settings."""
-    privacy = config.privacy
-    model = resident(order.prototype, records.shape, classes=2)  # the head plays no part here
-    load(model.features, order.extractor)
-    size = len(records) if privacy.adjacency == "replace-one" else privacy.declared_records
-    found = make_scorer(privacy).summarise(order.public, outputs(model.features, records), privacy.adjacency, size)
+    privacy, features = config.privacy, own_features(order, context)
+    size = len(features) if privacy.adjacency == "replace-one" else privacy.declared_records
+    found = make_scorer(privacy).summarise(order.public, features, privacy.adjacency, size)
     return release(found, order.client, privacy)
 
 
 def request_hash(order: PrepareOrder) -> str:
     """What was asked for, to the bit: the same question gets the same answer, any other is a new release."""
-    digest = hashlib.sha256(json.dumps([order.client, order.prototype, order.scorer]).encode())
-    for arrays in (order.extractor, order.public):
-        for name in sorted(arrays):
-            digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())
-            digest.update(np.ascontiguousarray(arrays[name]).data)
-    return digest.hexdigest()[:24]
+    return fingerprint_arrays(order.public, facts=[order.client, order.prototype, order.scorer, order.h0])
 
 
 @lru_cache(maxsize=8)
@@ -122,3 +144,8 @@ def _parse(text: str) -> Config:
 def resident(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
     """One model per prototype stays in memory; every order loads its weights into it."""
     return build(PrototypeSpec.from_json(prototype), shape, classes, derive(0, "resident"))
+
+
+@lru_cache(maxsize=8)
+def resident_head(width: int, classes: int) -> Prototype:
+    return linear_head(width, classes)

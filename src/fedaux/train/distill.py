@@ -32,7 +32,7 @@ def distill(
     for _ in range(epochs):
         total = 0.0
         for rows in batches(len(records), batch, generator):
-            loss = distillation_loss(student(records.tensor(rows)), torch.from_numpy(ensemble.soft_labels(rows)))
+            loss = distillation_loss(student(records.batch(rows)), torch.from_numpy(ensemble.soft_labels(rows)))
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()

@@ -38,7 +38,7 @@ def train_local(
     for _ in range(epochs):
         total = 0.0
         for rows in batches(len(records), batch, generator):
-            loss = F.cross_entropy(model(records.tensor(rows)), labels[rows])
+            loss = F.cross_entropy(model(records.batch(rows)), labels[rows])
             total += loss.item() * len(rows)
             if mu > 0:
                 loss = loss + proximal_term(parameters, anchor, mu)
@@ -54,7 +54,7 @@ def look(module: nn.Module, records: Records, block: int = LOOK) -> Iterator[tup
     module.eval()
     for rows in records.blocks(block):
         with torch.inference_mode():
-            output: NDArray[np.float32] = module(records.tensor(rows)).float().numpy()
+            output: NDArray[np.float32] = module(records.batch(rows)).float().numpy()
         yield rows, output
 
 

@@ -1,0 +1,40 @@
+"""h0, a prototype's frozen extractor: known by its hash on both sides, its features computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from torch import nn
+
+from fedaux.data.records import Records
+from fedaux.exchange import Arrays
+from fedaux.prepare.features import FeatureCache, Rows, fingerprint_arrays
+from fedaux.prototypes import PrototypeSpec, load
+
+
+def extractor_hash(arrays: Arrays, prototype: str) -> str:
+    """What makes features: the weights to the bit and the network (a `PrototypeSpec` as JSON) that they belong to."""
+    return fingerprint_arrays(arrays, facts=prototype)
+
+
+@dataclass(frozen=True, eq=False)
+class H0:
+    """`module` is the resident network of this prototype: the weights are put into it whenever features are missing."""
+
+    spec: PrototypeSpec
+    module: nn.Module = field(repr=False)
+    arrays: Arrays = field(repr=False)
+    cache: FeatureCache
+
+    @cached_property
+    def hash(self) -> str:
+        return extractor_hash(self.arrays, self.spec.to_json())
+
+    def features(self, records: Records) -> Rows:
+        """(N, H), read from the cache or computed into it."""
+        return self.cache.features(self.hash, records, self._loaded)
+
+    def _loaded(self) -> nn.Module:
+        load(self.module, self.arrays)
+        return self.module

@@ -1,0 +1,61 @@
+"""The data sets of the studies as sources: `source = "studies.sources:cifar10"`. They lie outside the project.
+
+`FEDAUX_DATA` names their folder (default `../shared/data` beside the repository); it brings a `load_data.py` that
+reads its own files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.data.records import Corpus, Records
+from fedaux.data.text import csv_text
+
+ROOT = Path(os.environ.get("FEDAUX_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def cifar10() -> Corpus:
+    """All of CIFAR-10: 50,000 and 10,000 images."""
+    return Corpus(Records(*load("cifar10_train.webp.npz")), Records(*load("cifar10_test.webp.npz")), CIFAR10)
+
+
+def tinyimagenet() -> Corpus:
+    """24,000 images of Tiny-ImageNet at 32×32, without labels."""
+    return Corpus(Records(load("tinyimagenet32_24k.webp.npz")[0]))
+
+
+def ag_news() -> Corpus:
+    """AG News: 14,547 headlines with their first sentences in four topics, and the official 7,600 test records."""
+    return csv_text(_file("ag_news_train.csv.gz"), test=str(_file("ag_news_test.csv.gz")))
+
+
+def books() -> Corpus:
+    """58,275 sentences of 100 public-domain novels."""
+    return csv_text(_file("books_unlabelled.csv.gz"), label="")
+
+
+@cache
+def load(name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
+    """(x, y) of one file of images, read by the folder's own `load_data.py`."""
+    spec = importlib.util.spec_from_file_location("load_data", _file("load_data.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x, y = module.load(_file(name))
+    return x, y
+
+
+def _file(name: str) -> Path:
+    path = ROOT / name
+    if not path.is_file():
+        raise FileNotFoundError(f"no {path}; set FEDAUX_DATA to the folder with the data sets of the studies")
+    return path
