@@ -243,3 +243,53 @@ def test_an_interrupt_says_how_to_go_on(
     words = ["run", config, "--out", config.parent / "out", "--set", "data.source=interrupting:source"]
     assert fedaux(monkeypatch, *words) == 130
     assert "fedaux resume" in capsys.readouterr().err
+
+
+def test_compare_makes_a_table_and_does_not_repeat_what_is_done(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("compare", config, "--methods", "fedavg, fedaux", "--seeds", 2, "--out", tmp_path / "out")
+    assert fedaux(monkeypatch, *words) == 0
+    first = capsys.readouterr().out
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| Fed")] == ["| FedAVG", "| FedAUX"]
+    assert "Privacy. " in first
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob(FILE)}
+    assert len(files) == 4
+    assert fedaux(monkeypatch, *words) == 0
+    assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob(FILE)}
+    assert table == (tmp_path / "out" / "table.md").read_text()
+
+
+def test_compare_refuses_a_method_that_is_none(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "compare", config, "--methods", "fedaux,fedvag") == 2
+    assert "unknown method 'fedvag' (did you mean 'fedavg'?)" in paragraph(capsys.readouterr().err)
+
+
+def test_the_labelled_probe_is_named_as_such(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("prepare", config, "--set", "pretrain.epochs=1", "--set", "pretrain.batch=50", "--threads", 1)
+    assert fedaux(monkeypatch, *words) == 0
+    assert "Labelled probe" not in capsys.readouterr().out
+    assert fedaux(monkeypatch, *words, "--probe") == 0
+    found = paragraph(capsys.readouterr().out)
+    assert "Labelled probe" in found
+    assert "It chose nothing" in found
+    for name in ("random", "pre-trained", "the records themselves"):
+        assert name in found
+
+
+def test_a_module_beside_the_config_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "my_digits.py").write_text(
+        "from fedaux.data.sources import open_source\n\ndef load():\n    return open_source('digits')\n"
+    )
+    (tmp_path / "mine.toml").write_text(TINY.replace("clients = 3", 'clients = 3\nsource = "my_digits:load"'))
+    assert fedaux(monkeypatch, "run", "mine.toml", "--out", tmp_path / "out", "--set", "rounds=1") == 0
+    assert (tmp_path / "out" / FILE).is_file()

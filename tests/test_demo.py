@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from fedaux.demo import DIGITS, compare
+from fedaux.compare import compare
+from fedaux.demo import DIGITS
 from fedaux.methods import METHODS
 
 
@@ -19,7 +20,7 @@ def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
     assert DIGITS.privacy.epsilon <= 1
     assert DIGITS.participation == 1.0
     assert DIGITS.privacy.unsafe_seed < 0
-    found = compare(DIGITS, tmp_path, seeds=5, methods=("fedavg", "feddf+p", "fedaux"))
+    found = compare(DIGITS, tmp_path, seeds=5, methods=("fedavg", "feddf+p", "fedaux"), cache=tmp_path)
     print({label: [round(float(value), 3) for value in curve[:, -1]] for label, curve in found.curves.items()})
     assert found.last["FedAUX"] - found.last["FedDF+P"] >= 0.25
     assert found.last["FedAUX"] - found.last["FedAVG"] >= 0.35
@@ -30,7 +31,7 @@ def test_without_scores_the_lead_is_gone(tmp_path: Path) -> None:
     """The lead comes from the certainty scores: at ε = 0.001 they are noise, and FedAUX falls back to FedDF+P."""
     torch.set_num_threads(1)
     base = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=0.001))
-    found = compare(base, tmp_path, seeds=2, methods=("feddf+p", "fedaux"))
+    found = compare(base, tmp_path, seeds=2, methods=("feddf+p", "fedaux"), cache=tmp_path)
     assert abs(found.last["FedAUX"] - found.last["FedDF+P"]) < 0.12
 
 

@@ -1,4 +1,4 @@
-"""`fedaux demo | run | resume`: the person at the terminal. Heavy imports wait until a command needs them."""
+"""The person at the terminal: `fedaux demo | run | compare | prepare | resume`. Heavy imports wait until needed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 from fedaux.errors import FedauxError
 
 if TYPE_CHECKING:
+    from fedaux.compare import Comparison
     from fedaux.experiment import Result
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -38,19 +39,42 @@ def demo(
     """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
     from dataclasses import replace
 
-    from fedaux.demo import DIGITS, compare
-    from fedaux.report.tables import HEADER, comparison
-    from fedaux.report.terminal import Live, results_table
+    from fedaux.compare import compare as compare_methods
+    from fedaux.demo import DIGITS
+    from fedaux.report.terminal import Live
 
     _set_threads(threads)
     config = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=epsilon))
     with Live(console) as live:
-        found = compare(config, out, seeds, tell=live.tell)
-    console.print(
-        results_table("Test accuracy in %, 10 clients with about one digit each", HEADER, comparison(found.curves))
-    )
-    console.print(f"[bold]Privacy.[/bold] {found.privacy}\n")
-    console.print(f"Pictures: {found.pictures[0]} and {found.pictures[1]}; the table is also in {out / 'table.md'}.")
+        found = compare_methods(config, out, seeds, tell=live.tell, cache=out / "cache")
+    _show_comparison(found, out, "Test accuracy in %, 10 clients with about one digit each")
+
+
+@app.command()
+def compare(
+    config: Annotated[Path, typer.Argument(help="A TOML file; its `method` plays no part.")],
+    methods: Annotated[str, typer.Option(help="Which methods, with commas between; default all nine.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to average over, from the file's own on.")] = 3,
+    out: Annotated[Path | None, typer.Option(help="Folder for runs, table and pictures; default runs/NAME.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override one setting: --set local.lr=0.01")] = None,
+    threads: Threads = 1,
+) -> None:
+    """Run several methods on the same data and splits. Started again, it goes on where it stopped."""
+    from fedaux.compare import compare as compare_methods
+    from fedaux.config import Config
+    from fedaux.errors import unknown
+    from fedaux.methods import METHODS
+    from fedaux.report.terminal import Live
+
+    settings, folder = Config.load(config, set_ or []), out or Path("runs") / config.stem
+    names = [name.strip() for name in methods.split(",")] if methods else list(METHODS)
+    for name in names:
+        if name not in METHODS:
+            raise unknown("method", name, METHODS)
+    _set_threads(threads)
+    with Live(console) as live:
+        found = compare_methods(settings, folder, seeds, names, tell=live.tell)
+    _show_comparison(found, folder, f"Test accuracy in %, {config.stem}, {seeds} seed(s)")
 
 
 @app.command()
@@ -80,12 +104,16 @@ def prepare(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override one setting: --set pretrain.epochs=20")
     ] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Afterwards fit a linear classifier to ALL private labels: studies only.")
+    ] = False,
     threads: Annotated[int, typer.Option(help="Threads for PyTorch.")] = 2,
 ) -> None:
     """Pre-train the extractors of a run on its auxiliary data. Stopped or killed, it goes on after the last epoch."""
     from fedaux.config import Config
     from fedaux.experiment import prepare as prepare_experiment
-    from fedaux.report.terminal import Live
+    from fedaux.experiment import probe as probe_experiment
+    from fedaux.report.terminal import Live, results_table
 
     settings = Config.load(config, set_ or [])
     _set_threads(threads)
@@ -93,6 +121,12 @@ def prepare(
         found = prepare_experiment(settings, tell=live.tell, cache=cache)
     for label, path in found.items():
         console.print(f"[bold]{label}[/bold]: {path}", soft_wrap=True)
+    if probe:
+        with Live(console) as live:
+            accuracies = probe_experiment(settings, tell=live.tell, cache=cache)
+        title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
+        rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]
+        console.print(results_table(title, ("features", "test accuracy, %"), rows))
 
 
 @app.command()
@@ -131,6 +165,16 @@ def _show(result: Result) -> None:
     console.print(f"Everything is in {result.folder} (pictures: {', '.join(path.name for path in pictures)}).")
 
 
+def _show_comparison(found: Comparison, folder: Path, title: str) -> None:
+    from fedaux.report.tables import HEADER, comparison
+    from fedaux.report.terminal import results_table
+
+    console.print(results_table(title, HEADER, comparison(found.curves)))
+    if found.privacy:
+        console.print(f"[bold]Privacy.[/bold] {found.privacy}\n")
+    console.print(f"Pictures: {found.pictures[0]} and {found.pictures[1]}; the table is also in {folder / 'table.md'}.")
+
+
 def _set_threads(count: int) -> None:
     import torch
 
@@ -139,6 +183,7 @@ def _set_threads(count: int) -> None:
 
 def main() -> None:
     """Errors that name their own remedy are shown as one paragraph; anything else is a bug and keeps its traceback."""
+    sys.path.append(str(Path.cwd()))  # so that `module:function` finds a module beside the config
     try:
         app()
     except (FedauxError, ValueError, OverflowError, OSError, ImportError) as error:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fedaux.config import Config
 from fedaux.data.federated import FederatedData, open_data
+from fedaux.data.records import is_text
 from fedaux.files import cache_folder, write_atomically
+from fedaux.prepare.features import FeatureCache
+from fedaux.prepare.h0 import H0
+from fedaux.prepare.probe import linear_probe
 from fedaux.privacy.ledger import statement
+from fedaux.prototypes import dump
 from fedaux.rounds import run as run_rounds
 from fedaux.runtime.client import app
 from fedaux.runtime.federation import GridFederation
@@ -62,7 +68,7 @@ def run(config: Config, folder: str | Path, *, tell: Tell | None = None, cache: 
         note = f"accuracy {mean_accuracy(state.history[-1]):.3f}" if done else "prepared"
         server.tell(server.method.label, done, config.rounds, note)
 
-    return Result(run_rounds(server, in_process(config, data, folder), state, save), folder)
+    return Result(run_rounds(server, in_process(config, data, folder, server.cache), state, save), folder)
 
 
 def _server(config: Config, data: FederatedData, tell: Tell | None, cache: Path | None) -> Server:
@@ -88,13 +94,40 @@ def prepare(config: Config, *, tell: Tell | None = None, cache: Path | None = No
     return {spec.label: server.pretrain(spec) for spec in config.prototypes}
 
 
+def probe(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, float]:
+    """Accuracy of a linear classifier on the features of each extractor, on a random one's, and on the raw records.
+
+    It is fitted to all private records and their labels, which nobody has in a real federation: for studies, and after
+    the fact. Nothing is chosen by it.
+    """
+    data = open_data(config)
+    server = _server(config, data, tell, cache)
+    found = {}
+    for spec in config.prototypes:
+        model = server.models[spec.label]
+        for kind in ("random", "pre-trained"):
+            if kind == "pre-trained":
+                server.pretrain(spec)
+            features = FeatureCache(server.cache, private=True, watch=partial(server.tell_features, spec.label))
+            h0 = H0(spec, model.features, dump(model.features), features)
+            found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
+    if not is_text(data.test.x):
+        found["the records themselves"] = linear_probe(data.private, data.test)
+    return found
+
+
 def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None) -> Result:
     """Go on where a stopped run left off; a finished one is simply read."""
     return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache)
 
 
-def in_process(config: Config, data: FederatedData, folder: Path) -> GridFederation:
-    """The clients of this machine. Each keeps its releases below `folder`, as a site would on its own disk."""
+def in_process(config: Config, data: FederatedData, folder: Path, cache: Path | None = None) -> GridFederation:
+    """The clients of this machine. Each keeps its releases below `folder`, as a site would on its own disk.
+
+    With a `cache`, features of their data are kept there instead, for the next run of the same split.
+    """
     settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
+    if cache is not None:
+        settings["features"] = str(cache)
     grid = InProcessGrid(app, len(data.parts), settings)
     return GridFederation(grid, dict(zip(data.clients, grid.get_node_ids(), strict=True)))

@@ -18,7 +18,7 @@ from fedaux.exchange import Arrays, PrepareOrder, TrainOrder
 from fedaux.methods import METHODS, Method
 from fedaux.prepare.certainty import Certainty
 from fedaux.prepare.extractor import pretrained
-from fedaux.prepare.features import FeatureCache, in_blocks, outputs
+from fedaux.prepare.features import FeatureCache, outputs, transformed
 from fedaux.prepare.h0 import H0
 from fedaux.prepare.pretraining import Epoch
 from fedaux.prepare.scorers import make_scorer
@@ -56,10 +56,6 @@ class Server:
     @cached_property
     def split(self) -> AuxSplit:
         return AuxSplit.draw(len(self.aux), self.config.aux.negatives, numpy_stream(self.config.seed, "aux"))
-
-    @cached_property
-    def negatives(self) -> Records:
-        return self.aux.take(self.split.negatives)
 
     @cached_property
     def distill_set(self) -> Records:
@@ -109,7 +105,10 @@ class Server:
         if not self.method.scores:
             return state
         self.take_up(state)
-        public = {label: self.scorer.publish(h0.features(self.negatives)) for label, h0 in self.h0.items()}
+        public = {
+            label: self.scorer.publish(h0.features(self.aux).take(self.split.negatives).gather())
+            for label, h0 in self.h0.items()
+        }
         return replace(state, public=public)
 
     def pretrain(self, spec: PrototypeSpec) -> Path:
@@ -131,13 +130,16 @@ class Server:
 
     def take_up(self, state: RunState) -> None:
         """Before any round: each prototype's h0, and in linear mode what the heads will see of it."""
-        cache, specs = FeatureCache(self.cache), {spec.label: spec for spec in self.config.prototypes}
+        specs = {spec.label: spec for spec in self.config.prototypes}
         for label, arrays in state.extractors.items():
+            cache = FeatureCache(self.cache, watch=partial(self.tell_features, label))
             self.h0[label] = H0(specs[label], self.models[label].features, arrays, cache)
             if self.config.linear:
-                self.tell("features", 0, 1, label)
-                distill, test = (self.h0[label].features(records) for records in (self.distill_set, self.test))
-                self._seen[label] = Records(distill), Records(test, self.test.labels)
+                distill = self.h0[label].features(self.aux).take(self.split.distill)
+                self._seen[label] = distill, self.h0[label].features(self.test)
+
+    def tell_features(self, label: str, done: int, of: int) -> None:
+        self.tell("features", done, of, label)
 
     def seen(self, label: str) -> tuple[Records, Records]:
         """(D_distill, test) as this prototype's learner sees them."""
@@ -169,8 +171,9 @@ class Server:
         reference, embedded = {}, {}
         for label, public in state.public.items():
             embed = partial(self.scorer.embed, public)
-            reference[label] = Reference(in_blocks(self.h0[label].features(self.negatives), embed).astype(np.float64))
-            embedded[label] = in_blocks(self.h0[label].features(self.distill_set), embed)
+            seen = self.h0[label].features(self.aux)
+            reference[label] = Reference(transformed(seen.take(self.split.negatives), embed).astype(np.float64))
+            embedded[label] = transformed(seen.take(self.split.distill), embed)
         labels = {client: spec.label for client, spec in self.prototype_of.items()}
         return Certainty(self.scorer, self.config.privacy.weights, state.public, reference, embedded, labels)
 

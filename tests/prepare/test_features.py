@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedaux.data.records import Records
-from fedaux.prepare.features import FeatureCache, fingerprint, fingerprint_arrays, in_blocks, outputs
+from fedaux.prepare.features import FeatureCache, fingerprint, fingerprint_arrays, outputs, transformed
 
 
 def numbers(count: int = 1100) -> Records:
@@ -19,7 +19,7 @@ def test_outputs_are_the_modules_own_block_by_block() -> None:
     with torch.no_grad():
         naive = module(rows.tensor()).numpy()
     assert np.allclose(outputs(module, rows), naive, atol=1e-6)
-    assert np.array_equal(in_blocks(naive, lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
+    assert np.array_equal(transformed(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
 
 
 def test_features_are_computed_once_and_mapped(tmp_path: Path) -> None:

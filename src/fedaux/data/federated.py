@@ -59,7 +59,7 @@ def _open(data: DataConfig, aux: AuxConfig, seed: int) -> FederatedData:
         held, order = np.split(order, [round(aux.share * len(order))])
         public = corpus.train.take(np.sort(held))
     if aux.limit:
-        public = public.take(np.sort(numpy_stream(seed, "aux", "limit").permutation(len(public))[: aux.limit]))
+        public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
     if public.shape != corpus.train.shape:
         raise ValueError(
             f"auxiliary rows have shape {public.shape}, private rows {corpus.train.shape}; "

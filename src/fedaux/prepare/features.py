@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -34,14 +33,14 @@ def outputs(module: nn.Module, records: Records) -> Rows:
     return out
 
 
-def in_blocks(rows: Rows, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
+def transformed(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
     """A row-wise transform of rows that may lie on disk, (N, H) → (N, k)."""
     out: Rows | None = None
-    for start in range(0, len(rows), size):
-        block = transform(np.asarray(rows[start : start + size]))
+    for rows in records.blocks(size):
+        block = transform(records.gather(rows))
         if out is None:
-            out = scratch((len(rows), block.shape[1]), np.float32)
-        out[start : start + size] = block
+            out = scratch((len(records), block.shape[1]), np.float32)
+        out[rows] = block
     if out is None:
         raise ValueError("there are no rows to transform")
     return out
@@ -53,50 +52,36 @@ class FeatureCache:
     Features of private records are private: give them a folder of the client's own and `private=True`.
     """
 
-    def __init__(self, folder: Path, private: bool = False) -> None:
-        self.folder, self.private = folder, private
-
-    def find(self, extractor: str, records: Records) -> Rows | None:
-        """The features of these records under the extractor with this hash, if they are known."""
-        return self._open(self._path(extractor, records))
+    def __init__(
+        self, folder: Path, private: bool = False, watch: Callable[[int, int], None] = lambda done, of: None
+    ) -> None:
+        self.folder, self.private, self.watch = folder, private, watch
 
     def features(self, extractor: str, records: Records, module: Callable[[], nn.Module]) -> Rows:
-        """The same, computed if need be: `module()` is only then asked for the extractor itself."""
-        path = self._path(extractor, records)
-        known = self._open(path)
-        if known is None:
+        """Of these records under the extractor with this hash; `module()` is asked for it only if they are new."""
+        path = self.folder / f"features-{fingerprint(records, extractor)}.npy"
+        if not path.is_file():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)
-            _write(path, module(), records, self.private)
-            known = self._open(path)
-            assert known is not None
-        return known
+            self._write(path, module(), records)
+        rows: Rows = np.load(path, mmap_mode="r")
+        return rows
 
-    def _path(self, extractor: str, records: Records) -> Path:
-        return self.folder / f"features-{fingerprint(records, extractor)}.npy"
-
-    @staticmethod
-    def _open(path: Path) -> Rows | None:
-        return np.load(path, mmap_mode="r") if path.is_file() else None
-
-
-def _write(path: Path, module: nn.Module, records: Records, private: bool) -> None:
-    """Row after row into a file that takes its name when it is complete: a full disk is an error, not a half file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # for its owner's eyes only
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for rows, block in look(module, records):
-                if rows.start == 0:
-                    _header(file, (len(records), block.shape[1]))
-                file.write(np.ascontiguousarray(block, np.float32).data)
-            os.fchmod(file.fileno(), 0o600 if private else 0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _header(file: BinaryIO, shape: tuple[int, int]) -> None:
-    npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    def _write(self, path: Path, module: nn.Module, records: Records) -> None:
+        """Row after row into a file that takes its name when it is whole: a full disk is an error, not half a file."""
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # for its owner's eyes only
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for rows, block in look(module, records):
+                    if rows.start == 0:
+                        shape = (len(records), block.shape[1])
+                        npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+                    file.write(np.ascontiguousarray(block, np.float32).data)
+                    self.watch(rows.stop, len(records))
+                os.fchmod(file.fileno(), 0o600 if self.private else 0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
 
 
 def fingerprint(records: Records, *facts: object) -> str:

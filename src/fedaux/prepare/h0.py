@@ -9,7 +9,7 @@ from torch import nn
 
 from fedaux.data.records import Records
 from fedaux.exchange import Arrays
-from fedaux.prepare.features import FeatureCache, Rows, fingerprint_arrays
+from fedaux.prepare.features import FeatureCache, fingerprint_arrays
 from fedaux.prototypes import PrototypeSpec, load
 
 
@@ -31,9 +31,11 @@ class H0:
     def hash(self) -> str:
         return extractor_hash(self.arrays, self.spec.to_json())
 
-    def features(self, records: Records) -> Rows:
-        """(N, H), read from the cache or computed into it."""
-        return self.cache.features(self.hash, records, self._loaded)
+    def features(self, records: Records) -> Records:
+        """The same records as h0 sees them: rows of (N, H) on disk, read from the cache or computed into it."""
+        return Records(
+            self.cache.features(self.hash, records, self._loaded), None if records.y is None else records.labels
+        )
 
     def _loaded(self) -> nn.Module:
         load(self.module, self.arrays)

@@ -34,7 +34,7 @@ class LogisticScorer:
         return len(public["mean"])
 
     def publish(self, negatives: Features) -> Arrays:
-        mean = np.asarray(negatives, np.float64).mean(axis=0)
+        mean = negatives.mean(axis=0, dtype=np.float64)
         radius = np.linalg.norm(negatives - mean, axis=1).max(keepdims=True)
         public = {"mean": mean.astype(np.float32), "radius": radius.astype(np.float32)}
         return {**public, "negatives": self.embed(public, negatives).astype(np.float32)}

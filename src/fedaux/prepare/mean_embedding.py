@@ -17,6 +17,7 @@ from fedaux.prepare.scoring import Features, LogOdds, Reference, check_shapes, c
 from fedaux.privacy.release import GRID, REACH, Summary
 
 Vector = NDArray[np.float64]
+_BLOCK = 2**13  # rows of D⁻ at a time: they are held as they come, never all of them in double precision
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,18 @@ def public_map(negatives: Features, dims: int) -> tuple[Vector, Vector]:
     Half-whitening divides a direction of variance v by v^¼: it lifts the faint directions, in which classes differ,
     without giving the noise of the faintest the same voice.
     """
-    rows = np.asarray(negatives, dtype=np.float64)
-    mean = rows.mean(axis=0)
-    variances, directions = np.linalg.eigh(np.cov(rows - mean, rowvar=False, bias=True).reshape(len(mean), -1))
-    keep = np.argsort(variances)[::-1][: min(dims, len(rows) - 1)]
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(negatives), _BLOCK)]
+    mean = negatives.mean(axis=0, dtype=np.float64)
+    covariance = sum((negatives[rows] - mean).T @ (negatives[rows] - mean) for rows in blocks) / len(negatives)
+    variances, directions = np.linalg.eigh(covariance)
+    keep = np.argsort(variances)[::-1][: min(dims, len(negatives) - 1)]
     keep = keep[variances[keep] > 1e-9 * variances.max(initial=1e-30)]
     if keep.size == 0:
         raise ValueError(
             "all features of the negatives are equal: there is nothing to score with; check the auxiliary data"
         )
     basis = directions[:, keep] * variances[keep] ** -0.25
-    norms = np.linalg.norm((rows - mean) @ basis, axis=1)
+    norms = np.concatenate([np.linalg.norm((negatives[rows] - mean) @ basis, axis=1) for rows in blocks])
     return mean, basis / np.quantile(norms, 0.9)
 
 

@@ -38,7 +38,7 @@ class TextExtractor(nn.Module):
         order = mask.sum(dim=1).argsort(stable=True)
         pooled = [
             self.pooled(ids[rows, :longest], mask[rows, :longest])
-            for rows in order.split(TOGETHER)
+            for rows in torch.split(order, TOGETHER)
             for longest in [int(mask[rows[-1]].sum())]
         ]
         return torch.cat(pooled)[order.argsort()]

@@ -118,7 +118,8 @@ def own_features(order: PrepareOrder | TrainOrder | EvaluateOrder, context: Cont
         return module
 
     records = own_records(context)
-    folder = Path(str(context.node_config["vault"])) / order.client
+    vault = Path(str(context.node_config["vault"])) / order.client
+    folder = Path(str(context.node_config.get("features", vault)))
     return FeatureCache(folder, private=True).features(order.h0, records, extractor)
 
 
