@@ -192,7 +192,7 @@ def test_a_damaged_run_and_a_file_for_a_folder_are_errors(
 def test_clients_that_failed_are_named_with_their_reason(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fedaux.privacy.release import Vault
+    from fedaux.privacy.vault import Vault
 
     out = config.parent / "out"
     vault = Vault(out / "clients" / "client-001")

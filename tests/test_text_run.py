@@ -59,7 +59,7 @@ def test_a_published_encoder_does_not_travel(config: Config, tmp_path: Path) -> 
     site = in_process(config, data, tmp_path)
     (refused,) = site.ask([replace(order, h0=order.h0[::-1])])
     assert isinstance(refused, Failure)
-    assert not list(tmp_path.rglob("release.json"))
+    assert not list(tmp_path.rglob("release-*.json"))
 
 
 def test_a_folder_that_the_clients_own_settings_do_not_name_is_not_read(config: Config, tmp_path: Path) -> None:

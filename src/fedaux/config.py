@@ -114,7 +114,7 @@ class DistillConfig:
 
 @dataclass(frozen=True)
 class PrivacyConfig:
-    """P2 and P3: the scorer and the budget of each client's single release."""
+    """P2, P3 and private training: what a client may reveal, and under what noise."""
 
     scorer: str = "mean-embedding"
     weights: str = "odds"
@@ -125,6 +125,11 @@ class PrivacyConfig:
     dims: int = 32  # mean-embedding: size of the public PCA
     ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
     ridge: float = 0.01  # logistic: λ
+    releases: int = 1  # how many different summaries a client may ever release, each at (ε, δ)
+    train_epsilon: float = 0.0  # of all local training together, at the same δ; 0 sends models without any privacy
+    train_rounds: int = 0  # for so many rounds of private training; 0: as many as the run has
+    train_rate: float = 0.0  # share of a client's records in a step of private training; 0: local.batch of them
+    train_clip: float = 1.0  # norm to which a record's gradient is shortened
     declared_records: int = (
         0  # |D_i| as everybody knows it; add-remove needs it, replace-one takes the number of records
     )
@@ -145,6 +150,12 @@ class PrivacyConfig:
             f"privacy.epsilon must be above 0, not {self.epsilon}; for no scores: method = 'feddf+p'.",
         )
         need(0 < self.delta < 1, f"privacy.delta must lie between 0 and 1, not {self.delta}.")
+        need(self.releases >= 1, f"privacy.releases must be at least 1, not {self.releases}.")
+        need(
+            0 <= self.train_epsilon < math.inf and self.train_rounds >= 0 and 0 <= self.train_rate <= 1,
+            "privacy.train_epsilon and train_rounds must not be negative, privacy.train_rate is at most 1.",
+        )
+        need(0 < self.train_clip < math.inf, f"privacy.train_clip must be above 0, not {self.train_clip}.")
         need(self.dims >= 1, f"privacy.dims must be at least 1, not {self.dims}.")
         need(1e-6 <= self.ridge < math.inf, f"privacy.ridge must be at least 1e-6, not {self.ridge}.")
         need(self.declared_records >= 0, f"privacy.declared_records must not be negative, not {self.declared_records}.")
@@ -171,6 +182,10 @@ class Config:
         one_of("method", self.method, tuple(METHODS))
         need(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
         need(0 < self.participation <= 1, f"participation must be above 0 and at most 1, not {self.participation}.")
+        need(
+            self.privacy.train_epsilon == 0 or self.linear,
+            "privacy.train_epsilon needs linear = true: private training is for heads on frozen features.",
+        )
         need(len(self.prototypes) >= 1, "prototypes must name at least one network.")
         need(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")
 

@@ -69,13 +69,19 @@ class TrainOrder:
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """The locally trained model."""
+    """The locally trained model. `noise`, `rate` and `steps` are those of private training (`privacy.accounting`).
+
+    Noise 0 means that nothing protects the model; under private training the loss is not told, and is 0.
+    """
 
     client: str
     round: int
     records: int
     loss: float
     seconds: float
+    noise: float
+    rate: float
+    steps: int
     weights: Arrays = field(repr=False)
 
 

@@ -14,7 +14,7 @@ from fedaux.files import cache_folder, write_atomically
 from fedaux.prepare.features import FeatureCache
 from fedaux.prepare.h0 import H0
 from fedaux.prepare.probe import linear_probe
-from fedaux.privacy.ledger import statement
+from fedaux.privacy.ledger import Ledger
 from fedaux.prototypes import dump
 from fedaux.rounds import run as run_rounds
 from fedaux.runtime.client import app
@@ -43,7 +43,12 @@ class Result:
 
     @property
     def privacy(self) -> str:
-        return statement(list(self.state.releases.values()))
+        return self.ledger.statement()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Every release and every private training of the run."""
+        return Ledger.of(self.state.releases, self.state.history)
 
 
 def mean_accuracy(record: Record) -> float:

@@ -27,6 +27,7 @@ class Gathering:
     failures: list[Failure]
     tallies: dict[str, Tally] = field(default_factory=dict)
     losses: dict[str, float] = field(default_factory=dict)  # of the clients that answered
+    spent: dict[str, list[float]] = field(default_factory=dict)  # of clients that trained privately
     ensemble: Ensemble | None = None
     peak: NDArray[np.float64] | None = None
     started: float = field(default_factory=time.perf_counter)
@@ -43,6 +44,7 @@ class Gathering:
 
     def add(self, update: Update) -> None:
         """T2. An update that makes no sense costs its contribution, never the round."""
+        self.spent[update.client] = [update.noise, update.rate, update.steps]
         label = self.server.prototype_of[update.client].label
         tally = self.tallies.get(label, Tally())
         bayesian = self.server.method.teachers == "bayesian"
@@ -80,6 +82,7 @@ class Gathering:
             "accuracy": server.accuracies(weights),
             "clients": len(self.losses),
             "failures": [[one.client, one.reason] for one in self.failures],
+            "spent": self.spent if any(noise for noise, _, _ in self.spent.values()) else {},
             "local_loss": float(np.mean(list(self.losses.values()))),
             "distill_loss": distill_loss,
             "teachers": teachers,

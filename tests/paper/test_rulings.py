@@ -23,7 +23,7 @@ from fedaux.prepare.logistic import LogisticScorer
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
 from fedaux.prepare.scoring import Reference, teacher_weights
 from fedaux.privacy import gaussian
-from fedaux.privacy.ledger import statement
+from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.release import Summary, release
 from fedaux.prototypes import PrototypeSpec, build, dump
 from fedaux.rounds import sample
@@ -187,7 +187,7 @@ def test_g_the_noise_is_whole_numbers_from_no_seed() -> None:
     caught(check, lambda: torch.randn(16).numpy())
     seeded = release(summary, "a", PrivacyConfig(unsafe_seed=1))
     assert seeded.unsafe
-    assert "NOT PRIVATE" in statement([seeded])
+    assert "NOT PRIVATE" in Ledger({"a": seeded}).statement()
 
 
 @pytest.mark.parametrize("scorer", [MeanEmbeddingScorer(4), LogisticScorer(0.01)])
@@ -234,9 +234,9 @@ def test_j_the_statement_says_what_it_leaves_out() -> None:
     summary = Summary(np.zeros(4, np.int64), 1e-6, 2.0**21, "replace-one", 100)
 
     def check(words: str) -> None:
-        assert "Not covered: local models, their losses" in words
+        assert "Not covered: local models and their losses" in words
 
-    check(statement([release(summary, "a", PrivacyConfig(epsilon=0.1))]))
+    check(Ledger({"a": release(summary, "a", PrivacyConfig(epsilon=0.1))}).statement())
     caught(check, "The total privacy cost is (0.1, 1e-05).")
 
 

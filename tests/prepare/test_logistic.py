@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedaux.prepare import logistic
 from fedaux.prepare.logistic import LogisticScorer, objective, sensitivity, solve
-from fedaux.prepare.scoring import clip_rows
+from fedaux.privacy.bounded import clip_rows
 
 
 def problem(seed: int = 0, own: int = 30, negatives: int = 70, width: int = 5) -> tuple[np.ndarray, np.ndarray]:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fedaux.exchange import Release
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer, mean_embedding, public_map
-from fedaux.prepare.scoring import Reference, clip_rows
-from fedaux.privacy.release import GRID
+from fedaux.prepare.scoring import Reference
+from fedaux.privacy.bounded import GRID, clip_rows
 
 
 def cloud(rng: np.random.Generator, size: int, width: int, shift: float = 0.0) -> np.ndarray:

@@ -6,7 +6,8 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from fedaux.prepare.ratios import RATIOS, bayes_ratio, kliep, noise_ridge
-from fedaux.prepare.scoring import Reference, clip_rows
+from fedaux.prepare.scoring import Reference
+from fedaux.privacy.bounded import clip_rows
 
 
 def test_bayes_is_the_predictive_density_by_brute_force() -> None:

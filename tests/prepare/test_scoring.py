@@ -10,7 +10,8 @@ from fedaux.exchange import Release
 from fedaux.prepare import certainty as room
 from fedaux.prepare.certainty import Certainty
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
-from fedaux.prepare.scoring import FLOOR, Reference, clip_rows, teacher_weights
+from fedaux.prepare.scoring import FLOOR, Reference, teacher_weights
+from fedaux.privacy.bounded import clip_rows
 
 
 @settings(deadline=None)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedaux.exchange import Release
-from fedaux.privacy.release import BudgetError, Vault
+from fedaux.privacy.vault import BudgetError, Vault
 
 
 def made(values: tuple[int, ...] = (2**62, -(2**62), 0)) -> Release:
@@ -46,6 +46,24 @@ def test_any_other_request_is_refused_before_a_record_is_read(tmp_path: Path) ->
     assert facts(Vault(tmp_path).once("x", never)) == facts(made())
 
 
+def test_a_client_that_allows_more_answers_more_and_all_of_them_again(tmp_path: Path) -> None:
+    for mark, request in enumerate("xyz"):
+        Vault(tmp_path).once(request, lambda mark=mark: made((mark,)), allowed=3)  # type: ignore[misc]
+    with pytest.raises(BudgetError, match=r"privacy\.releases = 3"):
+        Vault(tmp_path).once("w", never, allowed=3)
+    for mark, request in enumerate("xyz"):  # what was released stays released, even if less is allowed now
+        assert Vault(tmp_path).once(request, never, allowed=1).arrays["values"].tolist() == [mark]
+
+
+def test_private_trainings_are_counted_across_restarts(tmp_path: Path) -> None:
+    Vault(tmp_path).once("x", made)
+    for _ in range(2):
+        Vault(tmp_path).train_once(allowed=2)
+    with pytest.raises(BudgetError, match=r"for 2 rounds, and they are used up.*privacy\.train_rounds"):
+        Vault(tmp_path).train_once(allowed=2)
+    assert facts(Vault(tmp_path).once("x", never)) == facts(made())
+
+
 def test_clients_have_a_vault_each(tmp_path: Path) -> None:
     Vault(tmp_path / "a").once("x", made)
     assert facts(Vault(tmp_path / "b").once("y", made)) == facts(made())
@@ -53,8 +71,8 @@ def test_clients_have_a_vault_each(tmp_path: Path) -> None:
 
 def test_the_request_is_on_disk_before_the_release_is_made(tmp_path: Path) -> None:
     def make() -> Release:
-        assert (tmp_path / "request.txt").read_text() == "x"
-        assert not (tmp_path / "release.json").exists()
+        assert json.loads((tmp_path / "spent.json").read_text())["requests"] == ["x"]
+        assert not (tmp_path / "release-0.json").exists()
         return made()
 
     Vault(tmp_path).once("x", make)
@@ -98,7 +116,7 @@ def test_no_record_is_read_unless_the_request_was_written_down(tmp_path: Path, m
 
 def test_a_damaged_vault_makes_no_second_release(tmp_path: Path) -> None:
     Vault(tmp_path).once("x", made)
-    (tmp_path / "release.json").write_text("{")
+    (tmp_path / "release-0.json").write_text("{")
     with pytest.raises(ValueError, match="Expecting"):
         Vault(tmp_path).once("x", never)
 
@@ -106,9 +124,9 @@ def test_a_damaged_vault_makes_no_second_release(tmp_path: Path) -> None:
 def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path) -> None:
     Vault(tmp_path).once("x", made)
     visible = sorted(path for path in tmp_path.iterdir() if not path.name.startswith("."))
-    assert [path.name for path in visible] == ["release.json", "request.txt"]
+    assert [path.name for path in visible] == ["release-0.json", "spent.json"]
     assert [path.stat().st_mode & 0o777 for path in visible] == [0o600, 0o600]
-    assert json.loads((tmp_path / "release.json").read_text()) == {
+    assert json.loads((tmp_path / "release-0.json").read_text()) == {
         **{key: value for key, value in asdict(made()).items() if key != "arrays"},
         "values": [2**62, -(2**62), 0],
     }

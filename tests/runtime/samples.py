@@ -59,6 +59,7 @@ def train_order(client: str = "a", **changes: Any) -> TrainOrder:
 
 def update(client: str = "a", **changes: Any) -> Update:
     facts = {"round": 2, "records": 7, "loss": 0.5, "seconds": 0.1, "weights": weights(1.5)}
+    facts |= {"noise": 0.0, "rate": 1.0, "steps": 0}
     return Update(client, **{**facts, **changes})
 
 

@@ -15,7 +15,7 @@ from fedaux.data.records import Records
 from fedaux.exchange import EvaluateOrder, Failure, PrepareOrder, Release, Score, TrainOrder, Update
 from fedaux.experiment import in_process
 from fedaux.prepare.h0 import extractor_hash
-from fedaux.privacy.release import BudgetError
+from fedaux.privacy.vault import BudgetError
 from fedaux.prototypes import PrototypeSpec
 from fedaux.runtime import client as client_module
 from fedaux.runtime.client import own_config, request_hash
@@ -96,7 +96,7 @@ def test_the_same_request_gets_the_same_bytes(site: GridFederation, order: Prepa
     for other in (two, after_a_restart, with_other_settings):
         assert {**vars(one), "arrays": 0} == {**vars(other), "arrays": 0}
         assert np.array_equal(one.arrays["values"], other.arrays["values"])
-    assert [path.parent.name for path in tmp_path.rglob("release.json")] == ["client-000"]
+    assert [path.parent.name for path in tmp_path.rglob("release-*.json")] == ["client-000"]
 
 
 CHANGES: list[dict[str, Any]] = [
@@ -197,7 +197,7 @@ def test_a_client_answers_to_its_own_name_only(
     refused = ask(site, asked)
     assert isinstance(refused, Failure)
     assert f"this client is not {name!r}" in refused.reason
-    assert len(list(tmp_path.rglob("release.json"))) == 1
+    assert len(list(tmp_path.rglob("release-*.json"))) == 1
     assert [path.name for path in (tmp_path / "clients").iterdir()] == ["client-000"]
 
 
@@ -238,7 +238,7 @@ def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
     evaluate = EvaluateOrder("client-000", 1, prototype, 10, "", {}, train.weights)
     refused = ask(site, {"prepare": replace(order, prototype=prototype), "train": train, "evaluate": evaluate}[kind])
     assert "BudgetError: the order names code or files, 'a_clients_network:net'" in refused.reason.replace(
-        "fedaux.privacy.release.", ""
+        "fedaux.privacy.vault.", ""
     )
     assert network not in sys.modules
 
@@ -300,7 +300,7 @@ def test_what_an_error_quotes_does_not_leave_the_client(
     )
     assert SECRET in caplog.text
     assert "client-000 made no release" in caplog.text
-    assert not list(tmp_path.rglob("release.json"))
+    assert not list(tmp_path.rglob("release-*.json"))
 
 
 def test_nothing_is_sent_that_is_not_stored(

@@ -14,8 +14,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Features, LogOdds, Reference, check_shapes, clip_rows
-from fedaux.privacy.release import GRID, REACH, Summary
+from fedaux.prepare.scoring import Features, LogOdds, Reference, check_shapes
+from fedaux.privacy.bounded import GRID, REACH, clip_rows
+from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
 CERTIFIED = 1e-3  # ‖∇J‖ at the returned point, as a share of what one record can do to the gradient

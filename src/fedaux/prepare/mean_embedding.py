@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from fedaux.exchange import Arrays, Release
 from fedaux.prepare.ratios import RATIOS
-from fedaux.prepare.scoring import Features, LogOdds, Reference, check_shapes, clip_rows
-from fedaux.privacy.release import GRID, REACH, Summary
+from fedaux.prepare.scoring import Features, LogOdds, Reference, check_shapes
+from fedaux.privacy.bounded import GRID, REACH, clip_rows, to_steps
+from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
 _BLOCK = 2**13  # rows of D⁻ at a time: they are held as they come, never all of them in double precision
@@ -67,12 +68,9 @@ def public_map(negatives: Features, dims: int) -> tuple[Vector, Vector]:
 
 
 def mean_embedding(embedded: Vector, adjacency: str, size: int) -> Summary:
-    """Σ φ(x) over D_i in exact integers. Rounding is towards zero, so no row leaves the unit ball."""
-    units = np.trunc(embedded * (GRID - 1)).astype(np.int64)  # GRID − 1: room for the last bit of the clipping division
-    if (np.square(units).sum(axis=1) > GRID**2).any():
-        raise AssertionError("a clipped row left the unit ball; no release is made")
+    """Σ φ(x) over D_i in exact integers."""
     return Summary(
-        values=units.sum(axis=0),
+        values=to_steps(embedded).sum(axis=0),
         step=1.0 / (GRID * size),
         sensitivity=float(GRID * REACH[adjacency]),
         adjacency=adjacency,

@@ -82,15 +82,3 @@ def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
     for name, shape in expected.items():
         if public[name].shape != shape:
             raise ValueError(f"the public array {name!r} has shape {public[name].shape}, not {shape}")
-
-
-def clip_rows(rows: Features) -> NDArray[np.float64]:
-    """Each row by itself: shortened to norm 1 where longer; zero where not finite. The one fact all proofs rest on."""
-    rows = np.asarray(rows, dtype=np.float64)
-    if rows.ndim != 2:
-        raise ValueError(f"one row per record was expected, not an array of shape {rows.shape}")
-    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-    largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0.0), 1.0)
-    scaled = rows / largest  # squares of huge entries would overflow; a row within the ball is divided by 1 and stays
-    norms = np.linalg.norm(scaled, axis=1, keepdims=True)
-    return np.asarray(scaled / np.maximum(norms, 1.0 / largest))

@@ -1,29 +1,107 @@
-"""What was released, at what cost, and in words what that does not cover."""
+"""What was revealed under which noise, what that costs together, and in words what it does not cover."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from fedaux.exchange import Release
+from fedaux.privacy.accounting import Spend, total_epsilon
+from fedaux.privacy.bounded import REACH
 
 _NEIGHBOURS = {
     "replace-one": "one record of a client exchanged for any other",
     "add-remove": "one record of a client added or removed, at a declared size",
 }
-_OPEN = "local models, their losses and the sizes of the clients' data are sent without differential privacy"
+_MODELS = "local models and their losses are sent without differential privacy"
+_SIZES = "the sizes of the clients' data are sent as they are"
+_ELSEWHERE = "what other runs reveal about the same data adds to this"
 
 
-def statement(releases: Sequence[Release]) -> str:
-    """The privacy statement of a run: true as it stands, and explicit about what it leaves out."""
-    if not releases:
-        return f"No certainty scores were released. Not covered: {_OPEN}."
-    if any(one.unsafe for one in releases):
-        return "NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
-    worst = max(one.epsilon for one in releases), max(one.delta for one in releases)
-    neighbours = " or ".join(_NEIGHBOURS[kind] for kind in sorted({one.adjacency for one in releases}))
-    certificates = ", ".join(sorted({one.certificate for one in releases}))
-    return (
-        f"The certainty scores of this run are ({worst[0]}, {worst[1]})-differentially private for {neighbours}: "
-        f"{len(releases)} clients, one release each, noise from the operating system, certificate {certificates}. "
-        f"Not covered: {_OPEN}; and scores released by other runs on the same data add to these."
-    )
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """Releases, and for each client what its private training spent; `bare` counts models that came without noise."""
+
+    releases: Mapping[str, Release]
+    training: Mapping[str, tuple[Spend, ...]] = field(default_factory=dict)
+    bare: int = 0
+
+    @classmethod
+    def of(cls, releases: Mapping[str, Release], history: Sequence[Mapping[str, Any]]) -> Ledger:
+        """From a run's releases and its history (`Gathering.finish`)."""
+        training: dict[str, tuple[Spend, ...]] = {}
+        bare = 0
+        for record in history:
+            private = {client: facts for client, facts in record.get("spent", {}).items() if facts[0] > 0}
+            bare += record["clients"] - len(private)
+            for client, (noise, rate, steps) in private.items():
+                training[client] = (*training.get(client, ()), Spend(noise, rate, int(steps)))
+        return cls(releases, training, max(0, bare))
+
+    @property
+    def clients(self) -> list[str]:
+        return sorted({*self.releases, *self.training})
+
+    @property
+    def unsafe(self) -> bool:
+        return any(one.unsafe for one in self.releases.values())
+
+    @property
+    def delta(self) -> float:
+        """The δ at which totals are stated: the largest that any release was promised."""
+        return max((one.delta for one in self.releases.values()), default=1e-5)
+
+    def adjacency(self, client: str) -> str:
+        return self.releases[client].adjacency if client in self.releases else "replace-one"
+
+    def scoring(self, client: str) -> tuple[Spend, ...]:
+        """A release as the accountant counts it: noise in units of one record's vector."""
+        if client not in self.releases:
+            return ()
+        one = self.releases[client]
+        return (Spend(one.scale / one.sensitivity * REACH[one.adjacency]),)
+
+    def epsilon(self, client: str) -> float:
+        """Everything the client revealed under noise, composed."""
+        spends = (*self.scoring(client), *self.training.get(client, ()))
+        return total_epsilon(spends, self.delta, self.adjacency(client))
+
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """(client, scores, training, together, if the two were simply added), each an ε at `delta`."""
+        found = []
+        for client in self.clients:
+            parts = [self.scoring(client), self.training.get(client, ())]
+            alone = [total_epsilon(part, self.delta, self.adjacency(client)) for part in parts]
+            scores, training = (f"{cost:.3f}" if part else "–" for part, cost in zip(parts, alone, strict=True))
+            found.append((client, scores, training, f"{self.epsilon(client):.3f}", f"{sum(alone):.3f}"))
+        return found
+
+    def statement(self) -> str:
+        """True as it stands, and explicit about what it leaves out."""
+        if self.unsafe:
+            return "NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
+        if not self.clients:
+            return f"Nothing was released under differential privacy. Not covered: {_MODELS}; {_SIZES}."
+        kinds = sorted({self.adjacency(client) for client in self.clients})
+        neighbours = " or ".join(_NEIGHBOURS[kind] for kind in kinds)
+        if self.bare or not self.training:
+            return self._scores_only(neighbours)
+        worst = max(self.epsilon(client) for client in self.clients)
+        what = "The certainty scores and the local models" if self.releases else "The local models"
+        return (
+            f"{what} of this run are together ({worst:.3g}, {self.delta:g})-differentially private for {neighbours}: "
+            f"{len(self.clients)} clients, composed by privacy loss distributions, noise from the operating system. "
+            f"Not covered: {_SIZES}; {_ELSEWHERE}."
+        )
+
+    def _scores_only(self, neighbours: str) -> str:
+        if not self.releases:
+            return f"No certainty scores were released. Not covered: {_MODELS}; {_SIZES}."
+        worst = max(one.epsilon for one in self.releases.values()), self.delta
+        certificates = ", ".join(sorted({one.certificate for one in self.releases.values()}))
+        return (
+            f"The certainty scores of this run are ({worst[0]}, {worst[1]})-differentially private for {neighbours}: "
+            f"{len(self.releases)} clients, one release each, noise from the operating system, "
+            f"certificate {certificates}. Not covered: {_MODELS}; {_SIZES}; {_ELSEWHERE}."
+        )

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config import PrivacyConfig
-from fedaux.errors import FedauxError
 from fedaux.exchange import Release
-from fedaux.files import write_atomically
 from fedaux.privacy import gaussian
-
-REACH = {"replace-one": 2, "add-remove": 1}  # how many records a neighbour differs in, counted as vectors of norm 1
-GRID = 2**20  # steps per unit: summaries are integers, `values / GRID` their meaning
-
-
-class BudgetError(FedauxError, RuntimeError):
-    """Something that the client's own settings do not allow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,39 +57,3 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
         unsafe=privacy.unsafe_seed >= 0,
         arrays={"values": values},
     )
-
-
-class Vault:
-    """A client's memory of its one release: the same request gets the same bytes, any other is refused.
-
-    Noise drawn afresh for a repeated question could be averaged away; an answer stored before it is sent cannot. The
-    request is written down before any record is read, so that an attempt which fails half-way counts as well.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def once(self, request: str, make: Callable[[], Release]) -> Release:
-        """The stored answer to this request, or a new one if this vault has never been asked anything else."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self.folder / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not both find the vault empty
-            asked = self.folder / "request.txt"
-            if asked.exists() and asked.read_text(encoding="utf-8") != request:
-                raise BudgetError(
-                    "another release is refused: this client's budget is spent on one that was asked for differently. "
-                    f"A new extractor, scorer or public map is a new release; {self.folder} remembers the first."
-                )
-            if (self.folder / "release.json").exists():
-                return self._recall()
-            write_atomically(asked, request.encode(), private=True)
-            made = make()
-            facts = {key: value for key, value in vars(made).items() if key != "arrays"}
-            stored = json.dumps({**facts, "values": made.arrays["values"].tolist()})
-            write_atomically(self.folder / "release.json", stored.encode(), private=True)
-            return made
-
-    def _recall(self) -> Release:
-        stored = json.loads((self.folder / "release.json").read_text(encoding="utf-8"))
-        values = np.asarray(stored.pop("values"), dtype=np.int64)
-        return Release(**stored, arrays={"values": values})

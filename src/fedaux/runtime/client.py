@@ -23,12 +23,15 @@ from fedaux.exchange import EvaluateOrder, PrepareOrder, Release, Score, TrainOr
 from fedaux.prepare.features import FeatureCache, Rows, fingerprint_arrays
 from fedaux.prepare.h0 import extractor_hash
 from fedaux.prepare.scorers import make_scorer
-from fedaux.privacy.release import BudgetError, Vault, release
+from fedaux.privacy.accounting import Spend, plan_training
+from fedaux.privacy.release import release
+from fedaux.privacy.vault import BudgetError, Vault
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, linear_head, load, origin
 from fedaux.runtime.messages import pack, unpack
 from fedaux.seeds import derive, seeded_torch, torch_stream
 from fedaux.train.local import evaluate as evaluate_model
 from fedaux.train.local import train_local
+from fedaux.train.private import train_private_head
 
 app = ClientApp()
 log = logging.getLogger(__name__)
@@ -39,9 +42,9 @@ def prepare(message: Message, context: Context) -> Message:
     """P2, P3: one release, remembered before it is sent."""
     order = unpack(PrepareOrder, message.content)
     config = own_config(context, order)
-    vault = Vault(Path(str(context.node_config["vault"])) / order.client)
+    allowed = config.privacy.releases
     try:
-        made = vault.once(request_hash(order), lambda: make_release(order, context, config))
+        made = vault_of(context, order).once(request_hash(order), lambda: make_release(order, context, config), allowed)
     except BudgetError:
         raise
     except Exception as error:  # its text may quote private numbers: it stays here
@@ -55,10 +58,26 @@ def train(message: Message, context: Context) -> Message:
     """T1: E epochs from the server's weights."""
     order, started = unpack(TrainOrder, message.content), time.perf_counter()
     model, records = own_task(order, context)
-    steps = {"epochs": order.epochs, "batch": order.batch}
-    with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
-        loss = train_local(model, records, **steps, lr=order.lr, mu=order.mu, generator=torch_stream(order.seed))
-    update = Update(order.client, order.round, len(records), loss, time.perf_counter() - started, dump(model))
+    config = own_config(context, order)
+    loss, size, spend = 0.0, len(records), Spend(noise=0.0, steps=0)
+    if config.privacy.train_epsilon > 0:
+        spend = train_privately(order, model, records, config, vault_of(context, order))
+        size = public_size(records, config)
+    else:
+        steps = {"epochs": order.epochs, "batch": order.batch}
+        with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
+            loss = train_local(model, records, **steps, lr=order.lr, mu=order.mu, generator=torch_stream(order.seed))
+    update = Update(
+        client=order.client,
+        round=order.round,
+        records=size,
+        loss=loss,
+        seconds=time.perf_counter() - started,
+        noise=spend.noise,
+        rate=spend.rate,
+        steps=spend.steps,
+        weights=dump(model),
+    )
     return Message(pack(update), reply_to=message)
 
 
@@ -118,15 +137,39 @@ def own_features(order: PrepareOrder | TrainOrder | EvaluateOrder, context: Cont
         return module
 
     records = own_records(context)
-    vault = Path(str(context.node_config["vault"])) / order.client
-    folder = Path(str(context.node_config.get("features", vault)))
+    folder = Path(str(context.node_config.get("features", vault_of(context, order).folder)))
     return FeatureCache(folder, private=True).features(order.h0, records, extractor)
+
+
+def vault_of(context: Context, order: PrepareOrder | TrainOrder | EvaluateOrder) -> Vault:
+    return Vault(Path(str(context.node_config["vault"])) / order.client)
+
+
+def train_privately(order: TrainOrder, model: Prototype, records: Records, config: Config, vault: Vault) -> Spend:
+    """As much noise as the client's own settings ask for, for as much training as they foresee, and no more of it."""
+    privacy, local = config.privacy, config.local
+    if not order.h0 or (order.epochs, order.batch) != (local.epochs, local.batch):
+        raise BudgetError("the order asks for other training than this client's budget was planned for")
+    size = public_size(records, config)
+    rounds = privacy.train_rounds or config.rounds
+    plan = plan_training(privacy, local, size, rounds)
+    vault.train_once(rounds)
+    seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
+    train_private_head(
+        model, records, plan, size=size, lr=order.lr, mu=order.mu, clip=privacy.train_clip, unsafe_seed=seed
+    )
+    return plan if privacy.unsafe_seed < 0 else Spend(noise=0.0, steps=0)
+
+
+def public_size(records: Records, config: Config) -> int:
+    """|D_i| as the world knows it: the same for neighbours."""
+    return len(records) if config.privacy.adjacency == "replace-one" else config.privacy.declared_records
 
 
 def make_release(order: PrepareOrder, context: Context, config: Config) -> Release:
     """Features, summary, noise. Scorer, budget, adjacency and noise are those of the client's own settings."""
     privacy, features = config.privacy, own_features(order, context)
-    size = len(features) if privacy.adjacency == "replace-one" else privacy.declared_records
+    size = public_size(Records(features), config)
     found = make_scorer(privacy).summarise(order.public, features, privacy.adjacency, size)
     return release(found, order.client, privacy)
 

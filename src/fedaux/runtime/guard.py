@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from fedaux.exchange import Arrays, EvaluateOrder, Order, PrepareOrder, Release, Score, TrainOrder, Update
+from fedaux.privacy.bounded import REACH
 from fedaux.privacy.gaussian import CERTIFICATES
-from fedaux.privacy.release import REACH
 
 NORM_FACTOR = 1e4  # a reply may not be longer than this many times what was sent, plus one per number
 
 
+MAX_STEPS = 10**6  # of private training in one round
 MAX_RECORDS = 10**8  # of one client; a larger claim would drown all others in the average
 
 
@@ -33,6 +34,8 @@ def check(order: Order, reply: Release | Update | Score) -> None:
         _check_weights(order.weights, reply.weights)
         if not np.isfinite(reply.loss):
             raise Refused(f"its training diverged: the loss is {reply.loss}")
+        if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
+            raise Refused("the noise it states for its training means nothing here")
     elif isinstance(order, EvaluateOrder) and isinstance(reply, Score):
         _check_round(order, reply)
         if not (0 <= reply.correct <= reply.records and np.isfinite(reply.loss)):
