@@ -149,7 +149,7 @@ def authors(own: Rows, negatives: Rows) -> Rows:
 
 @pytest.mark.parametrize("solve", [papers, authors])
 def test_the_same_attack_finds_the_paper_and_its_authors_out(solve: Callable[[Rows, Rows], Rows]) -> None:
-    negatives, size = DIGITS[:1000], 600
+    negatives, size = DIGITS, 1500
     claimed = 2 / (0.01 * (size + len(negatives)))
 
     def move(own: Rows, other: Rows) -> float:
