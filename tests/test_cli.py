@@ -134,7 +134,7 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert [record["round"] for record in history] == [1, 2]
     assert f"FedAUX after 2 rounds: accuracy {history[-1]['accuracy']['mlp(features=8, hidden=8)']:.3f}" in said
     assert "Privacy. The certainty scores of this run are (0.1, 1e-05)-differentially private" in said
-    assert "Not covered: local models, their losses and the sizes of the clients' data are sent" in said
+    assert "Not covered: local models and their losses are sent without" in said
     assert "failed" not in said
     for name in ("split.png", "curves.png"):
         assert name in said
@@ -232,7 +232,7 @@ def test_the_default_folder_tells_what_is_in_it_and_each_prototype_is_shown(
     assert (config.parent / "runs" / "tiny-fedavg-seed7" / FILE).is_file()
     assert "mlp: 0." in result.output
     assert "mlp(features=8): 0." in result.output
-    assert "No certainty scores were released" in paragraph(result.output)
+    assert "Nothing was released under differential privacy" in paragraph(result.output)
 
 
 def test_an_interrupt_says_how_to_go_on(
@@ -293,3 +293,36 @@ def test_a_module_beside_the_config_is_found(
     (tmp_path / "mine.toml").write_text(TINY.replace("clients = 3", 'clients = 3\nsource = "my_digits:load"'))
     assert fedaux(monkeypatch, "run", "mine.toml", "--out", tmp_path / "out", "--set", "rounds=1") == 0
     assert (tmp_path / "out" / FILE).is_file()
+
+
+def test_privacy_report_shows_what_was_spent_and_what_is_not_covered(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "run", config, "--out", tmp_path / "run") == 0
+    capsys.readouterr()
+    assert fedaux(monkeypatch, "privacy", "report", tmp_path / "run") == 0
+    found = paragraph(capsys.readouterr().out)
+    assert "the 3 of 3 clients that spent most" in found
+    assert "client-002" in found
+    assert "Not covered: local models and their losses are sent without differential privacy" in found
+
+
+def test_privacy_plan_draws_and_advises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "plan.png"
+    assert fedaux(monkeypatch, "privacy", "plan", "--records", 100, "--epsilon", 1, "--out", out) == 0
+    found = paragraph(capsys.readouterr().out)
+    assert "of the signal is kept" in found
+    assert "To keep 90%: ε = " in found
+    assert out.stat().st_size > 10_000
+
+
+def test_privacy_audit_exits_with_its_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "privacy", "audit", "--epsilon", 4, "--draws", 400) == 0
+    assert "No violation was found" in paragraph(capsys.readouterr().out)
+    assert fedaux(monkeypatch, "privacy", "audit", "--epsilon", 1, "--draws", 400, "--unsafe-seed", 1) == 1
+    assert "The claim does not hold" in paragraph(capsys.readouterr().out)

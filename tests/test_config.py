@@ -15,6 +15,8 @@ OTHER_CHOICE = {
     "privacy.ratio": "kliep",
     "pretrain.precision": "bfloat16",
     "pretrain.chunk": 64,
+    "privacy.train_epsilon": 1.0,
+    "privacy.train_rate": 0.5,
     "method": "feddf+p",
     "data.partition": "iid",
     "privacy.scorer": "logistic",
@@ -25,6 +27,8 @@ OTHER_CHOICE = {
     "data.options": {"size": 32},
     "aux.options": {"size": 32},
 }
+
+NEEDS_OTHERS = ("privacy.adjacency", "privacy.train_epsilon")
 
 
 def leaves(part: Any = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -151,9 +155,12 @@ def test_options_in_any_order_survive_the_round_trip(config: Config) -> None:
 @pytest.mark.parametrize("key", LEAVES)
 def test_every_setting_changes_the_hash_and_survives(key: str) -> None:
     settings = nested(key, another(key, LEAVES[key]))
-    plain = {"privacy": {"declared_records": 5}} if key == "privacy.adjacency" else {}
+    plain: dict[str, Any] = {"privacy": {"declared_records": 5}, "linear": True} if key in NEEDS_OTHERS else {}
     changed = Config.from_dict(
-        {table: {**plain.get(table, {}), **value} if table in plain else value for table, value in settings.items()}
+        {
+            **plain,
+            **{table: {**plain[table], **value} if table in plain else value for table, value in settings.items()},
+        }
     )
     assert changed != Config.from_dict(plain)
     assert changed.hash != Config.from_dict(plain).hash

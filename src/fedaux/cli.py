@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fedaux.cli_privacy import app as privacy_app
 from fedaux.errors import FedauxError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from fedaux.experiment import Result
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.add_typer(privacy_app, name="privacy")
 console = Console()
 
 Threads = Annotated[

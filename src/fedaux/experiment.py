@@ -10,11 +10,14 @@ from pathlib import Path
 from fedaux.config import Config
 from fedaux.data.federated import FederatedData, open_data
 from fedaux.data.records import is_text
+from fedaux.demo import DIGITS
 from fedaux.files import cache_folder, write_atomically
 from fedaux.prepare.features import FeatureCache
 from fedaux.prepare.h0 import H0
 from fedaux.prepare.probe import linear_probe
+from fedaux.prepare.ratios import RATIOS
 from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.planner import Planner
 from fedaux.prototypes import dump
 from fedaux.rounds import run as run_rounds
 from fedaux.runtime.client import app
@@ -119,6 +122,25 @@ def probe(config: Config, *, tell: Tell | None = None, cache: Path | None = None
     if not is_text(data.test.x):
         found["the records themselves"] = linear_probe(data.private, data.test)
     return found
+
+
+def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
+    """Plans on the public features of a config, or without one on those of the demo's digits."""
+    config = (
+        Config.load(path, ["method=fedaux"]) if path else replace(DIGITS, pretrain=replace(DIGITS.pretrain, epochs=0))
+    )
+    server = _server(config, open_data(config), None, cache)
+    state = server.initial_state()
+    reference = next(iter(server.certainty(state).reference.values()))
+    fit = RATIOS[config.privacy.ratio]
+    return Planner.of(
+        reference.rows,
+        clients,
+        lambda mean, sigma, records: fit(mean, reference, sigma, records),
+        delta,
+        adjacency,
+        config.privacy.certificate,
+    )
 
 
 def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None) -> Result:

@@ -67,7 +67,7 @@ def _direction(rng: np.random.Generator, width: int) -> Rows:
 def neighbours(attack: Attack, count: int, size: int, negatives: Rows) -> Iterator[tuple[Rows, Rows]]:
     rng = np.random.default_rng(len(attack.__name__))
     for _ in range(count):
-        own = rng.choice(DIGITS[CLASSES == rng.integers(10)], size)
+        own = rng.choice(DIGITS[rng.integers(10) == CLASSES], size)
         if rng.random() < 0.5:  # not only ordinary clients
             own *= 10 ** rng.uniform(-2, 2)
         own[0] = attack(rng, own, negatives) if rng.random() < 0.3 else own[0]

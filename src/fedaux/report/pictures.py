@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedaux.data.federated import FederatedData
 from fedaux.methods import METHODS
+from fedaux.privacy.planner import Planner
 from fedaux.state import RunState
 
 _INK, _FAINT = "#22303c", "#d9dee3"
@@ -93,6 +94,22 @@ def _spread_out(ends: list[tuple[float, str, str]], gap: float) -> list[tuple[fl
         floor = placed[-1][0] + gap if placed else 0.0
         placed.append((max(height, floor), label, colour))
     return placed
+
+
+def draw_plan(planner: Planner, records: int, epsilon: float, path: Path) -> None:
+    """What is left of the signal over ε, for a quarter, once and four times as many records."""
+    figure, axes = _figure((7.6, 4.4))
+    epsilons = [float(e) for e in np.geomspace(0.02, 10, 12)]
+    for factor, colour in ((0.25, "#a9b4bf"), (1, _HERO), (4, "#1f78b4")):
+        count = max(1, round(factor * records))
+        kept = planner.curve(epsilons, count)
+        axes.plot(epsilons, kept, color=colour, linewidth=2.4 if factor == 1 else 1.6)
+        axes.annotate(f"{count:,} records", (epsilons[-1], kept[-1]), (4, 0), textcoords="offset points", color=colour)
+    axes.axvline(epsilon, color=_FAINT, zorder=0)
+    axes.set(xscale="log", xlabel="ε of a client's scores", ylabel="share of the noiseless signal", ylim=(0, 1.05))
+    axes.grid(color=_FAINT, linewidth=0.6)
+    axes.set_title(f"{planner.clients} clients, δ = {planner.delta:g}, {planner.adjacency}", loc="left", fontsize=11)
+    _save(figure, path)
 
 
 def _figure(size: tuple[float, float]) -> tuple[Figure, Axes]:

@@ -1,0 +1,115 @@
+"""`fedaux privacy report | plan | audit`: what was spent, what is worth spending, and whether the promise holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from fedaux.privacy.planner import Planner
+
+app = typer.Typer(no_args_is_help=True, help="What was spent, what is worth spending, and whether the promise holds.")
+console = Console()
+
+KEPT = (0.5, 0.9)  # shares of the noiseless signal for which `plan` says what they would take
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    limit: Annotated[int, typer.Option(help="Show so many clients, those that spent most; 0 shows all.")] = 10,
+) -> None:
+    """What every client of a run revealed under noise, what it costs together, and what is not covered."""
+    from fedaux.privacy.ledger import Ledger
+    from fedaux.report.terminal import results_table
+    from fedaux.state import RunState
+
+    state = RunState.load(folder)
+    ledger = Ledger.of(state.releases, state.history)
+    rows = sorted(ledger.rows(), key=lambda row: -float(row[3]))
+    if rows:
+        header = ("client", "scores", "training", "together", "simply added")
+        title = f"ε at δ = {ledger.delta:g}; the {len(rows[: limit or None])} of {len(rows)} clients that spent most"
+        console.print(results_table(title, header, rows[: limit or None]))
+    console.print(f"[bold]Privacy.[/bold] {ledger.statement()}", highlight=False)
+
+
+@app.command()
+def plan(
+    config: Annotated[
+        Path | None, typer.Argument(help="The TOML file of the run; without it, digits stand in.")
+    ] = None,
+    records: Annotated[int, typer.Option(min=1, help="How many records a client has.")] = 625,
+    clients: Annotated[int, typer.Option(min=2, help="How many clients take part in a round.")] = 10,
+    epsilon: Annotated[float, typer.Option(help="The ε that a client would spend on its scores.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="Its δ.")] = 1e-5,
+    adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
+    out: Annotated[Path, typer.Option(help="Where to draw the trade-off.")] = Path("privacy-plan.png"),
+) -> None:
+    """Will the scores carry a signal? Simulated on public data: nothing private is read, nothing is spent."""
+    from fedaux.experiment import planner
+    from fedaux.report.pictures import draw_plan
+
+    made = planner(config, clients, delta, adjacency)
+    found = made.plan(epsilon, records)
+    console.print(
+        f"With {records} records and ({epsilon:g}, {delta:g})-privacy ({adjacency}), each coordinate of a client's "
+        f"mean gets noise of σ = {found.sigma:.4f}, where the clients' means differ by {found.signal:.4f}: "
+        f"signal to noise {found.signal / found.sigma:.2f}.",
+        highlight=False,
+    )
+    right, ideal, even, kept = (
+        round(100 * x) for x in (found.right, found.right_without_noise, 1 / clients, found.kept)
+    )
+    console.print(
+        f"Of {clients} teachers, {found.teachers:.1f} then count on a public example; {right} % of the weight goes "
+        f"to the right one ({ideal} % without noise, {even} % if all counted alike). "
+        f"[bold]{kept} % of the signal is kept[/bold], and about as much of what FedAUX without noise would gain over FedDF+P.",
+        highlight=False,
+    )
+    for share in KEPT:
+        console.print(_advice(made, share, epsilon, records), highlight=False)
+    draw_plan(made, records, epsilon, out)
+    console.print(f"The trade-off is drawn in {out}.", highlight=False)
+
+
+def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:
+    enough = made.epsilon_for(share, records)
+    if enough == float("inf"):
+        return f"To keep {share:.0%}: no ε is enough with {records} records."
+    needed = made.records_for(share, epsilon, records)
+    return f"To keep {share:.0%}: ε = {enough:.2g} with {records} records, or {needed:,} records at ε = {epsilon:g}."
+
+
+@app.command()
+def audit(
+    epsilon: Annotated[
+        float, typer.Option(help="The ε that is claimed. Small ones hide from any audit: try 1 or 4.")
+    ] = 1.0,
+    delta: Annotated[float, typer.Option(help="Its δ.")] = 1e-5,
+    draws: Annotated[int, typer.Option(min=100, help="Releases of each neighbour; 200,000 take minutes.")] = 20_000,
+    certificate: Annotated[str, typer.Option(help="opendp or analytic.")] = "opendp",
+    unsafe_seed: Annotated[int, typer.Option(help="Audit noise from a known seed: a violation must be found.")] = -1,
+) -> None:
+    """Attack the very code that makes releases: the ε that can be proven against it should stay below the claim."""
+    from fedaux.config import PrivacyConfig
+    from fedaux.privacy.audit import audit as audit_releases
+
+    settings = PrivacyConfig(epsilon=epsilon, delta=delta, certificate=certificate, unsafe_seed=unsafe_seed)
+    with console.status(f"releasing two neighbours {draws:,} times each"):
+        found = audit_releases(settings, draws)
+    console.print(
+        f"Claimed: ε = {found.claimed:g} at δ = {found.delta:g}. Proven with 95 % confidence from {draws:,} releases "
+        f"of each neighbour: ε ≥ {found.gaussian:.3f} (knowing that noise is Gaussian), ε ≥ {found.any_mechanism:.3f} "
+        "(for any mechanism).",
+        highlight=False,
+    )
+    if found.violated:
+        console.print("[bold red]The claim does not hold.[/bold red]")
+        raise typer.Exit(1)
+    console.print(
+        "[bold]No violation was found.[/bold] An audit can refute a claim, not prove it: docs/privacy.md does."
+    )
