@@ -32,9 +32,17 @@ def tinyimagenet() -> Corpus:
     return Corpus(Records(load("tinyimagenet32_24k.webp.npz")[0]))
 
 
-def ag_news() -> Corpus:
-    """AG News: 14,547 headlines with their first sentences in four topics, and the official 7,600 test records."""
-    return csv_text(_file("ag_news_train.csv.gz"), test=str(_file("ag_news_test.csv.gz")))
+def ag_news(limit: int = 0) -> Corpus:
+    """AG News: 14,547 headlines with their first sentences in four topics, and the official 7,600 test records.
+
+    With a `limit`, the first so many of both.
+    """
+    whole = csv_text(_file("ag_news_train.csv.gz"), test=str(_file("ag_news_test.csv.gz")))
+    assert whole.test is not None
+    if not limit:
+        return whole
+    first = np.arange(limit)
+    return Corpus(whole.train.take(first), whole.test.take(first), whole.classes)
 
 
 def books() -> Corpus:

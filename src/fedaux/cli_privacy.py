@@ -67,7 +67,8 @@ def plan(
     console.print(
         f"Of {clients} teachers, {found.teachers:.1f} then count on a public example; {right} % of the weight goes "
         f"to the right one ({ideal} % without noise, {even} % if all counted alike). "
-        f"[bold]{kept} % of the signal is kept[/bold], and about as much of what FedAUX without noise would gain over FedDF+P.",
+        f"[bold]{kept} % of the signal is kept[/bold], and about as much of what FedAUX without noise would gain over "
+        "FedDF+P.",
         highlight=False,
     )
     for share in KEPT:

@@ -136,7 +136,8 @@ class PrivacyConfig:
     unsafe_seed: int = -1  # ≥ 0 makes the noise reproducible and therefore removable: tests and studies only
 
     def __post_init__(self) -> None:
-        one_of("privacy.scorer", self.scorer, ("mean-embedding", "logistic"))
+        if ":" not in self.scorer:  # else somebody's own, module:function
+            one_of("privacy.scorer", self.scorer, ("mean-embedding", "logistic", "module:function"))
         one_of("privacy.ratio", self.ratio, ("bayes", "kliep"))
         one_of("privacy.weights", self.weights, ("odds", "certainty"))
         one_of("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))

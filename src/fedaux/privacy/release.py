@@ -17,7 +17,8 @@ from fedaux.privacy import gaussian
 class Summary:
     """Integers that describe one client's data, and how far one record can move them.
 
-    `values * step` is what they mean; neighbouring data sets differ by at most `sensitivity` steps in ℓ₂.
+    `values * step` is what they mean; neighbouring data sets differ by at most `sensitivity` steps in ℓ₂. A reference
+    for studies that has no such bound says `bounded=False`, and is released with a known seed or not at all.
     """
 
     values: NDArray[np.int64]
@@ -25,6 +26,7 @@ class Summary:
     sensitivity: float
     adjacency: str
     records: int
+    bounded: bool = True
 
     def __post_init__(self) -> None:
         if self.values.ndim != 1 or self.values.dtype != np.int64 or not 1 <= self.sensitivity < math.inf:
@@ -37,8 +39,12 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
     The noise comes from the operating system. `unsafe_seed` ≥ 0 replaces it by a reproducible draw, which anybody who
     knows the seed can subtract: the release is then marked unsafe, in every output that mentions it.
     """
+    if not summary.bounded and privacy.unsafe_seed < 0:
+        raise ValueError(f"the scorer {privacy.scorer!r} protects nobody: it is for studies, with privacy.unsafe_seed")
     scale = gaussian.multiplier(privacy.epsilon, privacy.delta, privacy.certificate) * summary.sensitivity
-    if privacy.unsafe_seed >= 0:
+    if not summary.bounded:
+        values = summary.values
+    elif privacy.unsafe_seed >= 0:
         rng = np.random.default_rng([privacy.unsafe_seed, *client.encode()])
         values = summary.values + np.rint(rng.normal(0.0, scale, summary.values.shape)).astype(np.int64)
     else:

@@ -1,0 +1,135 @@
+"""Scorers to compare with. None of them protects anybody: they run with `privacy.unsafe_seed` or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp
+
+from fedaux.config import PrivacyConfig
+from fedaux.exchange import Arrays, Release
+from fedaux.prepare.logistic import LogisticScorer, solve
+from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
+from fedaux.prepare.scoring import Features, LogOdds, Reference
+from fedaux.privacy.bounded import GRID, clip_rows
+from fedaux.privacy.release import Summary
+
+Vector = NDArray[np.float64]
+STEP = 1.0 / GRID**1.5
+
+
+def _bare(vector: Vector, records: int) -> Summary:
+    values = np.rint(vector / STEP).astype(np.int64)
+    return Summary(values, STEP, 1.0, "replace-one", records, bounded=False)
+
+
+@dataclass(frozen=True)
+class Nonprivate(LogisticScorer):
+    """The repaired logistic regression without any noise, at a ridge that noise would not allow."""
+
+    ridge: float = 1e-4
+    name: str = "studies.references:logistic_nonprivate"
+
+    def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
+        own, negatives = self.embed(public, features), clip_rows(public["negatives"])
+        return _bare(solve(own, negatives, self.ridge, len(own) + len(negatives)), size)
+
+
+def logistic_nonprivate(privacy: PrivacyConfig) -> Nonprivate:
+    return Nonprivate()
+
+
+@dataclass(frozen=True)
+class Literal(LogisticScorer):
+    """The paper to the letter but for the sign of its loss: rows divided by the largest norm, private ones included, no
+    centring, λ = 0.1, and the classic Gaussian mechanism at the sensitivity it claims, which does not hold."""
+
+    epsilon: float = 0.1
+    delta: float = 1e-5
+    seed: int = 0
+    ridge: float = 0.1
+    name: str = "studies.references:paper_literal"
+
+    def publish(self, negatives: Features) -> Arrays:
+        return {
+            "mean": np.zeros(negatives.shape[1], np.float32),
+            "radius": np.linalg.norm(negatives, axis=1).max(keepdims=True).astype(np.float32),
+            "negatives": np.asarray(negatives, np.float32),
+        }
+
+    def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
+        own, negatives = np.asarray(features, np.float64), np.asarray(public["negatives"], np.float64)
+        rows = np.concatenate([own, negatives])
+        rows = rows / np.linalg.norm(rows, axis=1).max()
+        labels = np.concatenate([np.ones(len(own)), -np.ones(len(negatives))])
+
+        def loss(w: Vector) -> tuple[float, Vector]:
+            margins = labels * (rows @ w)
+            value = np.logaddexp(0, -margins).mean() + self.ridge / 2 * w @ w
+            return float(value), -(labels * expit(-margins)) @ rows / len(rows) + self.ridge * w
+
+        w = minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B").x
+        sigma = np.sqrt(2 * np.log(1.25 / self.delta)) / self.epsilon * 2 / (self.ridge * len(rows))
+        rng = np.random.default_rng([self.seed, len(own), int(abs(own).sum()) % 2**31])
+        return _bare(w + rng.normal(0, sigma, w.shape), size)
+
+
+def paper_literal(privacy: PrivacyConfig) -> Literal:
+    return Literal(epsilon=privacy.epsilon, delta=privacy.delta, seed=max(0, privacy.unsafe_seed))
+
+
+@dataclass(frozen=True)
+class Noiseless(MeanEmbeddingScorer):
+    """The default scorer without its noise: what the noise costs."""
+
+    name: str = "studies.references:mean_noiseless"
+
+    def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
+        return _bare(self.embed(public, features).mean(axis=0), size)
+
+    def fit(self, public: Arrays, reference: Reference, release: Release) -> LogOdds:
+        from fedaux.prepare.ratios import RATIOS
+
+        return RATIOS[self.ratio](release.arrays["values"] * release.step, reference, 0.0, release.records)
+
+
+def mean_noiseless(privacy: PrivacyConfig) -> Noiseless:
+    return Noiseless(privacy.dims, privacy.ratio)
+
+
+@dataclass(frozen=True)
+class Kde(MeanEmbeddingScorer):
+    """A Gaussian kernel density of the client's own records, over one of D⁻: it hands the records over."""
+
+    kept: int = 300  # records that speak for a client
+    width: float = 0.15
+    name: str = "studies.references:kde"
+
+    def size(self, public: Arrays) -> int:
+        return self.kept * super().size(public)
+
+    def embed(self, public: Arrays, features: Features) -> Vector:
+        mean, basis = public["mean"], public["basis"].astype(np.float64)
+        return clip_rows((np.asarray(features, np.float64) - mean) @ basis)
+
+    def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
+        rows = self.embed(public, features)
+        return _bare(rows[np.arange(self.kept) % len(rows)].ravel(), size)
+
+    def fit(self, public: Arrays, reference: Reference, release: Release) -> LogOdds:
+        own = (release.arrays["values"] * release.step).reshape(self.kept, -1)
+        public_rows = reference.rows[:: max(1, len(reference.rows) // 1000)]
+        offset = np.log(release.records / len(reference.rows))
+        return lambda rows: _log_density(rows, own, self.width) - _log_density(rows, public_rows, self.width) + offset
+
+
+def _log_density(rows: Vector, centres: Vector, width: float) -> Vector:
+    squares = (rows**2).sum(1)[:, None] + (centres**2).sum(1) - 2 * rows @ centres.T
+    return np.asarray(logsumexp(-squares / (2 * width**2), axis=1) - np.log(len(centres)))
+
+
+def kde(privacy: PrivacyConfig) -> Kde:
+    return Kde(privacy.dims, privacy.ratio)

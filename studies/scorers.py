@@ -1,0 +1,176 @@
+"""How well do scores weigh an ensemble? Every scorer on the same clients, splits and local heads, before distillation.
+
+    python -m studies.scorers studies/cifar10.toml --clients 20 80 --splits 3 --draws 3
+
+Each client trains a linear head on frozen features of its own records; the ensemble of heads, weighted by each scorer,
+answers the test set. A row that is already in the results file is not computed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedaux.config import Config, PrivacyConfig
+from fedaux.data.federated import FederatedData, open_data
+from fedaux.data.records import Records
+from fedaux.files import cache_folder
+from fedaux.prepare.features import FeatureCache, outputs, transformed
+from fedaux.prepare.h0 import H0
+from fedaux.prepare.scorers import make_scorer
+from fedaux.prepare.scoring import Reference, teacher_weights
+from fedaux.privacy.release import release
+from fedaux.prototypes import dump, linear_head
+from fedaux.seeds import derive, seeded_torch, torch_stream
+from fedaux.server import Server
+from fedaux.train.local import train_local
+
+RESULTS = Path(__file__).parent / "results"
+BASE = PrivacyConfig(epsilon=0.1, delta=1e-5)
+REFERENCES = replace(BASE, unsafe_seed=0)
+SCORERS: dict[str, PrivacyConfig] = {
+    "mean embedding (bayes)": BASE,
+    "mean embedding (kliep)": replace(BASE, ratio="kliep"),
+    "mean embedding, k = 16": replace(BASE, dims=16),
+    "mean embedding, k = 64": replace(BASE, dims=64),
+    "mean embedding, ε = 1": replace(BASE, epsilon=1.0),
+    "logistic, repaired, λ = 0.03": replace(BASE, scorer="logistic", ridge=0.03),
+    "paper, literal": replace(REFERENCES, scorer="studies.references:paper_literal", weights="certainty"),
+    "not private: mean embedding": replace(REFERENCES, scorer="studies.references:mean_noiseless"),
+    "not private: kernel density": replace(REFERENCES, scorer="studies.references:kde"),
+    "not private: logistic": replace(REFERENCES, scorer="studies.references:logistic_nonprivate"),
+}
+Rows = NDArray[np.float64]
+
+
+class Setting:
+    """One split of one number of clients: features of everything, and a trained head for every client."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.data = config, open_data(config)
+        self.server = _prepared(config, self.data)
+        spec = config.prototypes[0]
+        model = self.server.models[spec.label]
+        h0 = H0(spec, model.features, dump(model.features), FeatureCache(cache_folder(), private=True))
+        self.test, aux = h0.features(self.data.test), h0.features(self.data.aux)
+        self.negatives = aux.take(self.server.split.negatives)
+        whole = h0.features(self.data.private)
+        self.own = [whole.take(part) for part in self.data.parts]
+        self.logits = [self._logits(index, records) for index, records in enumerate(self.own)]
+
+    def _logits(self, index: int, records: Records) -> Rows:
+        with seeded_torch(derive(self.config.seed, "study", index)):
+            head = linear_head(records.x.shape[1], len(self.data.classes))
+        generator = torch_stream(self.config.seed, "study", index)
+        train_local(head, records, epochs=20, lr=1e-3, batch=32, mu=0.0, generator=generator)
+        return outputs(head, self.test).astype(np.float64)
+
+    def accuracy(self, weights: Rows) -> float:
+        """weights: (clients, test rows), positive."""
+        total = sum(w[:, None] * logits for w, logits in zip(weights, self.logits, strict=True))
+        return float(np.mean(np.argmax(total, axis=1) == self.test.labels))
+
+    def uniform(self) -> tuple[float, float, float]:
+        return self._judged(np.ones((len(self.own), len(self.test))))
+
+    def true_labels(self) -> tuple[float, float, float]:
+        """What nobody knows: each client weighs as much as its share of the row's true class."""
+        counts = self.data.counts()
+        return self._judged((counts / counts.sum(axis=1, keepdims=True))[:, self.test.labels] + 1e-8)
+
+    def scored(self, privacy: PrivacyConfig) -> tuple[float, float, float]:
+        scorer = make_scorer(privacy)
+        public = scorer.publish(self.negatives.gather())
+
+        def embed(rows: NDArray[np.float32]) -> NDArray[np.floating]:
+            return scorer.embed(public, rows)
+
+        reference = Reference(transformed(self.negatives, embed).astype(np.float64))
+        asked = transformed(self.test, embed).astype(np.float64)
+        odds = []
+        for index, own in enumerate(self.own):
+            made = scorer.summarise(public, own.gather(), privacy.adjacency, len(own))
+            sent = release(made, f"client-{index:03d}", privacy)
+            odds.append(scorer.fit(public, reference, sent)(asked))
+        log_odds = np.stack(odds)
+        return self._judged(teacher_weights(log_odds, log_odds.max(axis=0), privacy.weights))
+
+    def _judged(self, weights: Rows) -> tuple[float, float, float]:
+        """(accuracy, effective number of teachers, share of the weight on clients by their share of the true class)."""
+        share = weights / weights.sum(axis=0)
+        teachers = float((1 / np.square(share).sum(axis=0)).mean())
+        counts = self.data.counts()
+        right = (counts / counts.sum(axis=1, keepdims=True))[:, self.test.labels]
+        return self.accuracy(weights), teachers, float((share * right).sum(axis=0).mean())
+
+
+def _prepared(config: Config, data: FederatedData) -> Server:
+    server = Server(config, data.aux, data.test, len(data.classes), data.clients, cache_folder())
+    server.pretrain(config.prototypes[0])
+    return server
+
+
+def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
+    """{`clients|scorer|split|draw`: (accuracy, teachers, right mass)}, kept in `path` after every setting."""
+    found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
+    for count in clients:
+        for split in range(splits):
+            wanted = {f"{count}|{name}|{split}|{draw}" for name in SCORERS for draw in range(draws)}
+            if wanted <= found.keys():
+                continue
+            here = Setting(replace(config, seed=split, data=replace(config.data, clients=count)))
+            fixed: dict[str, Callable[[], tuple[float, float, float]]] = {
+                "uniform (FedDF+P)": here.uniform,
+                "not private: true labels": here.true_labels,
+            }
+            for name, judge in fixed.items():
+                found[f"{count}|{name}|{split}|0"] = list(judge())
+            for name, privacy in SCORERS.items():
+                for draw in range(1 if privacy.scorer.startswith("studies") else draws):
+                    seeded = replace(privacy, unsafe_seed=draw) if privacy.unsafe_seed >= 0 else privacy
+                    found[f"{count}|{name}|{split}|{draw}"] = list(here.scored(seeded))
+                print(count, split, name, np.round(found[f"{count}|{name}|{split}|0"], 3), flush=True)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(found, indent=0))
+    return found
+
+
+def table(found: dict[str, list[float]]) -> str:
+    """Mean ± standard deviation over splits and draws, one row for each scorer."""
+    counts = sorted({int(key.split("|")[0]) for key in found})
+    names = list(dict.fromkeys(key.split("|")[1] for key in found))
+    lines = ["| scorer |" + "".join(f" {n} clients | teachers | right mass |" for n in counts)]
+    lines.append("| --- |" + " --- |" * (3 * len(counts)))
+    for name in names:
+        cells = []
+        for count in counts:
+            rows = np.array([row for key, row in found.items() if key.split("|")[:2] == [str(count), name]])
+            mean, spread = rows.mean(axis=0), rows.std(axis=0)
+            cells += [f"{mean[0]:.3f} ± {spread[0]:.3f}", f"{mean[1]:.1f}", f"{mean[2]:.3f}"]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--clients", type=int, nargs="+", default=[20, 80])
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=3)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    path = RESULTS / f"scorers-{asked.config.stem}.json"
+    found = study(Config.load(asked.config), asked.clients, asked.splits, asked.draws, path)
+    path.with_suffix(".md").write_text(table(found))
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
