@@ -93,3 +93,15 @@ def test_a_bert_is_pretrained_and_fine_tuned(config: Config, tmp_path: Path) -> 
     assert result.accuracy > 0.6
     assert any(line.startswith("pretrain bert") and "loss" in line for line in told)
     assert not any(record["failures"] for record in result.state.history)
+
+
+def test_what_is_sent_is_said(config: Config, tmp_path: Path) -> None:
+    tokenizer = str(dict(config.prototypes[0].options)["folder"])
+    bert = PrototypeSpec.of("bert", layers=1, width=16, heads=2, inner=32, tokenizer=tokenizer)
+    told: list[str] = []
+    for name, spec in (("published", config.prototypes[0]), ("own", bert)):
+        once = replace(config, rounds=1, prototypes=(spec,), pretrain=replace(config.pretrain, epochs=0))
+        run(once, tmp_path / name, cache=tmp_path / "cache", tell=lambda what, done, of, note: told.append(note))
+    published, own = (note for note in told if note.startswith("3 releases"))
+    assert published == "3 releases, extractor not sent: clients have it, public map 0.00 MB"
+    assert own.startswith("3 releases, extractor 0.0")

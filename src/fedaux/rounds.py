@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from fedaux.errors import FedauxError
-from fedaux.exchange import Failure, Federation, Release, Update
+from fedaux.exchange import Failure, Federation, PrepareOrder, Release, Update
 from fedaux.gathering import Gathering
 from fedaux.seeds import numpy_stream
 from fedaux.server import Server
@@ -55,13 +55,27 @@ def collect_releases(
     """
     missing = [client for client in clients if client not in state.releases]
     found, failures = {}, []
-    for reply in federation.ask([server.prepare_order(state, client) for client in missing]):
+    orders = [server.prepare_order(state, client) for client in missing]
+    sent = sent_in_words(orders)
+    for reply in federation.ask(orders):
         if isinstance(reply, Release):
             found[reply.client] = reply
         elif isinstance(reply, Failure):
             failures.append(Failure(reply.client, f"no score: {reply.reason}"))
-        server.tell("score", len(found) + len(failures), len(missing), f"{len(found)} releases")
+        server.tell("score", len(found) + len(failures), len(missing), f"{len(found)} releases, {sent}")
     return state.with_releases(found), failures
+
+
+def sent_in_words(orders: Sequence[PrepareOrder]) -> str:
+    """What crosses to each new client: h0, unless it has it, and what the scorer published of D⁻."""
+    if not orders:
+        return "nobody new"
+    extractor, public = (
+        max(sum(array.nbytes for array in getattr(order, room).values()) for order in orders) / 1e6
+        for room in ("extractor", "public")
+    )
+    first = f"extractor {extractor:.2f} MB" if extractor else "extractor not sent: clients have it"
+    return f"{first}, public map {public:.2f} MB"
 
 
 def sample(clients: Sequence[str], participation: float, seed: int, round_: int) -> list[str]:

@@ -36,9 +36,8 @@ def pretrained(
     Returns the artifact and whether it was there already. Beside the weights stands a card (JSON) that says what they
     were made from and how it went; the key is a hash of the data themselves and of every setting.
     """
-    data = fingerprint(aux)  # one pass over the data; the settings are hashed on top of it
-    key = hashlib.sha256(repr((data, spec, config)).encode()).hexdigest()[:24]
-    path = cache / f"extractor-{key}.safetensors"
+    data = fingerprint(aux)  # one pass over the data
+    path = _path(spec, data, config, cache)
     if path.is_file():
         load(model.features, load_file(path))
         return path, True
@@ -59,6 +58,16 @@ def pretrained(
     write_atomically(path, save(dump(model.features)))
     checkpoint.unlink(missing_ok=True)
     return path, False
+
+
+def artifact_path(spec: PrototypeSpec, aux: Records, config: PretrainConfig, cache: Path) -> Path:
+    """Where `pretrained` keeps this extractor, or will."""
+    return _path(spec, fingerprint(aux), config, cache)
+
+
+def _path(spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path) -> Path:
+    key = hashlib.sha256(repr((data, spec, config)).encode()).hexdigest()[:24]
+    return cache / f"extractor-{key}.safetensors"
 
 
 def read_card(artifact: Path) -> dict[str, object]:

@@ -1,0 +1,41 @@
+"""A scorer of one's own is named by the client's own settings; one without a bound runs in studies only."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux.config import ConfigError, PrivacyConfig
+from fedaux.prepare.logistic import LogisticScorer
+from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
+from fedaux.prepare.scorers import make_scorer
+from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.release import Summary, release
+
+MINE = """
+from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
+
+def scorer(privacy):
+    return MeanEmbeddingScorer(privacy.dims, privacy.ratio, name="my_scorers:scorer")
+"""
+
+
+def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(make_scorer(PrivacyConfig()), MeanEmbeddingScorer)
+    assert make_scorer(PrivacyConfig(scorer="logistic", ridge=0.5)) == LogisticScorer(0.5)
+    (tmp_path / "my_scorers.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = make_scorer(PrivacyConfig(scorer="my_scorers:scorer", dims=7))
+    assert (mine.name, mine.dims) == ("my_scorers:scorer", 7)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="mean-embedding, logistic, module:function"):
+        PrivacyConfig(scorer="mean")
+
+
+def test_what_has_no_bound_is_released_in_studies_only() -> None:
+    bare = Summary(np.arange(3), 1.0, 1.0, "replace-one", 5, bounded=False)
+    with pytest.raises(ValueError, match=r"protects nobody.*privacy\.unsafe_seed"):
+        release(bare, "a", PrivacyConfig())
+    made = release(bare, "a", PrivacyConfig(unsafe_seed=0))
+    assert made.arrays["values"].tolist() == [0, 1, 2]
+    assert made.unsafe
+    assert Ledger({"a": made}).statement().startswith("NOT PRIVATE")
