@@ -22,15 +22,17 @@ from fedaux.config import Config, PrivacyConfig
 from fedaux.data.federated import FederatedData, open_data
 from fedaux.data.records import Records
 from fedaux.files import cache_folder
+from fedaux.prepare.class_sums import class_sums, discriminant_head
 from fedaux.prepare.features import FeatureCache, outputs, transformed
 from fedaux.prepare.h0 import H0
+from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, teacher_weights
 from fedaux.privacy.release import release
-from fedaux.prototypes import dump, linear_head
+from fedaux.prototypes import dump, linear_head, load
 from fedaux.seeds import derive, seeded_torch, torch_stream
 from fedaux.server import Server
-from fedaux.train.local import train_local
+from fedaux.train.local import evaluate, train_local
 
 RESULTS = Path(__file__).parent / "results"
 BASE = PrivacyConfig(epsilon=0.1, delta=1e-5)
@@ -46,6 +48,11 @@ SCORERS: dict[str, PrivacyConfig] = {
     "not private: mean embedding": replace(REFERENCES, scorer="studies.references:mean_noiseless"),
     "not private: kernel density": replace(REFERENCES, scorer="studies.references:kde"),
     "not private: logistic": replace(REFERENCES, scorer="studies.references:logistic_nonprivate"),
+}
+HEADS = {
+    f"closed-form head, k = {dims}, ε = {epsilon:g}": replace(BASE, epsilon=epsilon, dims=dims)
+    for dims in (32, 128)
+    for epsilon in (0.1, 1.0, 1000.0)
 }
 Rows = NDArray[np.float64]
 
@@ -102,6 +109,20 @@ class Setting:
         log_odds = np.stack(odds)
         return self._judged(teacher_weights(log_odds, log_odds.max(axis=0), privacy.weights))
 
+    def closed_form(self, privacy: PrivacyConfig) -> float:
+        """One shot, end-to-end private: the head from noisy class sums."""
+        scorer = MeanEmbeddingScorer(privacy.dims)
+        public = scorer.publish(self.negatives.gather())
+        reference = Reference(scorer.embed(public, self.negatives.gather()))
+        sent = []
+        for index, own in enumerate(self.own):
+            rows = scorer.embed(public, own.gather())
+            made = class_sums(rows, own.labels, len(self.data.classes), privacy.adjacency, len(own))
+            sent.append(release(made, f"client-{index:03d}", privacy))
+        head = linear_head(self.test.x.shape[1], len(self.data.classes))
+        load(head, discriminant_head(public, reference, sent, len(self.data.classes)))
+        return evaluate(head, self.test)[0] / len(self.test)
+
     def _judged(self, weights: Rows) -> tuple[float, float, float]:
         """(accuracy, effective number of teachers, share of the weight on clients by their share of the true class)."""
         share = weights / weights.sum(axis=0)
@@ -132,6 +153,9 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
             }
             for name, judge in fixed.items():
                 found[f"{count}|{name}|{split}|0"] = list(judge())
+            for name, privacy in HEADS.items():
+                for draw in range(draws):
+                    found[f"{count}|{name}|{split}|{draw}"] = [here.closed_form(privacy), np.nan, np.nan]
             for name, privacy in SCORERS.items():
                 for draw in range(1 if privacy.scorer.startswith("studies") else draws):
                     seeded = replace(privacy, unsafe_seed=draw) if privacy.unsafe_seed >= 0 else privacy
