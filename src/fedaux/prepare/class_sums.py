@@ -1,8 +1,8 @@
 """A private linear head in one shot: each client releases the sum of φ for every class, and how many there are.
 
-A record has one class, so all sums and counts together cost what one sum costs. The server adds up the releases and puts
-a closed-form head (linear discriminant analysis) on them: private from end to end, labels included, and as good for
-clients with one class as for clients with all of them.
+A record has one class, so all sums and counts together cost what one sum costs. The server adds up the releases and
+puts a closed-form head (linear discriminant analysis) on them: private from end to end, labels included, and as good
+for clients with one class as for clients with all of them.
 """
 
 from __future__ import annotations
