@@ -115,6 +115,8 @@ def prepare(
     from fedaux.config import Config
     from fedaux.experiment import prepare as prepare_experiment
     from fedaux.experiment import probe as probe_experiment
+    from fedaux.prepare.extractor import read_card
+    from fedaux.report.pictures import draw_pretraining
     from fedaux.report.terminal import Live, results_table
 
     settings = Config.load(config, set_ or [])
@@ -123,6 +125,8 @@ def prepare(
         found = prepare_experiment(settings, tell=live.tell, cache=cache)
     for label, path in found.items():
         console.print(f"[bold]{label}[/bold]: {path}", soft_wrap=True)
+        if path.with_suffix(".json").is_file():  # a published encoder has no curve of ours
+            draw_pretraining(read_card(path)["curve"], path.with_suffix(".png"), f"{label}, pre-training")
     if probe:
         with Live(console) as live:
             accuracies = probe_experiment(settings, tell=live.tell, cache=cache)

@@ -36,7 +36,7 @@ def test_a_second_request_finds_the_first_ones_work(tmp_path: Path) -> None:
     assert make(tmp_path) == (first, True, 0)
     card = read_card(first)
     assert card["prototype"] == "cnn(features=16, width=8)"
-    assert len(card["curve"]) == 2  # type: ignore[arg-type]
+    assert len(card["curve"]) == 2
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".safetensors"]
 
 
@@ -81,6 +81,6 @@ def test_prepare_killed_and_started_again_ends_in_the_same_artifact(tmp_path: Pa
     (whole,), (cut,) = ((tmp_path / name).glob("*.safetensors") for name in ("whole", "cut"))
     assert whole.name == cut.name
     assert whole.read_bytes() == cut.read_bytes()
-    curves = [[epoch["loss"] for epoch in read_card(path)["curve"]] for path in (whole, cut)]  # type: ignore[attr-defined]
+    curves = [[epoch["loss"] for epoch in read_card(path)["curve"]] for path in (whole, cut)]
     assert curves[0] == curves[1]
     assert not list((tmp_path / "cut").glob("*.checkpoint"))

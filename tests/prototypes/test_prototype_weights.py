@@ -12,7 +12,8 @@ from torch import nn
 from fedaux.prototypes import Prototype, PrototypeSpec, Weights, available, build, dump, layout, load
 
 RGB = (3, 32, 32)
-SPECS = [PrototypeSpec.of(name, norm=norm) for name in available() for norm in ("batch", "group")]
+IMAGES = sorted(set(available()) - {"bert", "encoder"})
+SPECS = [PrototypeSpec.of(name, norm=norm) for name in IMAGES for norm in ("batch", "group")]
 
 
 def used(spec: PrototypeSpec, seed: int) -> Prototype:

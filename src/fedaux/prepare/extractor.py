@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.numpy import load_file, save
@@ -70,6 +71,6 @@ def _path(spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path) -
     return cache / f"extractor-{key}.safetensors"
 
 
-def read_card(artifact: Path) -> dict[str, object]:
-    card: dict[str, object] = json.loads(artifact.with_suffix(".json").read_text(encoding="utf-8"))
+def read_card(artifact: Path) -> dict[str, Any]:
+    card: dict[str, Any] = json.loads(artifact.with_suffix(".json").read_text(encoding="utf-8"))
     return card

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -94,6 +95,23 @@ def _spread_out(ends: list[tuple[float, str, str]], gap: float) -> list[tuple[fl
         floor = placed[-1][0] + gap if placed else 0.0
         placed.append((max(height, floor), label, colour))
     return placed
+
+
+def draw_pretraining(curve: Sequence[Mapping[str, Any]], path: Path, title: str) -> None:
+    """What an extractor's card says of its epochs: the loss, and how good the features are without any label."""
+    figure = Figure(figsize=(9.6, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    epochs = [one["epoch"] for one in curve]
+    panels = {"loss": [one["loss"] for one in curve]}
+    panels |= {name: [one["quality"][name] for one in curve] for name in ("alignment", "uniformity", "rank")}
+    for axes, (name, values) in zip(figure.subplots(1, 4), panels.items(), strict=True):
+        axes.plot(epochs, values, color=_HERO if name == "loss" else "#1f78b4", linewidth=1.8)
+        axes.set_title(name, loc="left", fontsize=10, color=_INK)
+        axes.set_xlabel("epoch")
+        axes.grid(color=_FAINT, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
+    _save(figure, path)
 
 
 def draw_plan(planner: Planner, records: int, epsilon: float, path: Path) -> None:
