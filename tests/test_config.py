@@ -312,7 +312,9 @@ def test_only_scorers_that_exist_are_allowed() -> None:
 
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, ["privacy.scorer=none"])
-    for name in str(caught.value).partition("choose from ")[2].rstrip(".").split(", "):
+    names = str(caught.value).partition("choose from ")[2].rstrip(".").split(", ")
+    assert names.pop() == "module:function"
+    for name in names:
         assert make_scorer(PrivacyConfig(scorer=name)).name == name
 
 
