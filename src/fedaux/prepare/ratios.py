@@ -13,22 +13,24 @@ from scipy.stats import multivariate_normal
 from fedaux.prepare.scoring import LogOdds, Reference
 
 Vector = NDArray[np.float64]
+BETWEEN = 0.5  # β, the share of public variance that is taken to lie between clients
 CAUTION = 3.0  # times Wiener's ridge: far from w = 0 the linear argument is too bold (docs/scoring.md has the figures)
 
 
 def bayes_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
     """The predictive density of a client whose mean is known only through the release, over the density of D⁻.
 
-    Random effects: public rows vary by S; half of that is between clients, half within one. So a client's true mean
-    is m ~ N(μ, S/2), its rows are N(m, S/2), and the release is N(m, V) with V = σ²·1 + S/(2|D_i|). Given the release,
-    m has mean μ + K(m̃ − μ) and covariance K V with K = S/2 (S/2 + V)⁻¹, and a new row has covariance S/2 + K V.
-    Nothing is left to tune: noise that drowns the signal gives K → 0, one density for every client, equal weights.
+    Random effects: public rows vary by S, of which B = βS lies between clients and W = S − B within one. So a client's
+    true mean is m ~ N(μ, B), its rows are N(m, W), and the release is N(m, V) with V = σ²·1 + W/|D_i|. Given the
+    release, m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V.
+    Noise that drowns the signal gives K → 0, one density for every client, equal weights.
     """
-    centre, half = reference.mean, reference.covariance / 2
-    noise = sigma**2 * np.eye(len(half)) + half / records
-    gain = np.linalg.solve(half + noise, half).T
-    client = multivariate_normal(centre + gain @ (mean - centre), half + gain @ noise, allow_singular=True)
-    public = multivariate_normal(centre, 2 * half, allow_singular=True)
+    centre, total = reference.mean, reference.covariance
+    between, within = BETWEEN * total, (1 - BETWEEN) * total
+    noise = sigma**2 * np.eye(len(total)) + within / records
+    gain = np.linalg.solve(between + noise, between).T
+    client = multivariate_normal(centre + gain @ (mean - centre), within + gain @ noise, allow_singular=True)
+    public = multivariate_normal(centre, total, allow_singular=True)
     offset = np.log(records / len(reference.rows))
     return lambda embedded: np.atleast_1d(client.logpdf(embedded) - public.logpdf(embedded) + offset)
 
