@@ -53,6 +53,8 @@ def plan(
     from fedaux.experiment import planner
     from fedaux.report.pictures import draw_plan
 
+    if config is None:
+        console.print("Scikit-learn's digits stand in for your public data; name your config to plan with its own.")
     made = planner(config, clients, delta, adjacency)
     found = made.plan(epsilon, records)
     console.print(
@@ -67,8 +69,8 @@ def plan(
     console.print(
         f"Of {clients} teachers, {found.teachers:.1f} then count on a public example; {right} % of the weight goes "
         f"to the right one ({ideal} % without noise, {even} % if all counted alike). "
-        f"[bold]{kept} % of the signal is kept[/bold], and about as much of what FedAUX without noise would gain over "
-        "FedDF+P.",
+        f"[bold]{kept} % of the signal is kept[/bold]; expect no more than that of what FedAUX without noise would "
+        "gain over FedDF+P.",
         highlight=False,
     )
     for share in KEPT:

@@ -120,11 +120,13 @@ def draw_plan(planner: Planner, records: int, epsilon: float, path: Path) -> Non
     epsilons = [float(e) for e in np.geomspace(0.02, 10, 12)]
     for factor, colour in ((0.25, "#a9b4bf"), (1, _HERO), (4, "#1f78b4")):
         count = max(1, round(factor * records))
-        kept = planner.curve(epsilons, count)
-        axes.plot(epsilons, kept, color=colour, linewidth=2.4 if factor == 1 else 1.6)
-        axes.annotate(f"{count:,} records", (epsilons[-1], kept[-1]), (4, 0), textcoords="offset points", color=colour)
+        kept, width = planner.curve(epsilons, count), 2.4 if factor == 1 else 1.6
+        axes.plot(epsilons, kept, color=colour, linewidth=width, label=f"{count:,} records")
     axes.axvline(epsilon, color=_FAINT, zorder=0)
     axes.set(xscale="log", xlabel="ε of a client's scores", ylabel="share of the noiseless signal", ylim=(0, 1.05))
+    axes.set_xticks([0.03, 0.1, 0.3, 1, 3, 10], ["0.03", "0.1", "0.3", "1", "3", "10"])
+    axes.minorticks_off()
+    axes.legend(loc="lower right", frameon=False)
     axes.grid(color=_FAINT, linewidth=0.6)
     axes.set_title(f"{planner.clients} clients, δ = {planner.delta:g}, {planner.adjacency}", loc="left", fontsize=11)
     _save(figure, path)
