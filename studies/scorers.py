@@ -143,7 +143,7 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
     found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
     for count in clients:
         for split in range(splits):
-            wanted = {f"{count}|{name}|{split}|{draw}" for name in SCORERS for draw in range(draws)}
+            wanted = {f"{count}|{name}|{split}|{d}" for name, one in SCORERS.items() for d in range(_draws(one, draws))}
             if wanted <= found.keys():
                 continue
             here = Setting(replace(config, seed=split, data=replace(config.data, clients=count)))
@@ -157,13 +157,18 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
                 for draw in range(draws):
                     found[f"{count}|{name}|{split}|{draw}"] = [here.closed_form(privacy), np.nan, np.nan]
             for name, privacy in SCORERS.items():
-                for draw in range(1 if privacy.scorer.startswith("studies") else draws):
+                for draw in range(_draws(privacy, draws)):
                     seeded = replace(privacy, unsafe_seed=draw) if privacy.unsafe_seed >= 0 else privacy
                     found[f"{count}|{name}|{split}|{draw}"] = list(here.scored(seeded))
                 print(count, split, name, np.round(found[f"{count}|{name}|{split}|0"], 3), flush=True)
             path.parent.mkdir(exist_ok=True)
             path.write_text(json.dumps(found, indent=0))
     return found
+
+
+def _draws(privacy: PrivacyConfig, draws: int) -> int:
+    """Without noise there is nothing to draw twice."""
+    return 1 if privacy.unsafe_seed >= 0 and "literal" not in privacy.scorer else draws
 
 
 def table(found: dict[str, list[float]]) -> str:
