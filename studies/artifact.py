@@ -19,6 +19,7 @@ from fedaux.config import Config
 from fedaux.data.federated import open_data
 from fedaux.files import cache_folder, write_atomically
 from fedaux.prepare.extractor import artifact_path
+from fedaux.prepare.features import fingerprint
 
 FOLDER = Path(__file__).parent / "artifacts"
 
@@ -34,9 +35,9 @@ def carry(source: Path, target: Path, floats: type[np.floating], note: str) -> N
 
 def main(way: str, config: str) -> None:
     settings = Config.load(config)
-    aux = open_data(settings).aux
+    data = fingerprint(open_data(settings).aux)
     for spec in settings.prototypes:
-        cached = artifact_path(spec, aux, settings.pretrain, cache_folder())
+        cached = artifact_path(spec, data, settings.pretrain, cache_folder())
         stored = FOLDER / cached.name
         if way == "store":
             carry(cached, stored, np.float16, "rounded to half precision")

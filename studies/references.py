@@ -111,10 +111,6 @@ class Kde(MeanEmbeddingScorer):
     def size(self, public: Arrays) -> int:
         return self.kept * super().size(public)
 
-    def embed(self, public: Arrays, features: Features) -> Vector:
-        mean, basis = public["mean"], public["basis"].astype(np.float64)
-        return clip_rows((np.asarray(features, np.float64) - mean) @ basis)
-
     def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
         rows = self.embed(public, features)
         return _bare(rows[np.arange(self.kept) % len(rows)].ravel(), size)

@@ -132,6 +132,8 @@ class Server:
         """Before any round: each prototype's h0, and in linear mode what the heads will see of it."""
         specs = {spec.label: spec for spec in self.config.prototypes}
         for label, arrays in state.extractors.items():
+            if label in self.h0 and self.h0[label].arrays is arrays:
+                continue
             cache = FeatureCache(self.cache, watch=partial(self.tell_features, label))
             self.h0[label] = H0(specs[label], self.models[label].features, arrays, cache)
             if self.config.linear:

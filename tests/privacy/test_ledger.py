@@ -116,3 +116,11 @@ def test_without_private_training_history_adds_nothing() -> None:
     ledger = Ledger.of({"a": release()}, [{"clients": 3, "spent": {}}])
     assert ledger.training == {}
     assert ledger.bare == 3
+
+
+def test_a_private_model_that_was_refused_does_not_hide_a_bare_one() -> None:
+    """Both were seen, one was used: the count of used models would come out even."""
+    history = [{"clients": 1, "spent": {"a": [5.0, 1.0, 1], "b": [0.0, 1.0, 0]}}]
+    ledger = Ledger.of({"a": release(), "b": release()}, history)
+    assert ledger.bare == 1
+    assert "local models and their losses are sent without differential privacy" in ledger.statement()

@@ -38,7 +38,7 @@ def pretrained(
     were made from and how it went; the key is a hash of the data themselves and of every setting.
     """
     data = fingerprint(aux)  # one pass over the data
-    path = _path(spec, data, config, cache)
+    path = artifact_path(spec, data, config, cache)
     if path.is_file():
         load(model.features, load_file(path))
         return path, True
@@ -61,12 +61,8 @@ def pretrained(
     return path, False
 
 
-def artifact_path(spec: PrototypeSpec, aux: Records, config: PretrainConfig, cache: Path) -> Path:
-    """Where `pretrained` keeps this extractor, or will."""
-    return _path(spec, fingerprint(aux), config, cache)
-
-
-def _path(spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path) -> Path:
+def artifact_path(spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path) -> Path:
+    """Where `pretrained` keeps this extractor, or will; `data` is the fingerprint of D_aux."""
     key = hashlib.sha256(repr((data, spec, config)).encode()).hexdigest()[:24]
     return cache / f"extractor-{key}.safetensors"
 

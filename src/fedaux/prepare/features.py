@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -23,26 +23,24 @@ Rows = NDArray[np.float32]
 
 def outputs(module: nn.Module, records: Records) -> Rows:
     """The module over all records in eval mode, (N, H): features of an extractor, logits of a model."""
-    out: Rows | None = None
-    for rows, block in look(module, records):
-        if out is None:
-            out = scratch((len(records), block.shape[1]), np.float32)
-        out[rows] = block
-    if out is None:
-        raise ValueError("there are no records to look at")
-    return out
+    return _collected(look(module, records), len(records))
 
 
 def transformed(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
     """A row-wise transform of rows that may lie on disk, (N, H) → (N, k)."""
+    blocks = ((rows, transform(records.gather(rows))) for rows in records.blocks(size))
+    return _collected(blocks, len(records))
+
+
+def _collected(blocks: Iterable[tuple[slice, NDArray[np.floating]]], count: int) -> Rows:
+    """Blocks of rows as one array, which is as wide as the first of them."""
     out: Rows | None = None
-    for rows in records.blocks(size):
-        block = transform(records.gather(rows))
+    for rows, block in blocks:
         if out is None:
-            out = scratch((len(records), block.shape[1]), np.float32)
+            out = scratch((count, block.shape[1]), np.float32)
         out[rows] = block
     if out is None:
-        raise ValueError("there are no rows to transform")
+        raise ValueError("there are no records to look at")
     return out
 
 

@@ -26,6 +26,7 @@ class H0:
     module: nn.Module = field(repr=False)
     arrays: Arrays = field(repr=False)
     cache: FeatureCache
+    _known: dict[Records, Records] = field(default_factory=dict, repr=False)  # finding a file hashes all its records
 
     @cached_property
     def hash(self) -> str:
@@ -33,9 +34,10 @@ class H0:
 
     def features(self, records: Records) -> Records:
         """The same records as h0 sees them: rows of (N, H) on disk, read from the cache or computed into it."""
-        return Records(
-            self.cache.features(self.hash, records, self._loaded), None if records.y is None else records.labels
-        )
+        if records not in self._known:
+            rows = self.cache.features(self.hash, records, self._loaded)
+            self._known[records] = Records(rows, None if records.y is None else records.labels)
+        return self._known[records]
 
     def _loaded(self) -> nn.Module:
         load(self.module, self.arrays)

@@ -35,7 +35,7 @@ class MeanEmbeddingScorer:
         return int(public["basis"].shape[1])
 
     def embed(self, public: Arrays, features: Features) -> Vector:
-        check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], self.size(public)))
+        check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], public["basis"].shape[1]))
         return clip_rows((np.asarray(features, np.float64) - public["mean"]) @ public["basis"].astype(np.float64))
 
     def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:

@@ -33,11 +33,12 @@ class Ledger:
         training: dict[str, tuple[Spend, ...]] = {}
         bare = 0
         for record in history:
-            private = {client: facts for client, facts in record.get("spent", {}).items() if facts[0] > 0}
-            bare += record["clients"] - len(private)
+            told = record["spent"]  # empty where nobody trained privately
+            private = {client: facts for client, facts in told.items() if facts[0] > 0}
+            bare += len(told) - len(private) if told else record["clients"]
             for client, (noise, rate, steps) in private.items():
                 training[client] = (*training.get(client, ()), Spend(noise, rate, int(steps)))
-        return cls(releases, training, max(0, bare))
+        return cls(releases, training, bare)
 
     @property
     def clients(self) -> list[str]:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fedaux.errors import import_function, unknown
+from fedaux.prototypes.layers import Extractor
 from fedaux.seeds import seeded_torch
 
 Option = int | float | str | bool
@@ -51,21 +52,10 @@ class Prototype(nn.Module):
         return logits
 
 
-class Seen(nn.Module):
-    """Features that have been computed already."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
-
-    def forward(self, features: Tensor) -> Tensor:
-        return features
-
-
 def linear_head(width: int, classes: int) -> Prototype:
     """A prototype of which only the head is left: it is called with features instead of records."""
     with _building, seeded_torch(0):  # the head's own draw is of no use: weights are always loaded into it
-        return Prototype(Seen(width), classes)
+        return Prototype(Extractor(width=width), classes)
 
 
 def origin(features: nn.Module) -> str:
