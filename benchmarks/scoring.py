@@ -17,7 +17,7 @@ from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference
 from fedaux.privacy.release import release
 
-RECORDS, WIDTH, NEGATIVES = 2500, 512, 4800
+RECORDS, WIDTH, NEGATIVES, CLASSES = 2500, 512, 4800, 10
 
 
 def megabytes() -> float:
@@ -32,15 +32,16 @@ def main() -> None:
     rng = np.random.default_rng(0)
     negatives = np.maximum(rng.normal(size=(NEGATIVES, WIDTH)) @ rng.normal(size=(WIDTH, WIDTH)), 0).astype(np.float32)
     own = negatives[rng.integers(NEGATIVES, size=RECORDS)] * rng.uniform(0.5, 1.5, size=(RECORDS, 1)).astype(np.float32)
-    for name in ("mean-embedding", "logistic"):
+    labels = rng.integers(CLASSES, size=RECORDS)
+    for name in ("class-embedding", "mean-embedding", "logistic"):
         privacy = PrivacyConfig(scorer=name)
-        scorer = make_scorer(privacy)
+        scorer = make_scorer(privacy, CLASSES)
         public = scorer.publish(negatives)
-        release(scorer.summarise(public, own, "replace-one", RECORDS), "warm", privacy)
+        release(scorer.summarise(public, own, labels, "replace-one", RECORDS), "warm", privacy)
         times = []
         for _ in range(5):
             started = time.perf_counter()
-            made = release(scorer.summarise(public, own, "replace-one", RECORDS), "a", privacy)
+            made = release(scorer.summarise(public, own, labels, "replace-one", RECORDS), "a", privacy)
             times.append(time.perf_counter() - started)
         print(
             f"client, {name}: {min(times):.3f} s, median {np.median(times):.3f}, {RECORDS} records of {WIDTH} features"
@@ -55,9 +56,9 @@ def main() -> None:
         certainty = Certainty(scorer, "odds", {"p": public}, {"p": reference}, embedded, dict.fromkeys(names, "p"))
         releases = [type(made)(**{**vars(made), "client": client}) for client in names]
         before, started = megabytes(), time.perf_counter()
-        peak = certainty.peak(releases)
-        for one in releases:
-            certainty.weights(one, peak)
+        weighing = certainty.among({one.client: one for one in releases}, names)
+        for client in names:
+            weighing.weights(client)
         took = time.perf_counter() - started
         print(
             f"server: {asked.clients:,} clients on {asked.points:,} points in {took:.0f} s, "

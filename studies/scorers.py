@@ -12,6 +12,7 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +22,16 @@ from numpy.typing import NDArray
 from fedaux.config import Config, PrivacyConfig
 from fedaux.data.federated import FederatedData, open_data
 from fedaux.data.records import Records
+from fedaux.exchange import Arrays, Release
 from fedaux.files import cache_folder
-from fedaux.prepare.class_sums import class_sums, discriminant_head
+from fedaux.prepare.class_sums import pool
+from fedaux.prepare.closed_form import discriminant_head, set_head
 from fedaux.prepare.features import FeatureCache, outputs, transformed
 from fedaux.prepare.h0 import H0
-from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
 from fedaux.prepare.scorers import make_scorer
-from fedaux.prepare.scoring import Reference, teacher_weights
+from fedaux.prepare.scoring import Reference, Scorer, teacher_weights
 from fedaux.privacy.release import release
-from fedaux.prototypes import dump, linear_head, load
+from fedaux.prototypes import dump, linear_head
 from fedaux.seeds import derive, seeded_torch, torch_stream
 from fedaux.server import Server
 from fedaux.train.local import evaluate, train_local
@@ -37,21 +39,27 @@ from fedaux.train.local import evaluate, train_local
 RESULTS = Path(__file__).parent / "results"
 BASE = PrivacyConfig(epsilon=0.1, delta=1e-5)
 REFERENCES = replace(BASE, unsafe_seed=0)
+MEAN = replace(BASE, scorer="mean-embedding")
 SCORERS: dict[str, PrivacyConfig] = {
-    "mean embedding (bayes)": BASE,
-    "mean embedding (kliep)": replace(BASE, ratio="kliep"),
-    "mean embedding, k = 16": replace(BASE, dims=16),
-    "mean embedding, k = 64": replace(BASE, dims=64),
-    "mean embedding, ε = 1": replace(BASE, epsilon=1.0),
+    "class embedding (default)": BASE,
+    "class embedding, k = 16": replace(BASE, dims=16),
+    "class embedding, k = 64": replace(BASE, dims=64),
+    "class embedding, ε = 1": replace(BASE, epsilon=1.0),
+    "mean embedding": MEAN,
+    "mean embedding, kliep": replace(MEAN, ratio="kliep"),
+    "mean embedding, k = 16": replace(MEAN, dims=16),
+    "mean embedding, k = 64": replace(MEAN, dims=64),
+    "mean embedding, ε = 1": replace(MEAN, epsilon=1.0),
     "logistic, repaired, λ = 0.03": replace(BASE, scorer="logistic", ridge=0.03),
     "paper, literal": replace(REFERENCES, scorer="studies.references:paper_literal", weights="certainty"),
+    "not private: class embedding": replace(REFERENCES, scorer="studies.references:class_noiseless"),
     "not private: mean embedding": replace(REFERENCES, scorer="studies.references:mean_noiseless"),
-    "not private: kernel density": replace(REFERENCES, scorer="studies.references:kde"),
+    "not private: kernel density": replace(REFERENCES, scorer="studies.references:kde", dims=64),
     "not private: logistic": replace(REFERENCES, scorer="studies.references:logistic_nonprivate"),
 }
 HEADS = {
     f"closed-form head, k = {dims}, ε = {epsilon:g}": replace(BASE, epsilon=epsilon, dims=dims)
-    for dims in (32, 128)
+    for dims in (32, 64, 128)
     for epsilon in (0.1, 1.0, 1000.0)
 }
 Rows = NDArray[np.float64]
@@ -93,7 +101,7 @@ class Setting:
         return self._judged((counts / counts.sum(axis=1, keepdims=True))[:, self.test.labels] + 1e-8)
 
     def scored(self, privacy: PrivacyConfig) -> tuple[float, float, float]:
-        scorer = make_scorer(privacy)
+        scorer = make_scorer(privacy, len(self.data.classes))
         public = scorer.publish(self.negatives.gather())
 
         def embed(rows: NDArray[np.float32]) -> NDArray[np.floating]:
@@ -101,27 +109,28 @@ class Setting:
 
         reference = Reference(transformed(self.negatives, embed).astype(np.float64))
         asked = transformed(self.test, embed).astype(np.float64)
-        odds = []
-        for index, own in enumerate(self.own):
-            made = scorer.summarise(public, own.gather(), privacy.adjacency, len(own))
-            sent = release(made, f"client-{index:03d}", privacy)
-            odds.append(scorer.fit(public, reference, sent)(asked))
-        log_odds = np.stack(odds)
+        sent = self._sent(scorer, public, privacy)
+        fitted = scorer.fit(public, reference, sent)
+        seen = asked if fitted.look is None else fitted.look(asked)
+        log_odds = np.stack([fitted.odds[one.client](seen) for one in sent])
         return self._judged(teacher_weights(log_odds, log_odds.max(axis=0), privacy.weights))
 
-    def closed_form(self, privacy: PrivacyConfig) -> float:
-        """One shot, end-to-end private: the head from noisy class sums."""
-        scorer = MeanEmbeddingScorer(privacy.dims)
-        public = scorer.publish(self.negatives.gather())
-        reference = Reference(scorer.embed(public, self.negatives.gather()))
+    def _sent(self, scorer: Scorer, public: Arrays, privacy: PrivacyConfig) -> list[Release]:
         sent = []
         for index, own in enumerate(self.own):
-            rows = scorer.embed(public, own.gather())
-            made = class_sums(rows, own.labels, len(self.data.classes), privacy.adjacency, len(own))
+            made = scorer.summarise(public, own.gather(), own.labels, privacy.adjacency, len(own))
             sent.append(release(made, f"client-{index:03d}", privacy))
-        head = linear_head(self.test.x.shape[1], len(self.data.classes))
-        load(head, discriminant_head(public, reference, sent, len(self.data.classes)))
-        return evaluate(head, self.test)[0] / len(self.test)
+        return sent
+
+    def closed_form(self, privacy: PrivacyConfig) -> tuple[float, float, float]:
+        """One shot, end-to-end private: the head from the releases that score."""
+        classes = len(self.data.classes)
+        scorer = make_scorer(privacy, classes)
+        public = scorer.publish(self.negatives.gather())
+        reference = Reference(scorer.embed(public, self.negatives.gather()))
+        head = linear_head(self.test.x.shape[1], classes)
+        set_head(head, *discriminant_head(public, reference, pool(self._sent(scorer, public, privacy), classes)))
+        return evaluate(head, self.test)[0] / len(self.test), np.nan, np.nan
 
     def _judged(self, weights: Rows) -> tuple[float, float, float]:
         """(accuracy, effective number of teachers, share of the weight on clients by their share of the true class)."""
@@ -138,32 +147,42 @@ def _prepared(config: Config, data: FederatedData) -> Server:
     return server
 
 
+Judged = tuple[float, float, float]
+
+
 def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
-    """{`clients|scorer|split|draw`: (accuracy, teachers, right mass)}, kept in `path` after every setting."""
+    """{`clients|scorer|split|draw`: (accuracy, teachers, right mass)}, kept in `path` after every row."""
     found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
+    path.parent.mkdir(exist_ok=True)
     for count in clients:
         for split in range(splits):
-            wanted = {f"{count}|{name}|{split}|{d}" for name, one in SCORERS.items() for d in range(_draws(one, draws))}
-            if wanted <= found.keys():
+            missing = {
+                row: judge for row, judge in _rows(draws).items() if f"{count}|{row[0]}|{split}|{row[1]}" not in found
+            }
+            if not missing:
                 continue
             here = Setting(replace(config, seed=split, data=replace(config.data, clients=count)))
-            fixed: dict[str, Callable[[], tuple[float, float, float]]] = {
-                "uniform (FedDF+P)": here.uniform,
-                "not private: true labels": here.true_labels,
-            }
-            for name, judge in fixed.items():
-                found[f"{count}|{name}|{split}|0"] = list(judge())
-            for name, privacy in HEADS.items():
-                for draw in range(draws):
-                    found[f"{count}|{name}|{split}|{draw}"] = [here.closed_form(privacy), np.nan, np.nan]
-            for name, privacy in SCORERS.items():
-                for draw in range(_draws(privacy, draws)):
-                    seeded = replace(privacy, unsafe_seed=draw) if privacy.unsafe_seed >= 0 else privacy
-                    found[f"{count}|{name}|{split}|{draw}"] = list(here.scored(seeded))
-                print(count, split, name, np.round(found[f"{count}|{name}|{split}|0"], 3), flush=True)
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(found, indent=0))
+            for (name, draw), judge in missing.items():
+                found[f"{count}|{name}|{split}|{draw}"] = list(judge(here))
+                path.write_text(json.dumps(found, indent=0))
+                print(count, split, name, draw, np.round(found[f"{count}|{name}|{split}|{draw}"], 3), flush=True)
     return found
+
+
+def _rows(draws: int) -> dict[tuple[str, int], Callable[[Setting], Judged]]:
+    """What there is to judge in a setting, by name and draw."""
+    rows: dict[tuple[str, int], Callable[[Setting], Judged]] = {
+        ("uniform (FedDF+P)", 0): Setting.uniform,
+        ("not private: true labels", 0): Setting.true_labels,
+    }
+    for name, privacy in SCORERS.items():
+        for draw in range(_draws(privacy, draws)):
+            seeded = replace(privacy, unsafe_seed=draw) if privacy.unsafe_seed >= 0 else privacy
+            rows[name, draw] = partial(Setting.scored, privacy=seeded)
+    for name, privacy in HEADS.items():
+        for draw in range(draws):
+            rows[name, draw] = partial(Setting.closed_form, privacy=privacy)
+    return rows
 
 
 def _draws(privacy: PrivacyConfig, draws: int) -> int:

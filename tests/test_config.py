@@ -13,6 +13,7 @@ from fedaux.prototypes import PrototypeSpec
 
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
+    "start": "closed-form",
     "pretrain.precision": "bfloat16",
     "pretrain.chunk": 64,
     "privacy.train_epsilon": 1.0,
@@ -250,7 +251,7 @@ CHECKS = [
     ("distill.batch=0", "distill.batch must be at least 1"),
     ("distill.lr=0", "distill.lr must be above 0"),
     ("distill.samples=0", "distill.samples at least 1"),
-    ("privacy.scorer=mean", "unknown privacy.scorer 'mean'; choose from mean-embedding, logistic"),
+    ("privacy.scorer=mean", "unknown privacy.scorer 'mean'; choose from class-embedding, mean-embedding, logistic"),
     ("privacy.weights=odd", "did you mean 'odds'?"),
     ("privacy.adjacency=add", "choose from replace-one, add-remove"),
     ("privacy.certificate=mine", "choose from opendp, analytic"),
@@ -266,7 +267,7 @@ CHECKS = [
     ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
     ("local.lr", "--set 'local.lr' is not of the form key=value"),
     ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
-    ("privacy.scorer=meen-embedding", "choose from mean-embedding, logistic"),
+    ("privacy.scorer=meen-embedding", "choose from class-embedding, mean-embedding, logistic"),
     ("privacy.weights=certain", "choose from odds, certainty"),
     ("data.partition=random", "choose from dirichlet, shards, iid"),
     ("method=fed", "choose from fedavg, fedprox, feddf, fedbe, fedavg+p"),
@@ -315,7 +316,7 @@ def test_only_scorers_that_exist_are_allowed() -> None:
     names = str(caught.value).partition("choose from ")[2].rstrip(".").split(", ")
     assert names.pop() == "module:function"
     for name in names:
-        assert make_scorer(PrivacyConfig(scorer=name)).name == name
+        assert make_scorer(PrivacyConfig(scorer=name), 3).name == name
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:

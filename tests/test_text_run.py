@@ -66,7 +66,7 @@ def test_a_folder_that_the_clients_own_settings_do_not_name_is_not_read(config: 
     site = in_process(config, open_data(config), tmp_path)
     foreign = PrototypeSpec.of("encoder", folder=str(publish_encoder(tmp_path / "other"))).to_json()
     public = {"mean": np.zeros(16, np.float32), "basis": np.zeros((16, 4), np.float32)}
-    (refused,) = site.ask([PrepareOrder("client-000", foreign, "mean-embedding", 4, "x", {}, public)])
+    (refused,) = site.ask([PrepareOrder("client-000", foreign, "class-embedding", 3, 15, "x", {}, public)])
     assert isinstance(refused, Failure)
     assert "names code or files" in refused.reason
 

@@ -64,11 +64,11 @@ def plan(
         highlight=False,
     )
     right, ideal, even, kept = (
-        round(100 * x) for x in (found.right, found.right_without_noise, 1 / clients, found.kept)
+        round(100 * x) for x in (found.right, found.right_without_noise, found.even, found.kept)
     )
     console.print(
         f"Of {clients} teachers, {found.teachers:.1f} then count on a public example; {right} % of the weight goes "
-        f"to the right one ({ideal} % without noise, {even} % if all counted alike). "
+        f"to the right ones ({ideal} % without noise, {even} % if all counted alike). "
         f"[bold]{kept} % of the signal is kept[/bold]; expect no more than that of what FedAUX without noise would "
         "gain over FedDF+P.",
         highlight=False,

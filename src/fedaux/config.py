@@ -116,13 +116,13 @@ class DistillConfig:
 class PrivacyConfig:
     """P2, P3 and private training: what a client may reveal, and under what noise."""
 
-    scorer: str = "mean-embedding"
+    scorer: str = "class-embedding"
     weights: str = "odds"
     epsilon: float = 0.1
     delta: float = 1e-5
     adjacency: str = "replace-one"
     certificate: str = "opendp"  # who vouches for ε: OpenDP for its own sampler, or the analytic Gaussian
-    dims: int = 32  # mean-embedding: size of the public PCA
+    dims: int = 32  # class- and mean-embedding: size of the public PCA
     ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
     ridge: float = 0.01  # logistic: λ
     releases: int = 1  # how many different summaries a client may ever release, each at (ε, δ)
@@ -137,7 +137,7 @@ class PrivacyConfig:
 
     def __post_init__(self) -> None:
         if ":" not in self.scorer:  # else somebody's own, module:function
-            one_of("privacy.scorer", self.scorer, ("mean-embedding", "logistic", "module:function"))
+            one_of("privacy.scorer", self.scorer, ("class-embedding", "mean-embedding", "logistic", "module:function"))
         one_of("privacy.ratio", self.ratio, ("bayes", "kliep"))
         one_of("privacy.weights", self.weights, ("odds", "certainty"))
         one_of("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
@@ -170,6 +170,7 @@ class Config:
     rounds: int = 10
     participation: float = 1.0  # C: the share of clients asked each round
     linear: bool = False  # only the heads train, on features of the frozen h0 that are computed once
+    start: str = "random"  # of the heads; "closed-form" makes them from the first round's releases, at no further ε
     seed: int = 0
     prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # dealt to the clients in turn
     data: DataConfig = field(default_factory=DataConfig)
@@ -186,6 +187,11 @@ class Config:
         need(
             self.privacy.train_epsilon == 0 or self.linear,
             "privacy.train_epsilon needs linear = true: private training is for heads on frozen features.",
+        )
+        one_of("start", self.start, ("random", "closed-form"))
+        need(
+            self.start == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),
+            "start = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding': it is made of them.",
         )
         need(len(self.prototypes) >= 1, "prototypes must name at least one network.")
         need(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")

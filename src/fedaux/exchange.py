@@ -22,6 +22,7 @@ class PrepareOrder:
     client: str
     prototype: str  # PrototypeSpec as JSON
     scorer: str
+    classes: int
     size: int  # of the vector that this scorer releases
     h0: str  # hash of the extractor
     extractor: Arrays = field(repr=False)  # empty where the client has it, or its features, already

@@ -15,7 +15,6 @@ from fedaux.files import cache_folder, write_atomically
 from fedaux.prepare.features import FeatureCache
 from fedaux.prepare.h0 import H0
 from fedaux.prepare.probe import linear_probe
-from fedaux.prepare.ratios import RATIOS
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.planner import Planner
 from fedaux.prototypes import dump
@@ -129,18 +128,14 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
     config = (
         Config.load(path, ["method=fedaux"]) if path else replace(DIGITS, pretrain=replace(DIGITS.pretrain, epochs=0))
     )
+    privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
+    if "embedding" not in privacy.scorer:
+        raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
     server = _server(config, open_data(config), None, cache)
-    state = server.initial_state()
-    reference = next(iter(server.certainty(state).reference.values()))
-    fit = RATIOS[config.privacy.ratio]
-    return Planner.of(
-        reference.rows,
-        clients,
-        lambda mean, sigma, records: fit(mean, reference, sigma, records),
-        delta,
-        adjacency,
-        config.privacy.certificate,
-    )
+    server.take_up(server.initial_state())
+    h0 = next(iter(server.h0.values()))
+    negatives = h0.features(server.aux).take(server.split.negatives).gather()
+    return Planner.of(server.scorer, negatives, clients, server.classes, privacy)
 
 
 def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None) -> Result:

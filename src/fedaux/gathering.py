@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedaux.exchange import Failure, Release, Update
-from fedaux.prepare.certainty import Certainty
+from fedaux.exchange import Failure, Update
+from fedaux.prepare.certainty import Certainty, Weighing
 from fedaux.seeds import numpy_stream
 from fedaux.server import Server
 from fedaux.state import Record, RunState
@@ -19,27 +18,22 @@ from fedaux.train.combine import Ensemble, Tally
 
 @dataclass
 class Gathering:
-    """`releases` are those of the clients asked this round; without them, a method that scores has no teachers."""
+    """`weighing` knows the clients asked this round that have made a release: the teachers of a method that scores."""
 
     server: Server
-    certainty: Certainty | None
-    releases: dict[str, Release]
+    weighing: Weighing | None
     failures: list[Failure]
     tallies: dict[str, Tally] = field(default_factory=dict)
     losses: dict[str, float] = field(default_factory=dict)  # of the clients that answered
     spent: dict[str, list[float]] = field(default_factory=dict)  # of clients that trained privately
     ensemble: Ensemble | None = None
-    peak: NDArray[np.float64] | None = None
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
     def start(cls, server: Server, certainty: Certainty | None, state: RunState, chosen: Sequence[str]) -> Gathering:
-        releases = {client: state.releases[client] for client in chosen if client in state.releases}
-        gathering = cls(server, certainty, releases, [])
+        gathering = cls(server, certainty.among(state.releases, chosen) if certainty else None, [])
         if server.method.distils:
             gathering.ensemble = Ensemble(len(server.distill_set), server.classes)
-        if certainty and releases:
-            gathering.peak = certainty.peak(list(releases.values()))
         return gathering
 
     def add(self, update: Update) -> None:
@@ -61,11 +55,10 @@ class Gathering:
     def _teach(self, update: Update, label: str) -> None:
         if self.ensemble is None:
             return
-        if self.certainty is None:
+        if self.weighing is None:
             self.server.teach(label, update.weights, self.ensemble, None)
-        elif update.client in self.releases and self.peak is not None:
-            importance = self.certainty.weights(self.releases[update.client], self.peak)
-            self.server.teach(label, update.weights, self.ensemble, importance)
+        elif update.client in self.weighing.teachers:
+            self.server.teach(label, update.weights, self.ensemble, self.weighing.weights(update.client))
 
     def finish(self, state: RunState) -> RunState:
         """Averages, FedBE's draws, students, test: the state after this round."""

@@ -29,6 +29,8 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
         failures: list[Failure] = []
         if certainty:
             state, failures = collect_releases(server, federation, state, chosen)  # P2, P3
+            if server.config.start == "closed-form" and state.round == 0:
+                state = server.closed_form(state, certainty)
             save(state)
         gathering = Gathering.start(server, certainty, state, chosen)
         for reply in federation.ask([server.train_order(state, client) for client in chosen]):  # T1
@@ -39,7 +41,7 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
             done = len(gathering.losses) + len(gathering.failures)
             server.tell(f"round {state.round + 1}", done, len(chosen), "training")
         gathering.failures += failures
-        if not gathering.losses or (certainty and not gathering.releases):
+        if not gathering.losses or (gathering.weighing and not gathering.weighing.teachers):
             raise NoAnswerError(f"no client could take part in round {state.round + 1}: {gathering.failures[0].reason}")
         state = gathering.finish(state)  # T2, T3
         save(state)

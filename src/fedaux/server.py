@@ -17,6 +17,8 @@ from fedaux.errors import FedauxError
 from fedaux.exchange import Arrays, PrepareOrder, TrainOrder
 from fedaux.methods import METHODS, Method
 from fedaux.prepare.certainty import Certainty
+from fedaux.prepare.class_sums import pool
+from fedaux.prepare.closed_form import discriminant_head, set_head
 from fedaux.prepare.extractor import pretrained
 from fedaux.prepare.features import FeatureCache, outputs, transformed
 from fedaux.prepare.h0 import H0
@@ -82,7 +84,7 @@ class Server:
 
     @cached_property
     def scorer(self) -> Scorer:
-        return make_scorer(self.config.privacy)
+        return make_scorer(self.config.privacy, self.classes)
 
     @cached_property
     def prototype_of(self) -> dict[str, PrototypeSpec]:
@@ -162,6 +164,7 @@ class Server:
             client=client,
             prototype=spec.to_json(),
             scorer=self.scorer.name,
+            classes=self.classes,
             size=self.scorer.size(public),
             h0=self.h0[spec.label].hash,
             extractor=self.extractor_for(state, client),
@@ -178,6 +181,18 @@ class Server:
             embedded[label] = transformed(seen.take(self.split.distill), embed)
         labels = {client: spec.label for client, spec in self.prototype_of.items()}
         return Certainty(self.scorer, self.config.privacy.weights, state.public, reference, embedded, labels)
+
+    def closed_form(self, state: RunState, certainty: Certainty) -> RunState:
+        """Heads from the releases at hand instead of random ones: an accurate start that costs no further privacy."""
+        weights = dict(state.weights)
+        for label, model in self.learners.items():
+            known = [one for client, one in state.releases.items() if self.prototype_of[client].label == label]
+            if known:
+                pooled = pool(known, self.classes)
+                load(model, weights[label])
+                set_head(model, *discriminant_head(state.public[label], certainty.reference[label], pooled))
+                weights[label] = dump(model)
+        return replace(state, weights=weights)
 
     # T1
 

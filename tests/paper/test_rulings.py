@@ -21,6 +21,7 @@ from fedaux.methods import METHODS
 from fedaux.prepare import logistic
 from fedaux.prepare.logistic import LogisticScorer
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
+from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, teacher_weights
 from fedaux.privacy import gaussian
 from fedaux.privacy.ledger import Ledger
@@ -31,13 +32,14 @@ from fedaux.state import RunState
 from fedaux.train.combine import Tally
 from fedaux.train.local import look, train_local
 
+NONE = np.zeros(0, np.int64)  # for scorers that have no use for labels
 Solver = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 
 
 def ours(own: np.ndarray, negatives: np.ndarray, ridge: float) -> np.ndarray:
     """Release-free logistic scorer: w for raw features, in the embedded space."""
     scorer = LogisticScorer(ridge)
-    found = scorer.summarise(scorer.publish(negatives), own, "replace-one", len(own))
+    found = scorer.summarise(scorer.publish(negatives), own, NONE, "replace-one", len(own))
     return found.values * found.step
 
 
@@ -101,7 +103,7 @@ def test_b_nothing_but_the_noisy_vector_is_sent(data: tuple[np.ndarray, np.ndarr
     scorer = MeanEmbeddingScorer(4)
     public = scorer.publish(data[1])
     made = [
-        release(scorer.summarise(public, factor * data[0], "replace-one", 1000), "a", PrivacyConfig(epsilon=1.0))
+        release(scorer.summarise(public, factor * data[0], NONE, "replace-one", 1000), "a", PrivacyConfig(epsilon=1.0))
         for factor in (1.0, 7.0)
     ]
     plain = [{name: value for name, value in vars(one).items() if name != "arrays"} for one in made]
@@ -128,7 +130,7 @@ def test_d_the_noise_counts_the_negatives_not_all_auxiliary_data() -> None:
     own, aux = rng.normal(size=(50, 6)), rng.normal(size=(1000, 6))
     split = AuxSplit.draw(1000, 0.2, rng)
     scorer = LogisticScorer(0.05)
-    found = scorer.summarise(scorer.publish(aux[split.negatives]), own, "replace-one", 50)
+    found = scorer.summarise(scorer.publish(aux[split.negatives]), own, NONE, "replace-one", 50)
 
     def check(sensitivity: float) -> None:
         assert sensitivity >= 2 / (0.05 * (50 + 200))
@@ -214,19 +216,21 @@ def test_i_the_default_scorer_has_a_signal_and_the_papers_is_kept() -> None:
         shares = scores / scores.sum(axis=0)
         assert np.mean(1 / np.square(shares).sum(axis=0)) < 7  # effective number of teachers, of ten
 
-    default = MeanEmbeddingScorer(Config().privacy.dims)
+    default = make_scorer(Config().privacy, 10)
     facts = default.publish(public)
     reference = default.embed(facts, public)
-    lines = []
+    sent = []
     for i, own in enumerate(clients):
-        made = release(default.summarise(facts, own, "replace-one", 625), f"c{i}", PrivacyConfig(epsilon=1.0))
-        lines.append(default.fit(facts, Reference(reference), made)(reference))
-    odds = np.stack(lines)
+        made = default.summarise(facts, own, np.full(625, i), "replace-one", 625)
+        sent.append(release(made, f"c{i}", PrivacyConfig(epsilon=1.0)))
+    fitted = default.fit(facts, Reference(np.asarray(reference, np.float64)), sent)
+    seen = reference if fitted.look is None else fitted.look(reference)
+    odds = np.stack([one(seen) for one in fitted.odds.values()])
     check(teacher_weights(odds, odds.max(axis=0), "odds"))
     norm = np.linalg.norm(np.concatenate([*clients, public]), axis=1).max()
     literal = np.stack([expit(public / norm @ erm(own, public, 0.1)) for own in clients])
     caught(check, literal)
-    assert Config().privacy.scorer == "mean-embedding"
+    assert Config().privacy.scorer == "class-embedding"
     assert PrivacyConfig(scorer="logistic").scorer == "logistic"
 
 

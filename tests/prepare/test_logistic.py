@@ -9,6 +9,8 @@ from fedaux.prepare import logistic
 from fedaux.prepare.logistic import LogisticScorer, objective, sensitivity, solve
 from fedaux.privacy.bounded import clip_rows
 
+NONE = np.zeros(0, np.int64)  # this scorer has no use for labels
+
 
 def problem(seed: int = 0, own: int = 30, negatives: int = 70, width: int = 5) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
@@ -66,8 +68,10 @@ def test_no_record_moves_the_solution_further_than_stated(seed: int, size: float
     scorer = LogisticScorer(ridge=0.05)
     public = scorer.publish(rng.normal(size=(60, 4)))
     rest, record, other = rng.normal(size=(12, 4)), size * rng.normal(size=4), size * rng.normal(size=4)
-    one = scorer.summarise(public, np.vstack([rest, record]), adjacency, 13)
-    two = scorer.summarise(public, np.vstack([rest, other]) if adjacency == "replace-one" else rest, adjacency, 13)
+    one = scorer.summarise(public, np.vstack([rest, record]), NONE, adjacency, 13)
+    two = scorer.summarise(
+        public, np.vstack([rest, other]) if adjacency == "replace-one" else rest, NONE, adjacency, 13
+    )
     assert np.linalg.norm((one.values - two.values).astype(float)) <= one.sensitivity
 
 

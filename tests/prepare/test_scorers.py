@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedaux.config import ConfigError, PrivacyConfig
+from fedaux.prepare.class_embedding import ClassEmbeddingScorer
 from fedaux.prepare.logistic import LogisticScorer
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
 from fedaux.prepare.scorers import make_scorer
@@ -15,17 +16,18 @@ from fedaux.privacy.release import Summary, release
 MINE = """
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
 
-def scorer(privacy):
+def scorer(privacy, classes):
     return MeanEmbeddingScorer(privacy.dims, privacy.ratio, name="my_scorers:scorer")
 """
 
 
 def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(make_scorer(PrivacyConfig()), MeanEmbeddingScorer)
-    assert make_scorer(PrivacyConfig(scorer="logistic", ridge=0.5)) == LogisticScorer(0.5)
+    assert make_scorer(PrivacyConfig(), 7) == ClassEmbeddingScorer(7, 32)
+    assert make_scorer(PrivacyConfig(scorer="mean-embedding"), 7) == MeanEmbeddingScorer(32)
+    assert make_scorer(PrivacyConfig(scorer="logistic", ridge=0.5), 7) == LogisticScorer(0.5)
     (tmp_path / "my_scorers.py").write_text(MINE)
     monkeypatch.syspath_prepend(tmp_path)
-    mine = make_scorer(PrivacyConfig(scorer="my_scorers:scorer", dims=7))
+    mine = make_scorer(PrivacyConfig(scorer="my_scorers:scorer", dims=7), 3)
     assert (mine.name, mine.dims) == ("my_scorers:scorer", 7)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="mean-embedding, logistic, module:function"):
         PrivacyConfig(scorer="mean")

@@ -62,16 +62,21 @@ def made(client: str, seed: int) -> Release:
 
 
 def test_the_peak_is_the_largest_and_the_best_teacher_weighs_one(certainty: Certainty) -> None:
-    releases = [made("a", 1), made("b", 2)]
-    each = np.stack([certainty.log_odds(one) for one in releases])
-    peak = certainty.peak(releases)
-    assert np.array_equal(peak, each.max(axis=0))
-    weights = np.stack([certainty.weights(one, peak) for one in releases])
+    weighing = certainty.among({"a": made("a", 1), "b": made("b", 2)}, ["a", "b"])
+    each = np.stack([weighing.log_odds(client) for client in "ab"])
+    weights = np.stack([weighing.weights(client) for client in "ab"])
     assert np.allclose(weights.max(axis=0), 1.0)
     assert np.allclose(weights / weights.sum(axis=0), np.exp(each) / np.exp(each).sum(axis=0), atol=1e-7)
 
 
 def test_blocks_do_not_matter(certainty: Certainty, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = certainty.log_odds(made("a", 1))
+    weighing = certainty.among({"a": made("a", 1)}, ["a"])
+    whole = weighing.log_odds("a")
     monkeypatch.setattr(room, "_BLOCK", 7)
-    assert np.allclose(certainty.log_odds(made("a", 1)), whole)
+    assert np.allclose(weighing.log_odds("a"), whole)
+
+
+def test_only_those_asked_are_teachers_but_all_known_releases_count(certainty: Certainty) -> None:
+    weighing = certainty.among({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
+    assert weighing.teachers == {"a"}
+    assert np.allclose(weighing.weights("a"), 1.0)  # nobody else is asked

@@ -3,20 +3,19 @@
 import numpy as np
 import pytest
 
-from fedaux.prepare.ratios import bayes_ratio
-from fedaux.prepare.scoring import Reference
-from fedaux.privacy.bounded import clip_rows
+from fedaux.config import PrivacyConfig
+from fedaux.prepare.class_embedding import ClassEmbeddingScorer
+from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
 from fedaux.privacy.gaussian import multiplier
 from fedaux.privacy.planner import Planner
 
 
-@pytest.fixture(scope="module")
-def planner() -> Planner:
+@pytest.fixture(scope="module", params=[MeanEmbeddingScorer(4), ClassEmbeddingScorer(6, 4)], ids=lambda one: one.name)
+def planner(request: pytest.FixtureRequest) -> Planner:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(6, 4)) * 0.4
-    rows = clip_rows(centres[rng.integers(6, size=600)] + 0.1 * rng.normal(size=(600, 4)))
-    reference = Reference(rows)
-    return Planner.of(rows, 6, lambda m, s, n: bayes_ratio(m, reference, s, n), 1e-5, "replace-one", "analytic")
+    rows = centres[rng.integers(6, size=600)] + 0.1 * rng.normal(size=(600, 4))
+    return Planner.of(request.param, rows, 6, 6, PrivacyConfig(certificate="analytic"))
 
 
 def test_the_noise_is_the_releases(planner: Planner) -> None:
@@ -47,5 +46,13 @@ def test_what_it_advises_does_what_it_says(planner: Planner) -> None:
 
 
 def test_too_few_public_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="cannot stand for 10 clients"):
-        Planner.of(np.zeros((12, 2)), 10, lambda m, s, n: lambda rows: rows[:, 0], 1e-5, "replace-one", "opendp")
+    with pytest.raises(ValueError, match="cannot stand for 10 classes"):
+        Planner.of(MeanEmbeddingScorer(), np.zeros((12, 2)), 10, 10, PrivacyConfig())
+
+
+def test_clients_that_share_a_class_keep_more_of_it() -> None:
+    rng = np.random.default_rng(1)
+    rows = 0.4 * rng.normal(size=(5, 8))[rng.integers(5, size=800)] + 0.15 * rng.normal(size=(800, 8))
+    few, many = (Planner.of(ClassEmbeddingScorer(5, 8), rows, n, 5, PrivacyConfig()).plan(0.2, 300) for n in (5, 50))
+    assert many.kept > few.kept
+    assert many.even == pytest.approx(few.even) == pytest.approx(0.2)

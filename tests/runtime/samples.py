@@ -15,6 +15,7 @@ def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
     facts = {
         "prototype": '["mlp", {}]',
         "scorer": "mean-embedding",
+        "classes": 10,
         "size": 2,
         "h0": "f00d",
         "extractor": weights(),

@@ -207,7 +207,7 @@ def test_another_scorer_than_the_clients_own_is_refused(
     with pytest.raises(BudgetError, match="the order asks for the scorer 'logistic'"):
         own_config(context_of(site, "client-000"), replace(order, scorer="logistic"))
     refused = ask(site_with(tmp_path, scorer="logistic"), order)
-    assert "the order asks for the scorer 'mean-embedding'" in refused.reason
+    assert "the order asks for the scorer 'class-embedding'" in refused.reason
     assert not (tmp_path / "clients").exists()  # nothing was asked for yet: no budget is spent
 
 
@@ -266,15 +266,15 @@ def fail(*_: Any, **__: Any) -> Any:
 class Talkative:
     """A scorer that quotes what it sees."""
 
-    name = "mean-embedding"
+    name = "class-embedding"
     summarise = staticmethod(fail)
 
 
 @pytest.mark.parametrize(
     ("target", "value"),
     [
-        ("fedaux.runtime.client.make_scorer", lambda _: Talkative()),
-        ("fedaux.prepare.mean_embedding.mean_embedding", fail),
+        ("fedaux.runtime.client.make_scorer", lambda *_: Talkative()),
+        ("fedaux.prepare.class_embedding.class_sums", fail),
         ("fedaux.privacy.release.Summary.__post_init__", fail),
         ("fedaux.prepare.features.look", fail),
         ("fedaux.runtime.client.release", fail),

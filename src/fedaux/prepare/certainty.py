@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.data.records import Records
 from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Features, Reference, Scorer, teacher_weights
+from fedaux.prepare.features import transformed
+from fedaux.prepare.scoring import Features, Fitted, Reference, Scorer, teacher_weights
 
 _BLOCK = 2**16  # rows of D_distill at a time
 
@@ -28,18 +30,45 @@ class Certainty:
     embedded: Mapping[str, Features]  # φ(D_distill)
     prototype_of: Mapping[str, str]
 
-    def log_odds(self, release: Release) -> NDArray[np.float64]:
-        """log D_i(x)/D⁻(x) as the client's release has it, over D_distill."""
-        label = self.prototype_of[release.client]
-        fitted, rows = self.scorer.fit(self.public[label], self.reference[label], release), self.embedded[label]
-        return np.concatenate([fitted(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)])
+    def among(self, known: Mapping[str, Release], asked: Sequence[str]) -> Weighing:
+        """The weights of the clients `asked`, by all releases `known`."""
+        cohorts: dict[str, list[Release]] = {}
+        for client, release in known.items():
+            cohorts.setdefault(self.prototype_of[client], []).append(release)
+        fitted, seen = {}, {}
+        for label, releases in cohorts.items():
+            one = fitted[label] = self.scorer.fit(self.public[label], self.reference[label], releases)
+            rows = self.embedded[label]
+            seen[label] = rows if one.look is None else transformed(Records(rows), one.look)
+        return Weighing(self.kind, fitted, seen, self.prototype_of, [client for client in asked if client in known])
 
-    def peak(self, releases: Sequence[Release]) -> NDArray[np.float64]:
-        """The largest log-odds among these clients on each example: the common scale of `teacher_weights`."""
-        best = self.log_odds(releases[0])
-        for release in releases[1:]:
-            np.maximum(best, self.log_odds(release), out=best)
-        return best
 
-    def weights(self, release: Release, peak: NDArray[np.float64]) -> NDArray[np.float64]:
-        return teacher_weights(self.log_odds(release), peak, self.kind)
+class Weighing:
+    """Eq. 4's weights s_i(x) of one round's teachers over D_distill, one teacher at a time."""
+
+    def __init__(
+        self,
+        kind: str,
+        fitted: Mapping[str, Fitted],
+        seen: Mapping[str, Features],
+        prototype_of: Mapping[str, str],
+        asked: Sequence[str],
+    ) -> None:
+        self._kind, self._fitted, self._seen, self._prototype_of = kind, fitted, seen, prototype_of
+        self.teachers = frozenset(asked)
+        peak: NDArray[np.float64] | None = None
+        for client in asked:
+            odds = self.log_odds(client)
+            peak = odds if peak is None else np.maximum(peak, odds, out=peak)
+        self._peak = peak
+
+    def log_odds(self, client: str) -> NDArray[np.float64]:
+        """log D_i(x)/D⁻(x) over D_distill."""
+        label = self._prototype_of[client]
+        odds, rows = self._fitted[label].odds[client], self._seen[label]
+        return np.concatenate([odds(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)])
+
+    def weights(self, client: str) -> NDArray[np.float64]:
+        """In units of the largest odds among those asked: a common factor is free."""
+        assert self._peak is not None
+        return teacher_weights(self.log_odds(client), self._peak, self._kind)

@@ -1,56 +1,63 @@
-"""A private linear head in one shot: each client releases the sum of φ for every class, and how many there are.
-
-A record has one class, so all sums and counts together cost what one sum costs. The server adds up the releases and
-puts a closed-form head (linear discriminant analysis) on them: private from end to end, labels included, and as good
-for clients with one class as for clients with all of them.
-"""
+"""Sums of φ and counts for every class: what a client releases of them, and what all releases say together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Reference
+from fedaux.exchange import Release
+from fedaux.prepare.scoring import Labels
 from fedaux.privacy.bounded import GRID, to_steps
 from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
 REACH = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; see `class_sums`
+THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for none
 
 
-def class_sums(embedded: Vector, labels: NDArray[np.int64], classes: int, adjacency: str, size: int) -> Summary:
+def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, size: int) -> Summary:
     """(Σ of φ per class, count per class), flattened to classes·(k + 1) integers. embedded: rows of norm at most 1.
 
     One record adds u of norm ≤ GRID to the sum of its class and GRID to its count: a vector of norm ≤ √2·GRID in the
     coordinates of that class alone. Exchanged for a record of another class, two such vectors in different coordinates:
-    √(2 + 2) = 2. Exchanged for one of the same class, the count stays and the sum moves by at most 2.
+    √(2 + 2) = 2. Exchanged for one of the same class, the count stays and the sum moves by at most 2. A label that is
+    none of the classes adds nothing.
     """
-    steps = to_steps(embedded)
+    steps, labels = to_steps(embedded), np.asarray(labels)
+    known = (labels >= 0) & (labels < classes)
     values = np.zeros((classes, steps.shape[1] + 1), np.int64)
-    np.add.at(values[:, :-1], labels, steps)
-    np.add.at(values[:, -1], labels, GRID)
+    np.add.at(values[:, :-1], labels[known], steps[known])
+    np.add.at(values[:, -1], labels[known], GRID)
     return Summary(values.ravel(), 1.0 / GRID, float(np.ceil(GRID * REACH[adjacency])), adjacency, size)
 
 
-def discriminant_head(public: Arrays, reference: Reference, releases: Sequence[Release], classes: int) -> Arrays:
-    """The head on h0's own features, as flat weights of a `linear_head`: (C·H weights, C biases).
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """What the releases of a cohort say of each class c, and of the classes of each client i."""
 
-    Class means are shrunk towards the mean of all by what the known noise asks for; rows of a class are taken to vary
-    as public rows do, and the map φ to be linear, which it is for the nine rows in ten that are not clipped.
+    means: Vector  # (C, k): of φ
+    sigma: Vector  # (C,): noise of each coordinate of them
+    records: Vector  # (C,): behind them
+    shares: Vector  # (clients, C), each row summing to 1
+
+
+def pool(releases: Sequence[Release], classes: int) -> Pooled:
+    """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least squares over the clients.
+
+    mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i², with variance 1/Σ_i n_ic²/σ_i². A client without the class has n = 0
+    and so adds no noise to it. The n are the noisy counts, those that noise alone would explain set to 0, made to add
+    up to the client's public size; a client none of whose counts stands out is taken to have all classes alike.
     """
-    total = np.sum([one.arrays["values"] * one.step for one in releases], axis=0).reshape(classes, -1)
-    noise = sum((one.scale * one.step) ** 2 for one in releases)  # variance of each coordinate of the total
-    counts = np.maximum(total[:, -1], np.sqrt(noise) + 1.0)
-    means = total[:, :-1] / counts[:, None]
-    centre = counts @ means / counts.sum()
-    spread = np.maximum(0.0, np.square(means - centre).mean() - np.mean(noise / counts**2))
-    means = centre + (means - centre) * (spread / (spread + noise / counts**2))[:, None]
-    precision = np.linalg.inv(reference.covariance + 1e-6 * np.trace(reference.covariance) * np.eye(means.shape[1]))
-    weights = means @ precision
-    bias = np.log(counts / counts.sum()) - 0.5 * (weights * means).sum(axis=1)
-    on_features = weights @ public["basis"].T.astype(np.float64)
-    bias = bias - on_features @ public["mean"].astype(np.float64)
-    return {"parameters": np.concatenate([on_features.ravel(), bias]).astype(np.float32)}
+    told = np.stack([(one.arrays["values"] * one.step).reshape(classes, -1) for one in releases])
+    sums, counts = told[:, :, :-1], told[:, :, -1]
+    noise = np.maximum([one.scale * one.step for one in releases], 1e-9)[:, None]
+    sizes = np.array([float(one.records) for one in releases])[:, None]
+    counts = np.where(counts > THRESHOLD * noise, counts, 0.0)
+    total = counts.sum(axis=1, keepdims=True)
+    shares = np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / classes)
+    precision = np.maximum(np.square(shares * sizes / noise).sum(axis=0), 1e-12)
+    means = np.einsum("ic,ick->ck", shares * sizes / noise**2, sums) / precision[:, None]
+    return Pooled(means, precision**-0.5, np.maximum((shares * sizes).sum(axis=0), 1.0), shares)

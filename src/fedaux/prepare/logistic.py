@@ -6,6 +6,7 @@ gradient at the returned point certified; N = |D_i| + |D⁻|; nothing but the no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Features, LogOdds, Reference, check_shapes
+from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference, check_shapes
 from fedaux.privacy.bounded import GRID, REACH, clip_rows
 from fedaux.privacy.release import Summary
 
@@ -44,7 +45,7 @@ class LogisticScorer:
         check_shapes(public, mean=(features.shape[1],), radius=(1,))
         return clip_rows((np.asarray(features, np.float64) - public["mean"]) / max(float(public["radius"][0]), 1e-12))
 
-    def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
+    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
         """Rounding w to the grid moves two neighbours apart by at most √H steps more than they were."""
         own = self.embed(public, features)
         negatives = clip_rows(public["negatives"])
@@ -55,9 +56,11 @@ class LogisticScorer:
         values = np.rint(w / step).astype(np.int64)
         return Summary(values=values, step=step, sensitivity=float(reach), adjacency=adjacency, records=size)
 
-    def fit(self, public: Arrays, reference: Reference, release: Release) -> LogOdds:
-        w = release.arrays["values"] * release.step
-        return lambda embedded: embedded @ w
+    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+        def odds(w: Vector) -> LogOdds:
+            return lambda embedded: embedded @ w
+
+        return Fitted({one.client: odds(one.arrays["values"] * one.step) for one in releases})
 
 
 def objective(w: Vector, own: Vector, negatives: Vector, ridge: float, total: int) -> tuple[float, Vector]:

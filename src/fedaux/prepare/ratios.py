@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,24 +14,32 @@ from scipy.stats import multivariate_normal
 from fedaux.prepare.scoring import LogOdds, Reference
 
 Vector = NDArray[np.float64]
-BETWEEN = 0.5  # β, the share of public variance that is taken to lie between clients
+BETWEEN = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
 CAUTION = 3.0  # times Wiener's ridge: far from w = 0 the linear argument is too bold (docs/scoring.md has the figures)
 
 
-def bayes_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
-    """The predictive density of a client whose mean is known only through the release, over the density of D⁻.
+def predictive(mean: Vector, reference: Reference, sigma: float, records: float) -> Any:
+    """The density of new rows from a group whose mean is known only through a noisy release: a frozen Gaussian.
 
-    Random effects: public rows vary by S, of which B = βS lies between clients and W = S − B within one. So a client's
-    true mean is m ~ N(μ, B), its rows are N(m, W), and the release is N(m, V) with V = σ²·1 + W/|D_i|. Given the
-    release, m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V.
-    Noise that drowns the signal gives K → 0, one density for every client, equal weights.
+    Random effects: public rows vary by S, of which B = βS lies between groups and W = S − B within one. So the true
+    mean is m ~ N(μ, B), its rows are N(m, W), and the release is N(m, V) with V = σ²·1 + W/records. Given the release,
+    m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V. Noise that
+    drowns the signal gives K → 0: one density for every group.
     """
     centre, total = reference.mean, reference.covariance
     between, within = BETWEEN * total, (1 - BETWEEN) * total
     noise = sigma**2 * np.eye(len(total)) + within / records
     gain = np.linalg.solve(between + noise, between).T
-    client = multivariate_normal(centre + gain @ (mean - centre), within + gain @ noise, allow_singular=True)
-    public = multivariate_normal(centre, total, allow_singular=True)
+    return multivariate_normal(centre + gain @ (mean - centre), within + gain @ noise, allow_singular=True)
+
+
+def public_density(reference: Reference) -> Any:
+    return multivariate_normal(reference.mean, reference.covariance, allow_singular=True)
+
+
+def bayes_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
+    """The predictive density of the client's rows over the density of D⁻."""
+    client, public = predictive(mean, reference, sigma, records), public_density(reference)
     offset = np.log(records / len(reference.rows))
     return lambda embedded: np.atleast_1d(client.logpdf(embedded) - public.logpdf(embedded) + offset)
 

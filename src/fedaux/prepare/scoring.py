@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -15,7 +15,8 @@ from fedaux.exchange import Arrays, Release
 from fedaux.privacy.release import Summary
 
 Features = NDArray[np.floating]
-LogOdds = Callable[[Features], NDArray[np.float64]]  # φ(x) of some rows, (B, k) → log D_i(x)/D⁻(x), (B,)
+Labels = NDArray[np.int64]
+LogOdds = Callable[[Features], NDArray[np.float64]]  # rows as `Fitted.look` sees them, (B, m) → log D_i(x)/D⁻(x), (B,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,14 @@ class Reference:
     @cached_property
     def covariance(self) -> NDArray[np.float64]:
         return np.cov(self.rows, rowvar=False).reshape(len(self.mean), -1)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Every client's log-odds, as functions of what `look` makes of φ(x), (B, k) → (B, m), once for all clients."""
+
+    odds: Mapping[str, LogOdds]
+    look: Callable[[Features], Features] | None = None  # None: φ(x) itself
 
 
 FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight
@@ -54,16 +63,16 @@ class Scorer(Protocol):
         """φ: (B, H) → (B, k), each row by itself and of norm at most 1."""
         ...
 
-    def summarise(self, public: Arrays, features: Features, adjacency: str, size: int) -> Summary:
-        """From features of D_i, (|D_i|, H): the integers to release and their sensitivity.
+    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
+        """From features of D_i, (|D_i|, H), and their labels: the integers to release and their sensitivity.
 
         `size` is |D_i| as the world knows it. Under replace-one it is the number of rows; under add-remove it is a
         declared constant, the same for neighbours, and nothing may be divided by the number of rows instead.
         """
         ...
 
-    def fit(self, public: Arrays, reference: Reference, release: Release) -> LogOdds:
-        """From φ(D⁻) and one release: how likely any embedded row is the client's."""
+    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+        """From φ(D⁻) and the releases of a cohort: how likely any embedded row is each client's."""
         ...
 
 

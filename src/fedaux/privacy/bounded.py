@@ -23,6 +23,18 @@ def clip_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(scaled / np.maximum(norms, 1.0 / largest))
 
 
+def unit_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Each row by itself: its direction, of norm 1; zero where it has none or is not finite.
+
+    Against noise that is set by the longest possible row, every row should be as long as that.
+    """
+    rows = np.asarray(rows, dtype=np.float64)
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0) if rows.ndim == 2 else np.ones(1)
+    usable = np.isfinite(largest) & (largest > 0)
+    scaled = np.where(usable, rows / np.where(usable, largest, 1.0), 0.0)  # squares of huge entries would overflow
+    return clip_rows(scaled)  # the largest entry is 1, so no row is shorter than that
+
+
 def to_steps(clipped: NDArray[np.float64]) -> NDArray[np.int64]:
     """Rows of norm at most 1 as integers of norm at most GRID. Rounding is towards zero, so no row leaves the ball."""
     steps = np.trunc(clipped * (GRID - 1)).astype(np.int64)  # GRID − 1: room for the last bit of the clipping division

@@ -1,24 +1,31 @@
 """Before any budget is spent: will the scores carry a signal? Simulated on public data alone.
 
-The public rows are grouped into as many pseudo-clients as there will be clients; each releases the mean of its group as
-a client with the planned number of records would. How much of the teachers' weight then lands on the right group, and
-how much did the noise take away? No private record is read, so planning costs nothing and can be repeated at will.
+The public rows are grouped into as many pseudo-classes as there are classes, and dealt to pseudo-clients with one class
+each and the planned number of records. Those release and are weighed by the very code of a run. How much of the
+teachers' weight then lands on clients of the right class, and how much did the noise take away? No private record is
+read, so planning costs nothing and can be repeated at will.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-from fedaux.privacy.bounded import REACH
+from fedaux.config import PrivacyConfig
+from fedaux.exchange import Arrays
+from fedaux.prepare.scoring import Features, Reference, Scorer
+from fedaux.privacy.bounded import GRID
 from fedaux.privacy.gaussian import multiplier
+from fedaux.privacy.release import Summary, release
 
 Vector = NDArray[np.float64]
-# (release, σ of its noise, records) → log-odds of rows; the server's own post-processing
-Fit = Callable[[Vector, float, int], Callable[[Vector], Vector]]
+_NO_NOISE = 1e3  # an ε at which nothing is drowned
+_SHOWN = 4000  # rows of D⁻ that are weighed
 
 
 @dataclass(frozen=True)
@@ -27,60 +34,60 @@ class Plan:
 
     epsilon: float
     records: int
-    sigma: float  # of the noise on each coordinate of the mean
+    sigma: float  # of the noise on each coordinate of a client's mean
     signal: float  # standard deviation of a coordinate of the pseudo-clients' means
-    right: float  # share of a row's weight that goes to its own group
+    right: float  # share of a row's weight that goes to clients of its class
     right_without_noise: float
+    even: float  # the same if all teachers counted alike
     teachers: float  # effective number of teachers on a row
-    clients: int
 
     @property
     def kept(self) -> float:
-        even = 1 / self.clients
-        return max(0.0, (self.right - even) / max(1e-9, self.right_without_noise - even))
+        return max(0.0, (self.right - self.even) / max(1e-9, self.right_without_noise - self.even))
 
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """`rows` are φ(D⁻), `group` says to which pseudo-client each belongs."""
+    """`features` are those of D⁻, `group` says to which pseudo-class each belongs."""
 
-    rows: Vector
+    scorer: Scorer
+    public: Arrays
+    features: Features
     group: NDArray[np.int64]
-    fit: Fit
-    delta: float
-    adjacency: str
-    certificate: str
+    clients: int
+    privacy: PrivacyConfig
 
     @classmethod
-    def of(cls, rows: Vector, clients: int, fit: Fit, delta: float, adjacency: str, certificate: str) -> Planner:
+    def of(cls, scorer: Scorer, features: Features, clients: int, classes: int, privacy: PrivacyConfig) -> Planner:
         from sklearn.cluster import KMeans
 
-        if len(rows) < 2 * clients:
-            raise ValueError(
-                f"{len(rows)} public rows cannot stand for {clients} clients; plan with fewer or give more"
-            )
-        group = KMeans(clients, n_init=1, random_state=0).fit_predict(rows)
-        return cls(rows, np.asarray(group, np.int64), fit, delta, adjacency, certificate)
+        groups = min(clients, classes)
+        if len(features) < 2 * groups:
+            raise ValueError(f"{len(features)} public rows cannot stand for {groups} classes; give more of them")
+        public = scorer.publish(features)
+        group = KMeans(groups, n_init=1, random_state=0).fit_predict(scorer.embed(public, features))
+        # whatever the noise, it is drawn from a seed: nothing here is private
+        return cls(scorer, public, features, np.asarray(group, np.int64), clients, replace(privacy, unsafe_seed=0))
 
     def plan(self, epsilon: float, records: int, draws: int = 3) -> Plan:
-        sigma = multiplier(epsilon, self.delta, self.certificate) * REACH[self.adjacency] / records
-        means = np.stack([self.rows[self.group == one].mean(axis=0) for one in range(self.clients)])
-        rng = np.random.default_rng(0)
-        noisy = [self._weights(means + rng.normal(0, sigma, means.shape), sigma, records) for _ in range(draws)]
-        own = np.arange(len(self.rows)), self.group
+        reach = self._summaries(records)[0].sensitivity / GRID  # of a sum of φ, whichever scorer sums them
+        ideal = self._weights(_NO_NOISE, records, 0)
+        noisy = [self._weights(epsilon, records, draw) for draw in range(draws)]
+        rows, group = self._shown
+        means = np.stack([rows[group == one].mean(axis=0) for one in range(self.groups)])
         return Plan(
             epsilon=epsilon,
             records=records,
-            sigma=sigma,
+            sigma=multiplier(epsilon, self.privacy.delta, self.privacy.certificate) * reach / records,
             signal=float(means.std(axis=0).mean()),
-            right=float(np.mean([weights[own].mean() for weights in noisy])),
-            right_without_noise=float(self._weights(means, 0.0, records)[own].mean()),
-            teachers=float(np.mean([(1 / np.square(weights).sum(axis=1)).mean() for weights in noisy])),
-            clients=self.clients,
+            right=float(np.mean([self._right(weights) for weights in noisy])),
+            right_without_noise=self._right(ideal),
+            even=self._right(np.full_like(ideal, 1 / self.clients)),
+            teachers=float(np.mean([(1 / np.square(weights).sum(axis=0)).mean() for weights in noisy])),
         )
 
     @property
-    def clients(self) -> int:
+    def groups(self) -> int:
         return int(self.group.max()) + 1
 
     def epsilon_for(self, kept: float, records: int) -> float:
@@ -98,14 +105,44 @@ class Planner:
         enough = self.epsilon_for(kept, records)
         if not np.isfinite(enough):
             return 0
-        ratio = multiplier(epsilon, self.delta, self.certificate) / multiplier(enough, self.delta, self.certificate)
-        return int(np.ceil(records * ratio))
+        delta, certificate = self.privacy.delta, self.privacy.certificate
+        return int(np.ceil(records * multiplier(epsilon, delta, certificate) / multiplier(enough, delta, certificate)))
 
     def curve(self, epsilons: Sequence[float], records: int) -> list[float]:
         return [self.plan(epsilon, records).kept for epsilon in epsilons]
 
-    def _weights(self, releases: Vector, sigma: float, records: int) -> Vector:
-        """(rows, clients), each row summing to 1: the odds as FedAUX uses them."""
-        scores = np.stack([self.fit(one, sigma, records)(self.rows) for one in releases], axis=1)
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    @cached_property
+    def _shown(self) -> tuple[Vector, NDArray[np.int64]]:
+        """(φ, group) of the rows that are weighed."""
+        some = slice(0, _SHOWN)
+        return np.asarray(self.scorer.embed(self.public, self.features[some]), np.float64), self.group[some]
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return Reference(np.asarray(self.scorer.embed(self.public, self.features), np.float64))
+
+    @lru_cache(maxsize=8)  # noqa: B019 - a planner lives as long as its command
+    def _summaries(self, records: int) -> list[Summary]:
+        """What the pseudo-clients would release: `records` public rows of one group each, drawn with replacement."""
+        rng, made = np.random.default_rng(0), []
+        for client in range(self.clients):
+            group = client % self.groups
+            rows = self.features[rng.choice(np.flatnonzero(self.group == group), records)]
+            labels = np.full(records, group)
+            made.append(self.scorer.summarise(self.public, rows, labels, self.privacy.adjacency, records))
+        return made
+
+    def _weights(self, epsilon: float, records: int, draw: int) -> Vector:
+        """(clients, rows), adding up to 1 over the clients: the odds as FedAUX uses them."""
+        privacy = replace(self.privacy, epsilon=epsilon, unsafe_seed=draw)
+        sent = [release(one, f"client {i}", privacy) for i, one in enumerate(self._summaries(records))]
+        fitted = self.scorer.fit(self.public, self._reference, sent)
+        rows = self._shown[0]
+        seen = rows if fitted.look is None else fitted.look(rows)
+        scores = np.stack([fitted.odds[one.client](seen) for one in sent])
+        return np.asarray(softmax(scores, axis=0))
+
+    def _right(self, weights: Vector) -> float:
+        """Share of the weight on clients of a row's own group."""
+        own = (np.arange(self.clients) % self.groups)[:, None] == self._shown[1]
+        return float((weights * own).sum(axis=0).mean())

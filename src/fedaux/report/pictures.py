@@ -128,7 +128,11 @@ def draw_plan(planner: Planner, records: int, epsilon: float, path: Path) -> Non
     axes.minorticks_off()
     axes.legend(loc="lower right", frameon=False)
     axes.grid(color=_FAINT, linewidth=0.6)
-    axes.set_title(f"{planner.clients} clients, δ = {planner.delta:g}, {planner.adjacency}", loc="left", fontsize=11)
+    axes.set_title(
+        f"{planner.clients} clients, δ = {planner.privacy.delta:g}, {planner.privacy.adjacency}",
+        loc="left",
+        fontsize=11,
+    )
     _save(figure, path)
 
 

@@ -170,13 +170,16 @@ def make_release(order: PrepareOrder, context: Context, config: Config) -> Relea
     """Features, summary, noise. Scorer, budget, adjacency and noise are those of the client's own settings."""
     privacy, features = config.privacy, own_features(order, context)
     size = public_size(Records(features), config)
-    found = make_scorer(privacy).summarise(order.public, features, privacy.adjacency, size)
+    scorer, labels = make_scorer(privacy, order.classes), own_records(context).labels
+    found = scorer.summarise(order.public, features, labels, privacy.adjacency, size)
     return release(found, order.client, privacy)
 
 
 def request_hash(order: PrepareOrder) -> str:
     """What was asked for, to the bit: the same question gets the same answer, any other is a new release."""
-    return fingerprint_arrays(order.public, facts=[order.client, order.prototype, order.scorer, order.h0])
+    return fingerprint_arrays(
+        order.public, facts=[order.client, order.prototype, order.scorer, str(order.classes), order.h0]
+    )
 
 
 @lru_cache(maxsize=8)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedaux.exchange import Arrays, EvaluateOrder, Order, PrepareOrder, Release, Score, TrainOrder, Update
 
-VERSION = 1
+VERSION = 2
 ACTIONS: dict[type, str] = {PrepareOrder: "query.prepare", TrainOrder: "train", EvaluateOrder: "evaluate"}
 
 T = TypeVar("T", bound=PrepareOrder | TrainOrder | EvaluateOrder | Release | Update | Score)
