@@ -29,7 +29,7 @@ OTHER_CHOICE = {
     "aux.options": {"size": 32},
 }
 
-NEEDS_OTHERS = ("privacy.adjacency", "privacy.train_epsilon")
+NEEDS_OTHERS = ("privacy.adjacency",)
 
 
 def leaves(part: Any = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedaux import Config, run
-from fedaux.config import ConfigError, DataConfig, DistillConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config import DataConfig, DistillConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.data.federated import open_data
 from fedaux.exchange import Failure, Update
 from fedaux.experiment import in_process
@@ -75,6 +75,20 @@ def test_seeded_training_promises_nothing(tmp_path: Path) -> None:
     assert "differentially private for" not in one.privacy
 
 
-def test_private_training_of_whole_networks_is_refused() -> None:
-    with pytest.raises(ConfigError, match="needs linear = true"):
-        replace(CONFIG, linear=False)
+def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> None:
+    network = PrototypeSpec.of("cnn", width=4, features=8, norm="group")
+    config = replace(CONFIG, linear=False, rounds=1, prototypes=(network,))
+    result = run(config, tmp_path / "run", cache=tmp_path / "cache")
+    assert result.ledger.bare == 0
+    assert all(result.ledger.epsilon(client) < 1.3 for client in result.ledger.clients)
+    before = open_data(config)  # the extractor has moved as well, not only the head
+    fresh = Server(config, before.aux, before.test, 10, before.clients, tmp_path / "cache").initial_state()
+    (label,) = fresh.weights
+    moved = result.state.weights[label]["parameters"] != fresh.weights[label]["parameters"]
+    assert moved.mean() > 0.9
+
+
+def test_batchnorm_cannot_be_protected_and_says_what_to_do(tmp_path: Path) -> None:
+    config = replace(CONFIG, linear=False, prototypes=(PrototypeSpec.of("cnn", width=4, norm="batch"),))
+    with pytest.raises(ValueError, match="norm = 'group' in its prototype, or linear = true"):
+        run(config, tmp_path / "run", cache=tmp_path / "cache")

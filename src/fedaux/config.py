@@ -184,10 +184,6 @@ class Config:
         one_of("method", self.method, tuple(METHODS))
         need(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
         need(0 < self.participation <= 1, f"participation must be above 0 and at most 1, not {self.participation}.")
-        need(
-            self.privacy.train_epsilon == 0 or self.linear,
-            "privacy.train_epsilon needs linear = true: private training is for heads on frozen features.",
-        )
         one_of("start", self.start, ("random", "closed-form"))
         need(
             self.start == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),

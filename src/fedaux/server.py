@@ -31,6 +31,7 @@ from fedaux.state import RunState
 from fedaux.train.combine import Ensemble
 from fedaux.train.distill import distill
 from fedaux.train.local import evaluate
+from fedaux.train.private import check_private
 
 Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
 
@@ -99,6 +100,9 @@ class Server:
         for spec in self.config.prototypes:
             if self.method.pretrained and (self.config.pretrain.epochs > 0 or origin(self.models[spec.label].features)):
                 self.pretrain(spec)
+        if self.config.privacy.train_epsilon > 0:
+            for model in self.learners.values():
+                check_private(model)
         weights = {label: dump(model) for label, model in self.learners.items()}
         if not (self.method.scores or self.config.linear):
             return RunState(self.config, 0, weights)

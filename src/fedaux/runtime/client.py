@@ -31,7 +31,7 @@ from fedaux.runtime.messages import pack, unpack
 from fedaux.seeds import derive, seeded_torch, torch_stream
 from fedaux.train.local import evaluate as evaluate_model
 from fedaux.train.local import train_local
-from fedaux.train.private import train_private_head
+from fedaux.train.private import train_private
 
 app = ClientApp()
 log = logging.getLogger(__name__)
@@ -148,16 +148,14 @@ def vault_of(context: Context, order: PrepareOrder | TrainOrder | EvaluateOrder)
 def train_privately(order: TrainOrder, model: Prototype, records: Records, config: Config, vault: Vault) -> Spend:
     """As much noise as the client's own settings ask for, for as much training as they foresee, and no more of it."""
     privacy, local = config.privacy, config.local
-    if not order.h0 or (order.epochs, order.batch) != (local.epochs, local.batch):
+    if bool(order.h0) != config.linear or (order.epochs, order.batch) != (local.epochs, local.batch):
         raise BudgetError("the order asks for other training than this client's budget was planned for")
     size = public_size(records, config)
     rounds = privacy.train_rounds or config.rounds
     plan = plan_training(privacy, local, size, rounds)
     vault.train_once(rounds)
     seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
-    train_private_head(
-        model, records, plan, size=size, lr=order.lr, mu=order.mu, clip=privacy.train_clip, unsafe_seed=seed
-    )
+    train_private(model, records, plan, size=size, lr=order.lr, mu=order.mu, clip=privacy.train_clip, unsafe_seed=seed)
     return plan if privacy.unsafe_seed < 0 else Spend(noise=0.0, steps=0)
 
 

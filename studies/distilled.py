@@ -1,0 +1,118 @@
+"""What is left of the scores after distillation: whole runs of linear heads on frozen features, over scorers.
+
+    python -m studies.distilled studies/cifar10.toml --clients 80 20 --splits 3 --draws 3
+
+One line per run in the results file; a run that is there is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedaux.config import Config
+from fedaux.experiment import run
+from studies.scorers import BASE, MEAN, REFERENCES, RESULTS
+
+PAPER, FAST = 5e-5, 1e-3  # distillation rates: the paper's, and one that linear heads can follow
+ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, settings, is there noise to draw again)
+    "FedAVG+P": ("fedavg+p", {}, False),
+    "FedDF+P": ("feddf+p", {}, False),
+    "FedAUX, paper literal": (
+        "fedaux",
+        {"privacy": replace(REFERENCES, scorer="studies.references:paper_literal", weights="certainty")},
+        False,
+    ),
+    "FedAUX, logistic, repaired": ("fedaux", {"privacy": replace(BASE, scorer="logistic", ridge=0.03)}, True),
+    "FedAUX, mean embedding": ("fedaux", {"privacy": MEAN}, True),
+    "FedAUX, class embedding": ("fedaux", {"privacy": BASE}, True),
+    "the same, ε = 1": ("fedaux", {"privacy": replace(BASE, epsilon=1.0)}, True),
+    "the same, closed-form start": ("fedaux", {"privacy": BASE, "start": "closed-form"}, True),
+    "the same, ε = 1, closed-form start": (
+        "fedaux",
+        {"privacy": replace(BASE, epsilon=1.0), "start": "closed-form"},
+        True,
+    ),
+    "the same, ε = .3, closed-form start, heads trained at ε = 1": (
+        "fedaux",
+        {"privacy": replace(BASE, epsilon=0.3, train_epsilon=1.0), "start": "closed-form"},
+        True,
+    ),
+    "FedAUX, not private: class embedding": (
+        "fedaux",
+        {"privacy": replace(REFERENCES, scorer="studies.references:class_noiseless")},
+        False,
+    ),
+    "FedAUX, not private: kernel density": (
+        "fedaux",
+        {"privacy": replace(REFERENCES, scorer="studies.references:kde", dims=64)},
+        False,
+    ),
+}
+
+
+def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
+    """{`clients|arm|rate|split|draw`: accuracy after each round}."""
+    found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
+    path.parent.mkdir(exist_ok=True)
+    for draw in range(draws):
+        for split in range(splits):
+            for count in clients:
+                for rate in (FAST, PAPER):
+                    for name, (method, settings, noisy) in ARMS.items():
+                        key = f"{count}|{name}|{rate:g}|{split}|{draw}"
+                        if key in found or (draw and not noisy) or (rate == PAPER and (draw or method == "fedavg+p")):
+                            continue
+                        one = replace(
+                            config,
+                            method=method,
+                            linear=True,
+                            seed=split,
+                            data=replace(config.data, clients=count),
+                            distill=replace(config.distill, lr=rate),
+                            **settings,  # type: ignore[arg-type]
+                        )
+                        with tempfile.TemporaryDirectory() as folder:
+                            found[key] = run(one, folder).curve
+                        path.write_text(json.dumps(found, indent=0))
+                        print(key, np.round([found[key][0], found[key][-1], max(found[key])], 3), flush=True)
+    return found
+
+
+def table(found: dict[str, list[float]]) -> str:
+    """Accuracy after the last round, mean ± standard deviation over splits and draws."""
+    parts = [key.split("|") for key in found]
+    columns = sorted({(int(p[0]), float(p[2])) for p in parts}, reverse=True)
+    lines = ["| |" + "".join(f" {count} clients, rate {rate:g} |" for count, rate in columns)]
+    lines.append("| --- |" + " --- |" * len(columns))
+    for name in ARMS:
+        cells = []
+        for count, rate in columns:
+            last = [found["|".join(p)][-1] for p in parts if (int(p[0]), p[1], float(p[2])) == (count, name, rate)]
+            cells.append(f"{np.mean(last):.3f} ± {np.std(last):.3f} ({len(last)})" if last else "")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--clients", type=int, nargs="+", default=[80, 20])
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=3)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    path = RESULTS / f"distilled-{asked.config.stem}.json"
+    found = study(Config.load(asked.config), asked.clients, asked.splits, asked.draws, path)
+    path.with_suffix(".md").write_text(table(found))
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
