@@ -14,6 +14,10 @@ from fedaux.prototypes import PrototypeSpec
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
     "start": "closed-form",
+    "federation.sites": [f"s{i}" for i in range(10)],
+    "federation.max_share": 0.5,
+    "federation.precision": "float16",
+    "federation.spare": 0.5,
     "pretrain.precision": "bfloat16",
     "pretrain.chunk": 64,
     "privacy.train_epsilon": 1.0,

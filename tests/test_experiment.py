@@ -13,10 +13,18 @@ import pytest
 import torch
 
 from fedaux import Config, Result, resume, run
-from fedaux.config import AuxConfig, DataConfig, DistillConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config import (
+    AuxConfig,
+    DataConfig,
+    DistillConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.data.federated import open_data
 from fedaux.exchange import Failure, TrainOrder, Update
-from fedaux.experiment import in_process
+from fedaux.experiment import in_process, make_server
 from fedaux.methods import METHODS
 from fedaux.prototypes import PrototypeSpec
 from fedaux.rounds import NoAnswerError
@@ -99,7 +107,7 @@ def test_mixed_prototypes_each_have_their_own_average_and_student(tmp_path: Path
         return distil(weights, ensemble, round_)
 
     server.distil = watch  # type: ignore[method-assign]
-    federation = in_process(config, data, tmp_path / "run")
+    federation = in_process(config, tmp_path / "run")
     seen: list[Update] = []
     ask = federation.ask
 
@@ -130,10 +138,6 @@ class Broken:
     def __init__(self, inner, bad: set[str]) -> None:  # type: ignore[no-untyped-def]
         self.inner, self.bad = inner, bad
 
-    @property
-    def clients(self) -> list[str]:
-        return list(self.inner.clients)
-
     def ask(self, orders):  # type: ignore[no-untyped-def]
         for reply in self.inner.ask(orders):
             yield Failure(reply.client, "gone") if reply.client in self.bad else reply
@@ -142,27 +146,50 @@ class Broken:
 @pytest.mark.parametrize("bad", [{"client-001"}, {"client-000", "client-002", "client-003"}])
 def test_failing_clients_cost_their_contribution_only(bad: set[str], tmp_path: Path) -> None:
     data = open_data(TINY)
-    server = Server(TINY, data.aux, data.test, 10, data.clients, tmp_path)
-    state = run_rounds(server, Broken(in_process(TINY, data, tmp_path / "run"), bad), None, lambda state: None)
+    config = replace(TINY, federation=FederationConfig(quorum=0.25))
+    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
+    state = run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), bad), None, lambda state: None)
     assert state.round == 2
     assert set(state.releases) == set(data.clients) - bad
     assert [record["clients"] for record in state.history] == [4 - len(bad)] * 2
     assert {client for client, _ in state.history[0]["failures"]} == bad
 
 
+@pytest.mark.parametrize(("quorum", "kept"), [(0.5, True), (0.51, False)])
+def test_half_of_the_clients_gone_is_a_matter_of_the_quorum(quorum: float, kept: bool, tmp_path: Path) -> None:
+    config = replace(TINY, rounds=1, federation=FederationConfig(quorum=quorum))
+    server, saved = make_server(config, cache=tmp_path), []
+    broken = Broken(in_process(config, tmp_path / "run"), {"client-000", "client-003"})
+    if kept:
+        assert run_rounds(server, broken, None, saved.append).history[0]["clients"] == 2
+    else:
+        with pytest.raises(NoAnswerError, match=r"2 contributions of 4.*asks for 3 \(client-000: gone"):
+            run_rounds(server, broken, None, saved.append)
+        assert saved[-1].round == 0  # what was there before the round is kept, releases included
+        assert len(saved[-1].releases) == 2
+
+
+def test_spare_clients_are_asked_but_not_waited_for(tmp_path: Path) -> None:
+    """Of four clients two are wanted and one more is asked; one fails, and the round has its two."""
+    config = replace(TINY, participation=0.5, rounds=3, federation=FederationConfig(spare=0.5))
+    server = make_server(config, cache=tmp_path)
+    broken = Broken(in_process(config, tmp_path / "run"), {"client-002"})
+    state = run_rounds(server, broken, None, lambda state: None)
+    assert [record["clients"] for record in state.history] == [2, 2, 2]
+    assert len(state.releases) >= 2
+
+
 def test_a_round_without_any_answer_stops_and_says_why(tmp_path: Path) -> None:
     data = open_data(TINY)
     server = Server(TINY, data.aux, data.test, 10, data.clients, tmp_path)
-    with pytest.raises(NoAnswerError, match=r"round 1: .*gone"):
-        run_rounds(
-            server, Broken(in_process(TINY, data, tmp_path / "run"), set(data.clients)), None, lambda state: None
-        )
+    with pytest.raises(NoAnswerError, match=r"round 1 has 0 contributions of 4.*gone"):
+        run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), set(data.clients)), None, lambda state: None)
 
 
 def test_a_client_whose_scores_came_late_is_asked_again(tmp_path: Path) -> None:
     data = open_data(TINY)
     server = Server(TINY, data.aux, data.test, 10, data.clients, tmp_path)
-    broken = Broken(in_process(TINY, data, tmp_path / "run"), {"client-002"})
+    broken = Broken(in_process(TINY, tmp_path / "run"), {"client-002"})
     releases: list[int] = []
 
     def save(state: RunState) -> None:
@@ -217,9 +244,7 @@ def test_an_absurd_update_costs_its_contribution_only(method: str, tmp_path: Pat
     config = replace(TINY, method=method, rounds=1)
     data = open_data(config)
     server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
-    state = run_rounds(
-        server, Liar(in_process(config, data, tmp_path / "run"), {"client-001"}), None, lambda state: None
-    )
+    state = run_rounds(server, Liar(in_process(config, tmp_path / "run"), {"client-001"}), None, lambda state: None)
     assert state.history[0]["clients"] == 3
     assert [client for client, _ in state.history[0]["failures"]] == ["client-001"]
     assert np.abs(state.weights[TINY.prototypes[0].label]["parameters"]).max() < 10

@@ -120,4 +120,4 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> Non
 def set_up(config: Config, folder: Path):  # type: ignore[no-untyped-def]
     data = open_data(config)
     server = Server(config, data.aux, data.test, 10, data.clients, folder / "cache")
-    return server, in_process(config, data, folder)
+    return server, in_process(config, folder)

@@ -46,10 +46,10 @@ def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
     server.take_up(state)
     order = server.train_order(state, "client-000")
     for _ in range(2):  # the last one in another process, as it were: what is spent is on disk
-        (reply,) = in_process(config, data, tmp_path).ask([order])
+        (reply,) = in_process(config, tmp_path).ask([order])
         assert isinstance(reply, Update)
         assert reply.noise > 0
-    (refused,) = in_process(config, data, tmp_path).ask([order])
+    (refused,) = in_process(config, tmp_path).ask([order])
     assert isinstance(refused, Failure)
     assert "for 2 rounds, and they are used up" in refused.reason
 
@@ -60,7 +60,7 @@ def test_an_order_cannot_stretch_the_budget(change: dict[str, int], tmp_path: Pa
     server = Server(CONFIG, data.aux, data.test, 10, data.clients, tmp_path / "cache")
     state = server.initial_state()
     server.take_up(state)
-    (refused,) = in_process(CONFIG, data, tmp_path).ask([replace(server.train_order(state, "client-000"), **change)])
+    (refused,) = in_process(CONFIG, tmp_path).ask([replace(server.train_order(state, "client-000"), **change)])
     assert isinstance(refused, Failure)
     assert "other training than this client's budget was planned for" in refused.reason
     assert not (tmp_path / "clients" / "client-000" / "spent.json").exists()

@@ -23,7 +23,7 @@ def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Pat
     server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
     state = server.initial_state()
     server.take_up(state)
-    state, failures = collect_releases(server, in_process(config, data, tmp_path), state, data.clients)
+    state, failures = collect_releases(server, in_process(config, tmp_path), state, data.clients)
     assert not failures
     started = server.closed_form(state, server.certainty(state))
     (before,), (after,) = (server.accuracies(one.weights).values() for one in (state, started))

@@ -56,14 +56,14 @@ def test_a_published_encoder_does_not_travel(config: Config, tmp_path: Path) -> 
         fresh = other.initial_state()
         other.take_up(fresh)
         assert bool(other.train_order(fresh, "client-000").extractor) == sent
-    site = in_process(config, data, tmp_path)
+    site = in_process(config, tmp_path)
     (refused,) = site.ask([replace(order, h0=order.h0[::-1])])
     assert isinstance(refused, Failure)
     assert not list(tmp_path.rglob("release-*.json"))
 
 
 def test_a_folder_that_the_clients_own_settings_do_not_name_is_not_read(config: Config, tmp_path: Path) -> None:
-    site = in_process(config, open_data(config), tmp_path)
+    site = in_process(config, tmp_path)
     foreign = PrototypeSpec.of("encoder", folder=str(publish_encoder(tmp_path / "other"))).to_json()
     public = {"mean": np.zeros(16, np.float32), "basis": np.zeros((16, 4), np.float32)}
     (refused,) = site.ask([PrepareOrder("client-000", foreign, "class-embedding", 3, 15, "x", {}, public)])

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fedaux.cli_deploy import app as deploy_app
 from fedaux.cli_privacy import app as privacy_app
 from fedaux.errors import FedauxError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(privacy_app, name="privacy")
+app.add_typer(deploy_app, name="deploy")
 console = Console()
 
 Threads = Annotated[
@@ -167,7 +169,7 @@ def _show(result: Result) -> None:
             f"[bold yellow]{len(failed)} client(s) failed at least once[/bold yellow], {client}: {escape(reason)}"
         )
     console.print(f"[bold]Privacy.[/bold] {result.privacy}")
-    pictures = draw_run(open_data(config), result.state, result.folder)
+    pictures = draw_run(None if config.data.partition == "own" else open_data(config), result.state, result.folder)
     console.print(f"Everything is in {result.folder} (pictures: {', '.join(path.name for path in pictures)}).")
 
 

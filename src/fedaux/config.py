@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,14 +27,14 @@ class DataConfig:
     options: Options = ()
     test_share: float = 0.2  # held out of the training part where the source has no test part of its own
     clients: int = 10
-    partition: str = "dirichlet"
+    partition: str = "dirichlet"  # "own": nothing is split, this machine reads what it holds itself (real sites)
     alpha: float = 0.01
     shards: int = 2  # per client, for partition = "shards"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", sorted_options("data.options", self.options))
         need(self.shards >= 1, f"data.shards must be at least 1, not {self.shards}.")
-        one_of("data.partition", self.partition, ("dirichlet", "shards", "iid"))
+        one_of("data.partition", self.partition, ("dirichlet", "shards", "iid", "own"))
         need(self.clients >= 1, f"data.clients must be at least 1, not {self.clients}.")
         need(self.alpha > 0, f"data.alpha must be above 0, not {self.alpha}: 0.01 is extreme, 100 nearly even.")
         need(0 < self.test_share < 1, f"data.test_share must lie between 0 and 1, not {self.test_share}.")
@@ -163,6 +164,37 @@ class PrivacyConfig:
 
 
 @dataclass(frozen=True)
+class FederationConfig:
+    """Who takes part, how long the server waits for them, and how far it believes them."""
+
+    sites: tuple[str, ...] = ()  # names of real sites; without any, clients are simulated from one source
+    wait: float = 600.0  # seconds for sites to come up before the first round
+    timeout: float = 3600.0  # seconds for the replies of a round
+    quorum: float = 0.5  # share of the clients asked whose contributions a round needs
+    spare: float = 0.0  # ask so many more, as a share, and go on as soon as the wanted number has answered
+    precision: str = "float32"  # of models on the wire; float16 halves them
+    max_records: int = 1_000_000  # that one client may claim to have
+    max_share: float = 1.0  # of the teachers' weight on any public example that one client may have
+
+    def __post_init__(self) -> None:
+        one_of("federation.precision", self.precision, ("float32", "float16"))
+        need(len(set(self.sites)) == len(self.sites), "federation.sites must differ from one another.")
+        for name in self.sites:
+            need(
+                re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,
+                f"federation.sites: {name!r} is no name of a site; use letters, digits, - and _.",
+            )
+        need(
+            0 < self.wait < math.inf and 0 < self.timeout < math.inf,
+            "federation.wait and federation.timeout must be above 0.",
+        )
+        need(0 <= self.quorum <= 1, f"federation.quorum must lie between 0 and 1, not {self.quorum}.")
+        need(0 <= self.spare < math.inf, f"federation.spare must not be negative, it is {self.spare}.")
+        need(self.max_records >= 1, f"federation.max_records must be at least 1, not {self.max_records}.")
+        need(0 < self.max_share <= 1, f"federation.max_share must be above 0 and at most 1, not {self.max_share}.")
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole run. The defaults of the parts are the paper's, where the paper is right."""
 
@@ -179,11 +211,23 @@ class Config:
     local: LocalConfig = field(default_factory=LocalConfig)
     distill: DistillConfig = field(default_factory=DistillConfig)
     privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
+    federation: FederationConfig = field(default_factory=FederationConfig)
 
     def __post_init__(self) -> None:
         one_of("method", self.method, tuple(METHODS))
         need(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
         need(0 < self.participation <= 1, f"participation must be above 0 and at most 1, not {self.participation}.")
+        need(
+            not self.federation.sites
+            or self.data.partition == "own"
+            or len(self.federation.sites) == self.data.clients,
+            f"federation.sites names {len(self.federation.sites)} sites; data.clients must be as many, "
+            "or data.partition = 'own' where each site reads its own data.",
+        )
+        need(
+            self.data.partition != "own" or bool(self.federation.sites),
+            "data.partition = 'own' needs federation.sites, the names of the sites.",
+        )
         one_of("start", self.start, ("random", "closed-form"))
         need(
             self.start == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),
@@ -194,16 +238,17 @@ class Config:
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
-        """Read a TOML file, then apply `key=value` overrides such as `local.lr=0.01`."""
+        """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`."""
         path = Path(path)
         if not path.is_file():
             raise ConfigError(
                 f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks."
             )
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not valid TOML: {error}") from error
+            text = path.read_text(encoding="utf-8")
+            table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
         return cls.from_dict(table, overrides)
 
     @classmethod

@@ -15,6 +15,21 @@ from numpy.typing import NDArray
 Arrays = dict[str, NDArray[Any]]
 
 
+@dataclass(frozen=True)
+class HelloOrder:
+    """Who is there? Asked of a node before anything else."""
+
+    classes: int
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The clients that a node speaks for, and the names of their classes, each as JSON."""
+
+    clients: str
+    classes: str
+
+
 @dataclass(frozen=True, eq=False)
 class PrepareOrder:
     """P2, P3: summarise your data with this extractor and scorer, and release the summary as your own budget allows."""
@@ -122,8 +137,5 @@ Reply = Release | Update | Score | Failure
 
 class Federation(Protocol):
     """All the loop knows of the clients. Replies stream in any order; each should be used and dropped."""
-
-    @property
-    def clients(self) -> Sequence[str]: ...
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]: ...

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from fedaux.config import Config
-from fedaux.data.federated import FederatedData, open_data
+from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import is_text
 from fedaux.demo import DIGITS
+from fedaux.exchange import Federation
 from fedaux.files import cache_folder, write_atomically
 from fedaux.prepare.features import FeatureCache
 from fedaux.prepare.h0 import H0
@@ -60,35 +61,41 @@ def mean_accuracy(record: Record) -> float:
 def run(config: Config, folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None) -> Result:
     """Run `config` in `folder`, or go on with the run that is already there if it is the same one."""
     folder = Path(folder)
-    state = RunState.load(folder) if (folder / FILE).is_file() else None
-    if state is not None:
-        state = _continued(state, config, folder)
-    elif folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is a file; --out needs a folder of its own")
-    data = open_data(config)
-    server = _server(config, data, tell, cache)
+    state = stored_state(config, folder)
+    server = make_server(config, tell, cache)
+    return run_in(folder, server, in_process(config, folder, server.cache), state)
+
+
+def run_in(folder: Path, server: Server, federation: Federation, state: RunState | None) -> Result:
+    """The rounds over any federation, saved in `folder` after preparation and after every round."""
 
     def save(state: RunState) -> None:
         state.save(folder)
         write_atomically(folder / "history.json", json.dumps(state.history, indent=1).encode())
         done = len(state.history)
         note = f"accuracy {mean_accuracy(state.history[-1]):.3f}" if done else "prepared"
-        server.tell(server.method.label, done, config.rounds, note)
+        server.tell(server.method.label, done, server.config.rounds, note)
 
-    return Result(run_rounds(server, in_process(config, data, folder, server.cache), state, save), folder)
+    return Result(run_rounds(server, federation, state, save), folder)
 
 
-def _server(config: Config, data: FederatedData, tell: Tell | None, cache: Path | None) -> Server:
-    server = Server(config, data.aux, data.test, len(data.classes), data.clients, cache or cache_folder())
+def make_server(config: Config, tell: Tell | None = None, cache: Path | None = None) -> Server:
+    data, names = open_public(config), client_names(config)
+    server = Server(config, data.aux, data.test, len(data.classes), names, cache or cache_folder())
     if tell is not None:
         server.tell = tell
     return server
 
 
-def _continued(state: RunState, config: Config, folder: Path) -> RunState:
-    """The stored run under this config: the same one, or the same with more rounds."""
+def stored_state(config: Config, folder: Path) -> RunState | None:
+    """The run that is in the folder: the same one, or the same with more rounds; None where there is none yet."""
+    if not (folder / FILE).is_file():
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is a file; --out needs a folder of its own")
+        return None
+    state = RunState.load(folder)
     old, new = state.config.to_dict(), config.to_dict()
-    differing = [key for key in new if new[key] != old[key]]
+    differing = [key for key in new if new[key] != old[key] and key != "federation"]  # how long to wait may change
     if differing and (differing != ["rounds"] or config.rounds < state.round):
         raise FileExistsError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
     return replace(state, config=config)
@@ -96,8 +103,7 @@ def _continued(state: RunState, config: Config, folder: Path) -> RunState:
 
 def prepare(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, Path]:
     """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache."""
-    data = open_data(config)
-    server = _server(config, data, tell, cache)
+    server = make_server(config, tell, cache)
     return {spec.label: server.pretrain(spec) for spec in config.prototypes}
 
 
@@ -107,8 +113,7 @@ def probe(config: Config, *, tell: Tell | None = None, cache: Path | None = None
     It is fitted to all private records and their labels, which nobody has in a real federation: for studies, and after
     the fact. Nothing is chosen by it.
     """
-    data = open_data(config)
-    server = _server(config, data, tell, cache)
+    data, server = open_data(config), make_server(config, tell, cache)
     found = {}
     for spec in config.prototypes:
         model = server.models[spec.label]
@@ -131,7 +136,7 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
     privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
-    server = _server(config, open_data(config), None, cache)
+    server = make_server(config, None, cache)
     server.take_up(server.initial_state())
     h0 = next(iter(server.h0.values()))
     negatives = h0.features(server.aux).take(server.split.negatives).gather()
@@ -143,7 +148,7 @@ def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None =
     return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache)
 
 
-def in_process(config: Config, data: FederatedData, folder: Path, cache: Path | None = None) -> GridFederation:
+def in_process(config: Config, folder: Path, cache: Path | None = None) -> GridFederation:
     """The clients of this machine. Each keeps its releases below `folder`, as a site would on its own disk.
 
     With a `cache`, features of their data are kept there instead, for the next run of the same split.
@@ -151,5 +156,6 @@ def in_process(config: Config, data: FederatedData, folder: Path, cache: Path | 
     settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
     if cache is not None:
         settings["features"] = str(cache)
-    grid = InProcessGrid(app, len(data.parts), settings)
-    return GridFederation(grid, dict(zip(data.clients, grid.get_node_ids(), strict=True)))
+    names, policy = client_names(config), config.federation
+    grid = InProcessGrid(app, len(names), settings)
+    return GridFederation(grid, dict(zip(names, grid.get_node_ids(), strict=True)), policy.timeout, policy.max_records)

@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedaux.exchange import Failure, Update
+from fedaux.exchange import Arrays, Failure, Update
 from fedaux.prepare.certainty import Certainty, Weighing
 from fedaux.seeds import numpy_stream
 from fedaux.server import Server
 from fedaux.state import Record, RunState
 from fedaux.train.combine import Ensemble, Tally
 
+Moved = dict[str, float]  # how far each array of a model went in local training, see `pace`
+TOO_FAR = 100.0  # times what the median client of any earlier round moved; an honest one was seen at 13
+_REASON = 500  # characters of a reason that are kept: a client writes some of them
+
 
 @dataclass
 class Gathering:
-    """`weighing` knows the clients asked this round that have made a release: the teachers of a method that scores."""
+    """`weighing` knows the clients asked this round that have made a release: the teachers of a method that scores.
+
+    How far an update may move from the weights that were `sent` is known from earlier rounds alone, in `limits`: the
+    order in which updates arrive must not decide which are believed.
+    """
 
     server: Server
     weighing: Weighing | None
     failures: list[Failure]
+    sent: dict[str, Arrays]
+    limits: dict[str, Moved]
     tallies: dict[str, Tally] = field(default_factory=dict)
     losses: dict[str, float] = field(default_factory=dict)  # of the clients that answered
     spent: dict[str, list[float]] = field(default_factory=dict)  # of clients that trained privately
+    moved: dict[str, list[Moved]] = field(default_factory=dict)  # of each prototype's updates
+    shares: dict[str, float] = field(default_factory=dict)  # of the weight of all teachers
     ensemble: Ensemble | None = None
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
     def start(cls, server: Server, certainty: Certainty | None, state: RunState, chosen: Sequence[str]) -> Gathering:
-        gathering = cls(server, certainty.among(state.releases, chosen) if certainty else None, [])
+        weighing = certainty.among(state.releases, chosen) if certainty else None
+        gathering = cls(server, weighing, [], state.weights, limits(state.history))
         if server.method.distils:
             gathering.ensemble = Ensemble(len(server.distill_set), server.classes)
         return gathering
@@ -44,6 +58,7 @@ class Gathering:
         bayesian = self.server.method.teachers == "bayesian"
         try:
             tally.check(update.weights, update.records, second_moment=bayesian)
+            moved = self._check_moved(update, label)
             self._teach(update, label)
         except ValueError as error:
             self.failures.append(Failure(update.client, str(error)))
@@ -51,6 +66,16 @@ class Gathering:
         tally.add(update.weights, update.records, second_moment=bayesian)
         self.tallies[label] = tally
         self.losses[update.client] = update.loss
+        self.moved.setdefault(label, []).append(moved)
+
+    def _check_moved(self, update: Update, label: str) -> Moved:
+        local, known = self.server.config.local, self.limits.get(label, {})
+        moved = pace(self.sent[label], update.weights, local.epochs * math.ceil(update.records / local.batch))
+        for name, size in moved.items():
+            limit = known.get(name, math.inf)
+            if not size <= limit:
+                raise ValueError(f"its {name} move by {size:.3g}; earlier rounds make {limit:.3g} the limit")
+        return moved
 
     def _teach(self, update: Update, label: str) -> None:
         if self.ensemble is None:
@@ -58,7 +83,9 @@ class Gathering:
         if self.weighing is None:
             self.server.teach(label, update.weights, self.ensemble, None)
         elif update.client in self.weighing.teachers:
-            self.server.teach(label, update.weights, self.ensemble, self.weighing.weights(update.client))
+            weights = self.weighing.weights(update.client)
+            self.server.teach(label, update.weights, self.ensemble, weights)
+            self.shares[update.client] = self.weighing.share(weights)
 
     def finish(self, state: RunState) -> RunState:
         """Averages, FedBE's draws, students, test: the state after this round."""
@@ -74,17 +101,49 @@ class Gathering:
             "round": round_,
             "accuracy": server.accuracies(weights),
             "clients": len(self.losses),
-            "failures": [[one.client, one.reason] for one in self.failures],
+            "failures": [[one.client, one.reason[:_REASON]] for one in self.failures],
             "spent": self.spent if any(noise for noise, _, _ in self.spent.values()) else {},
             "local_loss": float(np.mean(list(self.losses.values()))),
             "distill_loss": distill_loss,
             "teachers": teachers,
+            "loudest": self._loudest(),
+            "moved": {label: medians(each) for label, each in self.moved.items()},
             "seconds": time.perf_counter() - self.started,
         }
         return state.after(weights, record, self.losses, [one.client for one in self.failures])
+
+    def _loudest(self) -> list[str | float] | None:
+        """[client, its share of all teachers' weight, on average over D_distill]; None where nothing is weighed."""
+        if not self.shares:
+            return None
+        client = max(self.shares, key=lambda one: (self.shares[one], one))
+        return [client, self.shares[client]]
 
     def _add_bayesian_teachers(self, ensemble: Ensemble, round_: int) -> None:
         for label, tally in self.tallies.items():
             rng = numpy_stream(self.server.config.seed, "bayes", label, round_)
             for drawn in [tally.average(), *tally.gaussian_draws(self.server.config.distill.samples, rng)]:
                 self.server.teach(label, drawn, ensemble, None)
+
+
+def pace(sent: Arrays, got: Arrays, steps: int) -> Moved:
+    """‖θ_i − θ_sent‖/√steps, of parameters and of running statistics; counters have no say.
+
+    Training drifts about as the root of its steps, so clients with few and with many records can be compared.
+    """
+    floats = [name for name, array in sent.items() if np.issubdtype(array.dtype, np.floating)]
+    return {name: float(np.linalg.norm(got[name] - sent[name])) / math.sqrt(steps) for name in floats}
+
+
+def medians(each: Sequence[Moved]) -> Moved:
+    return {name: float(np.median([one[name] for one in each])) for name in each[0]}
+
+
+def limits(history: Iterable[Record]) -> dict[str, Moved]:
+    """By prototype: a robust bound, as half of the clients would have to lie to move a median at will."""
+    found: dict[str, Moved] = {}
+    for record in history:
+        for label, moved in record.get("moved", {}).items():
+            known = found.setdefault(label, {})
+            known.update({name: max(known.get(name, 0.0), TOO_FAR * size) for name, size in moved.items() if size > 0})
+    return found

@@ -81,14 +81,18 @@ def _value(hint: Any, value: Any, key: str) -> Any:
         return build(hint, value, f"{key}.")
     if hint == tuple[PrototypeSpec, ...]:
         return tuple(_prototype(entry) for entry in (value if isinstance(value, (list, tuple)) else [value]))
+    if hint == tuple[str, ...]:
+        words = isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+        need(words, f"{key} must be a list of text, not {value!r}.")
+        return tuple(value)
     if hint == Options:
         need(isinstance(value, Mapping), f"{key} must be a table of options.")
         return tuple((name, tuple(item) if isinstance(item, list) else item) for name, item in value.items())
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     fits = isinstance(value, hint) and not (hint is int and isinstance(value, bool))
-    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    need(fits, f"{key} must be {words[hint]}, not {value!r}.")
+    called = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    need(fits, f"{key} must be {called[hint]}, not {value!r}.")
     return value
 
 

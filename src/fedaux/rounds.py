@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from fedaux.config import Config
 from fedaux.errors import FedauxError
 from fedaux.exchange import Failure, Federation, PrepareOrder, Release, Update
 from fedaux.gathering import Gathering
@@ -25,7 +26,7 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
     server.take_up(state)
     certainty = server.certainty(state) if server.method.scores else None
     while state.round < server.config.rounds:
-        chosen = sample(federation.clients, server.config.participation, server.config.seed, state.round + 1)
+        wanted, chosen = sample(server.clients, server.config, state.round + 1)
         failures: list[Failure] = []
         if certainty:
             state, failures = collect_releases(server, federation, state, chosen)  # P2, P3
@@ -40,9 +41,10 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
                 gathering.failures.append(reply)
             done = len(gathering.losses) + len(gathering.failures)
             server.tell(f"round {state.round + 1}", done, len(chosen), "training")
+            if len(gathering.losses) >= wanted:
+                break  # those asked as a spare are not waited for
         gathering.failures += failures
-        if not gathering.losses or (gathering.weighing and not gathering.weighing.teachers):
-            raise NoAnswerError(f"no client could take part in round {state.round + 1}: {gathering.failures[0].reason}")
+        check_quorum(gathering, server.config, wanted, state.round + 1)
         state = gathering.finish(state)  # T2, T3
         save(state)
     return state
@@ -80,8 +82,24 @@ def sent_in_words(orders: Sequence[PrepareOrder]) -> str:
     return f"{first}, public map {public:.2f} MB"
 
 
-def sample(clients: Sequence[str], participation: float, seed: int, round_: int) -> list[str]:
-    """⌈C·n⌉ clients without replacement, from the round's own stream."""
-    count = max(1, math.ceil(participation * len(clients) - 1e-9))
-    rng = numpy_stream(seed, "sampling", round_)
-    return [clients[i] for i in sorted(rng.choice(len(clients), size=count, replace=False))]
+def check_quorum(gathering: Gathering, config: Config, wanted: int, round_: int) -> None:
+    """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
+    needed, got = max(1, math.ceil(config.federation.quorum * wanted - 1e-9)), len(gathering.losses)
+    mute = gathering.weighing is not None and not gathering.weighing.teachers
+    if got < needed or mute:
+        reasons = "; ".join(f"{one.client}: {one.reason}" for one in gathering.failures[:3])
+        raise NoAnswerError(
+            f"round {round_} has {got} contributions of {wanted}, and federation.quorum = {config.federation.quorum:g} "
+            f"asks for {needed}"
+            + (", and no scores" if mute else "")
+            + f" ({reasons}). The rounds before it are saved: "
+            "mend the clients and start the run again to go on."
+        )
+
+
+def sample(clients: Sequence[str], config: Config, round_: int) -> tuple[int, list[str]]:
+    """(⌈C·n⌉, so many clients and the spare ones), without replacement, from the round's own stream."""
+    wanted = max(1, math.ceil(config.participation * len(clients) - 1e-9))
+    count = min(len(clients), math.ceil(wanted * (1 + config.federation.spare) - 1e-9))
+    rng = numpy_stream(config.seed, "sampling", round_)
+    return wanted, [clients[i] for i in sorted(rng.choice(len(clients), size=count, replace=False))]

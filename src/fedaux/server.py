@@ -25,7 +25,7 @@ from fedaux.prepare.h0 import H0
 from fedaux.prepare.pretraining import Epoch
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, Scorer
-from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, linear_head, load, origin
+from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, halved, linear_head, load, origin
 from fedaux.seeds import derive, numpy_stream, torch_stream
 from fedaux.state import RunState
 from fedaux.train.combine import Ensemble
@@ -51,6 +51,7 @@ class Server:
     tell: Tell = field(default=lambda what, done, of, note: None, repr=False)
     h0: dict[str, H0] = field(default_factory=dict, repr=False)  # see `take_up`
     _seen: dict[str, tuple[Records, Records]] = field(default_factory=dict, repr=False)
+    _halved: dict[int, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `on_the_wire`
 
     @cached_property
     def method(self) -> Method:
@@ -184,13 +185,15 @@ class Server:
             reference[label] = Reference(transformed(seen.take(self.split.negatives), embed).astype(np.float64))
             embedded[label] = transformed(seen.take(self.split.distill), embed)
         labels = {client: spec.label for client, spec in self.prototype_of.items()}
-        return Certainty(self.scorer, self.config.privacy.weights, state.public, reference, embedded, labels)
+        weights, share = self.config.privacy.weights, self.config.federation.max_share
+        return Certainty(self.scorer, weights, state.public, reference, embedded, labels, share)
 
     def closed_form(self, state: RunState, certainty: Certainty) -> RunState:
         """Heads from the releases at hand instead of random ones: an accurate start that costs no further privacy."""
         weights = dict(state.weights)
         for label, model in self.learners.items():
-            known = [one for client, one in state.releases.items() if self.prototype_of[client].label == label]
+            clients = [client for client in sorted(state.releases) if self.prototype_of[client].label == label]
+            known = [state.releases[client] for client in clients]
             if known:
                 pooled = pool(known, self.classes)
                 load(model, weights[label])
@@ -214,8 +217,16 @@ class Server:
             seed=derive(self.config.seed, "batches", client, round_),
             h0=self.h0[spec.label].hash if self.config.linear else "",
             extractor=self.extractor_for(state, client) if self.config.linear else {},
-            weights=state.weights[spec.label],
+            weights=self.on_the_wire(state.weights[spec.label]),
         )
+
+    def on_the_wire(self, weights: Arrays) -> Arrays:
+        """A model as it is sent: the very same arrays for all clients of a round, so that they are packed once."""
+        if self.config.federation.precision == "float32":
+            return weights
+        if id(weights) not in self._halved:
+            self._halved = {id(weights): (weights, halved(weights)), **dict(list(self._halved.items())[:7])}
+        return self._halved[id(weights)][1]
 
     # T2
 

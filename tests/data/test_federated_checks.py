@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaux.config import Config
-from fedaux.data.federated import client_name, open_data
+from fedaux.data.federated import client_names, open_data
 
 SOURCE = """
 import numpy as np
@@ -41,7 +41,7 @@ def opened(function):
 
 def test_clients_have_their_names_in_order():
     data = opened("fine")
-    assert data.clients == [client_name(0), client_name(1)] == ["client-000", "client-001"]
+    assert list(data.clients) == client_names(Config.from_dict({}, ["data.clients=2"])) == ["client-000", "client-001"]
     assert sum(len(data.client(i)) for i in range(2)) + len(data.aux) == 40
 
 

@@ -5,6 +5,7 @@ ours is replaced by theirs, and also if the check itself goes blind.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -346,10 +347,13 @@ def test_m_clients_are_drawn_from_the_runs_seed() -> None:
     def check(draw: Callable[[], list[str]]) -> None:
         assert draw() == draw()
 
-    check(lambda: sample(clients, 0.4, seed=0, round_=3))
+    config = Config(participation=0.4)
+    check(lambda: sample(clients, config, round_=3)[1])
     caught(check, lambda: list(np.random.permutation(clients)[:20]))  # noqa: NPY002
-    assert sample(clients, 0.4, seed=0, round_=3) != sample(clients, 0.4, seed=0, round_=4)
-    assert len(sample(clients, 0.4, seed=1, round_=1)) == 20
+    assert sample(clients, config, round_=3) != sample(clients, config, round_=4)
+    assert sample(clients, replace(config, seed=1), round_=3) != sample(clients, config, round_=3)
+    wanted, drawn = sample(clients, config, round_=1)
+    assert wanted == len(drawn) == 20
 
 
 def test_m_pretraining_never_sees_a_label() -> None:

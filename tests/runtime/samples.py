@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedaux.exchange import EvaluateOrder, PrepareOrder, Release, Score, TrainOrder, Update
+from fedaux.privacy.gaussian import multiplier
 
 
 def weights(value: float = 1.0) -> dict[str, Any]:
@@ -31,9 +32,9 @@ def release(client: str = "a", **changes: Any) -> Release:
         "epsilon": 0.1,
         "delta": 1e-5,
         "adjacency": "replace-one",
-        "certificate": "opendp",
+        "certificate": "analytic",
         "sensitivity": 2.0**21,
-        "scale": 1e8 / 3,
+        "scale": multiplier(0.1, 1e-5, "analytic") * 2.0**21,
         "step": 1e-7 / 3,
         "unsafe": False,
         "arrays": {"values": np.array([2**62, -(2**62)], np.int64)},

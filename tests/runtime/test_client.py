@@ -52,12 +52,12 @@ def order(server: Server, state: RunState) -> PrepareOrder:
 
 @pytest.fixture
 def site(tmp_path: Path) -> GridFederation:
-    return in_process(CONFIG, open_data(CONFIG), tmp_path)
+    return in_process(CONFIG, tmp_path)
 
 
 def site_with(folder: Path, **privacy: Any) -> GridFederation:
     """Clients whose own settings differ from the server's."""
-    return in_process(replace(CONFIG, privacy=replace(CONFIG.privacy, **privacy)), open_data(CONFIG), folder)
+    return in_process(replace(CONFIG, privacy=replace(CONFIG.privacy, **privacy)), folder)
 
 
 def context_of(site: GridFederation, client: str) -> Any:
@@ -90,7 +90,7 @@ def test_evaluation_counts_right_answers(site: GridFederation, server: Server, s
 
 def test_the_same_request_gets_the_same_bytes(site: GridFederation, order: PrepareOrder, tmp_path: Path) -> None:
     one, two = ask(site, order), ask(site, order)
-    after_a_restart = ask(in_process(CONFIG, open_data(CONFIG), tmp_path), order)
+    after_a_restart = ask(in_process(CONFIG, tmp_path), order)
     with_other_settings = ask(site_with(tmp_path, epsilon=9.0, unsafe_seed=1), order)
     assert isinstance(one, Release)
     for other in (two, after_a_restart, with_other_settings):
@@ -174,7 +174,7 @@ def test_the_runs_configuration_is_the_servers_and_has_no_say(
     site: GridFederation, order: PrepareOrder, tmp_path: Path
 ) -> None:
     generous = replace(CONFIG, privacy=replace(CONFIG.privacy, epsilon=1e6, unsafe_seed=0))
-    settings = context_of(in_process(generous, open_data(CONFIG), tmp_path / "elsewhere"), "client-000").node_config
+    settings = context_of(in_process(generous, tmp_path / "elsewhere"), "client-000").node_config
     context_of(site, "client-000").run_config.update({**settings, "partition-id": 1})
     made = ask(site, order)
     assert isinstance(made, Release)
@@ -247,7 +247,7 @@ def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats
     config = replace(CONFIG, method="fedavg", prototypes=(PrototypeSpec.of(f"{network}:net", features=6),))
     data = open_data(config)
     server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
-    site, train = in_process(config, data, tmp_path), server.train_order(server.initial_state(), "client-000")
+    site, train = in_process(config, tmp_path), server.train_order(server.initial_state(), "client-000")
     assert isinstance(train, TrainOrder)
     one, two = ask(site, train), ask(site, train)
     assert isinstance(one, Update)

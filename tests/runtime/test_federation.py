@@ -71,7 +71,7 @@ def clients(count: int, kind: type[InProcessGrid] = InProcessGrid, timeout: floa
 
 
 def ask(asked: GridFederation, **behaviour: str) -> dict[str, Reply]:
-    orders = [train_order(name, prototype=behaviour.get(name, "honest")) for name in asked.clients]
+    orders = [train_order(name, prototype=behaviour.get(name, "honest")) for name in list(asked.nodes)]
     replies = list(asked.ask(orders))
     assert len(replies) == len(orders)
     return {reply.client: reply for reply in replies}
@@ -88,10 +88,10 @@ def test_everyone_answers_for_itself() -> None:
 
 def test_replies_stream_and_are_dropped() -> None:
     asked = clients(2 * CHUNK + 3)
-    stream = asked.ask([train_order(name) for name in asked.clients])
+    stream = asked.ask([train_order(name) for name in list(asked.nodes)])
     assert ran == []
     previous: weakref.ref[Reply] | None = None
-    for done, name in enumerate(asked.clients, 1):
+    for done, name in enumerate(list(asked.nodes), 1):
         reply = next(stream)
         assert reply.client == name
         assert len(ran) == done  # the next client has not begun
@@ -136,7 +136,7 @@ def test_replies_may_come_late_and_in_any_order_but_never_too_many_at_once() -> 
     found = ask(asked)
     assert all(isinstance(reply, Update) for reply in found.values())
     assert asked.grid.asked[:4] == [CHUNK, 2, CHUNK, 2]
-    assert list(found) != asked.clients
+    assert list(found) != list(asked.nodes)
 
 
 def test_silence_becomes_failure_in_time() -> None:
@@ -179,7 +179,7 @@ def test_errors_made_on_the_way_find_their_client() -> None:
 def test_a_long_round_in_process_loses_nobody() -> None:
     """Clients of this process wait for one another; that is no silence."""
     asked = clients(10, timeout=0.05)
-    found = ask(asked, **dict.fromkeys(asked.clients, "slow"))
+    found = ask(asked, **dict.fromkeys(list(asked.nodes), "slow"))
     assert all(isinstance(reply, Update) for reply in found.values())
 
 
@@ -194,7 +194,7 @@ class Dripping(InProcessGrid):
 def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
     asked = clients(4, Dripping, timeout=0.02)
     found = []
-    for reply in asked.ask([train_order(name) for name in asked.clients]):
+    for reply in asked.ask([train_order(name) for name in list(asked.nodes)]):
         time.sleep(0.03)  # longer than the timeout, with each reply
         found.append(type(reply))
     assert found == [Update] * 4
@@ -218,7 +218,7 @@ def test_a_reply_that_comes_twice_is_used_once() -> None:
 
 def test_a_broadcast_is_packed_once() -> None:
     asked, shared = clients(3), weights()
-    stream = asked.ask([train_order(name, weights=shared) for name in asked.clients])
+    stream = asked.ask([train_order(name, weights=shared) for name in list(asked.nodes)])
     next(stream)  # the first is answered, the others still wait
     first, second = asked.grid._waiting.values()
     assert first.content.array_records["weights"] is second.content.array_records["weights"]

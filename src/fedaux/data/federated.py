@@ -1,8 +1,12 @@
-"""From a config to who holds what: private parts, test data and auxiliary data, never a record in two of them."""
+"""From a config to who holds what: private parts, test data and auxiliary data, never a record in two of them.
+
+Simulated clients split one source between them. Real sites (`data.partition = "own"`) read what they hold themselves:
+`[data]` of a site's settings is its private data, `[data]` of the server's is labelled test data.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,10 +25,7 @@ class FederatedData:
     test: Records
     aux: Records
     classes: tuple[str, ...]
-
-    @property
-    def clients(self) -> list[str]:
-        return [client_name(i) for i in range(len(self.parts))]
+    clients: tuple[str, ...]  # their names, in the order of `parts`
 
     def client(self, index: int) -> Records:
         return self.private.take(self.parts[index])
@@ -34,18 +35,67 @@ class FederatedData:
         return class_counts(self.private.labels, list(self.parts), len(self.classes))
 
 
-def client_name(index: int) -> str:
-    return f"client-{index:03d}"
+@dataclass(frozen=True, eq=False)
+class PublicData:
+    """What the server has."""
+
+    aux: Records
+    test: Records
+    classes: tuple[str, ...]
+
+
+def client_names(config: Config) -> list[str]:
+    return list(config.federation.sites) or [f"client-{index:03d}" for index in range(config.data.clients)]
 
 
 def open_data(config: Config) -> FederatedData:
     """Opened and split once per process, however many simulated clients ask."""
-    return _open(config.data, config.aux, config.seed)
+    if config.data.partition == "own":
+        raise ValueError("data.partition = 'own': each site reads its own data, and nobody has all of it")
+    return _open(config.data, config.aux, config.seed, tuple(client_names(config)))
+
+
+def open_public(config: Config) -> PublicData:
+    """The server's part. Real servers hold labelled test data of their own, and auxiliary data."""
+    if config.data.partition != "own":
+        data = open_data(config)
+        return PublicData(data.aux, data.test, data.classes)
+    corpus = _source(config.data)
+    if not config.aux.source:
+        raise ValueError("data.partition = 'own' needs aux.source: there is no private data here to hold some out of")
+    test = corpus.train if corpus.test is None else corpus.test
+    return PublicData(_auxiliary(config.aux, test.shape).unlabelled(), test, _classes(corpus))
+
+
+def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]:
+    """(records of one client, names of the classes): its part of the split, or all that its own source has."""
+    if config.data.partition != "own":
+        data = open_data(config)
+        return data.client(data.clients.index(client)), data.classes
+    corpus = _source(replace(config.data, path=config.data.path.replace("{client}", client)))
+    return corpus.train, _classes(corpus)
+
+
+@lru_cache(maxsize=64)
+def _source(data: DataConfig) -> Corpus:
+    return open_source(data.source, data.path or None, **dict(data.options))
+
+
+def _auxiliary(aux: AuxConfig, shape: tuple[int, ...], held_out: Records | None = None) -> Records:
+    public = held_out if held_out is not None else open_source(aux.source, aux.path or None, **dict(aux.options)).train
+    if aux.limit:
+        public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
+    if public.shape != shape:
+        raise ValueError(
+            f"auxiliary rows have shape {public.shape}, private rows {shape}; "
+            "use the source's `size` option, or another auxiliary source"
+        )
+    return public
 
 
 @lru_cache(maxsize=4)
-def _open(data: DataConfig, aux: AuxConfig, seed: int) -> FederatedData:
-    corpus = open_source(data.source, data.path or None, **dict(data.options))
+def _open(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...]) -> FederatedData:
+    corpus = _source(data)
     rng = numpy_stream(seed, "split")
     order = rng.permutation(len(corpus.train))
     if corpus.test is None:
@@ -53,25 +103,18 @@ def _open(data: DataConfig, aux: AuxConfig, seed: int) -> FederatedData:
         test = corpus.train.take(np.sort(held))
     else:
         test = corpus.test
-    if aux.source:
-        public = open_source(aux.source, aux.path or None, **dict(aux.options)).train
-    else:
+    held_out: Records | None = None
+    if not aux.source:
         held, order = np.split(order, [round(aux.share * len(order))])
-        public = corpus.train.take(np.sort(held))
-    if aux.limit:
-        public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
-    if public.shape != corpus.train.shape:
-        raise ValueError(
-            f"auxiliary rows have shape {public.shape}, private rows {corpus.train.shape}; "
-            "use the source's `size` option, or another auxiliary source"
-        )
+        held_out = corpus.train.take(np.sort(held))
+    public = _auxiliary(aux, corpus.train.shape, held_out)
     classes = _classes(corpus)
     for name, part in (("training", corpus.train), ("test", test)):
         if len(part) == 0 or not 0 <= int(part.labels.min()) <= int(part.labels.max()) < len(classes):
             raise ValueError(f"the {name} part needs records with labels 0..{len(classes) - 1}, one for each class")
     private = corpus.train.take(order)
     parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
-    return FederatedData(private, tuple(parts), test, public.unlabelled(), classes)
+    return FederatedData(private, tuple(parts), test, public.unlabelled(), classes, clients)
 
 
 def _classes(corpus: Corpus) -> tuple[str, ...]:

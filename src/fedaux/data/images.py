@@ -158,13 +158,17 @@ def tinyimagenet(path: Path, wnids: Sequence[str] = (), size: int | None = None)
     return _folder("tinyimagenet", train, test, [titles.get(wnid, wnid) for wnid in wnids], size, "RGB")
 
 
-def images(path: Path, size: int | None = None, mode: str = "RGB") -> Corpus:
+def images(path: Path, size: int | None = None, mode: str = "RGB", classes: Sequence[str] = ()) -> Corpus:
     """A folder of images: sub-folders are classes, a flat one is unlabelled; or two such folders, `train` and `test`.
 
     `size` crops and shrinks each image to that square; without it all must be alike. `mode="L"` makes them grey.
+    `classes` names the sub-folders in order; a site that has not got all of them must be told, or its labels shift.
     """
     root = _root(need(path, "your own images"), "train")
-    classes = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    if classes and not set(folders) <= set(classes):
+        raise ValueError(f"{root} has folders {folders}, which are not all among the classes {list(classes)}")
+    classes = list(classes) if classes and folders else folders
 
     def listing(folder: Path) -> Mapping[Path, int | None]:
         if not classes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedaux.exchange import Arrays, Release
 from fedaux.prepare.features import transformed
 from fedaux.prepare.scoring import Features, Fitted, Reference, Scorer, teacher_weights
 
+Vector = NDArray[np.float64]
 _BLOCK = 2**16  # rows of D_distill at a time
 
 
@@ -20,7 +22,8 @@ _BLOCK = 2**16  # rows of D_distill at a time
 class Certainty:
     """Post-processing of releases: φ(D⁻) and φ(D_distill) are held per prototype, scores only while they are used.
 
-    `prototype_of` says on which prototype's features a client's release was made.
+    `prototype_of` says on which prototype's features a client's release was made; `max_share` is the largest part of
+    the teachers' weight on any example that one of them may have, however sure of itself its release makes it.
     """
 
     scorer: Scorer
@@ -29,18 +32,20 @@ class Certainty:
     reference: Mapping[str, Reference]  # φ(D⁻)
     embedded: Mapping[str, Features]  # φ(D_distill)
     prototype_of: Mapping[str, str]
+    max_share: float = 1.0
 
     def among(self, known: Mapping[str, Release], asked: Sequence[str]) -> Weighing:
         """The weights of the clients `asked`, by all releases `known`."""
         cohorts: dict[str, list[Release]] = {}
-        for client, release in known.items():
-            cohorts.setdefault(self.prototype_of[client], []).append(release)
+        for client in sorted(known):  # whoever answered first: sums of reals depend on their order
+            cohorts.setdefault(self.prototype_of[client], []).append(known[client])
         fitted, seen = {}, {}
         for label, releases in cohorts.items():
             one = fitted[label] = self.scorer.fit(self.public[label], self.reference[label], releases)
             rows = self.embedded[label]
             seen[label] = rows if one.look is None else transformed(Records(rows), one.look)
-        return Weighing(self.kind, fitted, seen, self.prototype_of, [client for client in asked if client in known])
+        teachers = [client for client in asked if client in known]
+        return Weighing(self.kind, fitted, seen, self.prototype_of, teachers, self.max_share)
 
 
 class Weighing:
@@ -53,22 +58,48 @@ class Weighing:
         seen: Mapping[str, Features],
         prototype_of: Mapping[str, str],
         asked: Sequence[str],
+        max_share: float = 1.0,
     ) -> None:
         self._kind, self._fitted, self._seen, self._prototype_of = kind, fitted, seen, prototype_of
         self.teachers = frozenset(asked)
-        peak: NDArray[np.float64] | None = None
-        for client in asked:
-            odds = self.log_odds(client)
-            peak = odds if peak is None else np.maximum(peak, odds, out=peak)
-        self._peak = peak
+        if not asked:
+            return
+        self._peak = self.log_odds(asked[0])
+        for client in asked[1:]:
+            np.maximum(self._peak, self.log_odds(client), out=self._peak)
+        self._share = max(max_share, 1 / len(asked))  # if none may have its even share, all have just that
+        self._ceiling = ceiling(map(self._uncut, asked), self._share)
+        self._unit = np.minimum(self._ceiling, 1.0) if self._share < 1 else np.ones(1)
 
-    def log_odds(self, client: str) -> NDArray[np.float64]:
+    def log_odds(self, client: str) -> Vector:
         """log D_i(x)/D⁻(x) over D_distill."""
         label = self._prototype_of[client]
         odds, rows = self._fitted[label].odds[client], self._seen[label]
         return np.concatenate([odds(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)])
 
-    def weights(self, client: str) -> NDArray[np.float64]:
-        """In units of the largest odds among those asked: a common factor is free."""
-        assert self._peak is not None
+    def weights(self, client: str) -> Vector:
+        """In units of the largest among those asked, or of what the largest is cut to: a common factor is free."""
+        return np.minimum(self._uncut(client) / self._unit, 1.0)
+
+    def share(self, weights: Vector) -> float:
+        """What such weights are of those of all asked, on average over D_distill; `ceiling` makes that sum known."""
+        return float(np.mean(weights * self._unit / self._ceiling) * self._share)
+
+    def _uncut(self, client: str) -> Vector:
         return teacher_weights(self.log_odds(client), self._peak, self._kind)
+
+
+def ceiling(weights: Iterable[Vector], share: float) -> Vector:
+    """The height t at which to cut weights so that none has more than a share c of their sum, on each example.
+
+    Then t = c Σ min(s, t). If the k largest are cut and the others add up to r_k, that is t = c (k t + r_k), or
+    t = r_k / (1/c − k). Any other k gives more, as k t + r_k ≥ Σ min(s, t) whichever are cut: the least of them is t.
+    Only the largest 1/c weights are held, so memory does not grow with the number of teachers.
+    """
+    most = math.ceil(1 / share - 1e-9) - 1  # as many may be cut: fewer than 1/c
+    largest, rest = np.zeros((most, 1)), np.zeros(1)
+    for one in weights:
+        ranked = np.sort(np.concatenate([np.broadcast_to(largest, (most, len(one))), one[None]]), axis=0)
+        largest, rest = ranked[1:], rest + ranked[0]
+    sums = rest + np.concatenate([np.zeros_like(rest)[None], np.cumsum(largest, axis=0)])  # r_k for k = most, …, 0
+    return np.asarray((sums / (1 / share - np.arange(most, -1, -1))[:, None]).min(axis=0))

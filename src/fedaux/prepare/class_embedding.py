@@ -16,9 +16,10 @@ from scipy.special import logsumexp
 
 from fedaux.exchange import Arrays, Release
 from fedaux.prepare import embedding
-from fedaux.prepare.class_sums import class_sums, pool
+from fedaux.prepare.class_sums import class_sums, pool, sums_bound
 from fedaux.prepare.ratios import predictive, public_density
 from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference
+from fedaux.privacy.bounded import Bound
 from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
@@ -41,6 +42,9 @@ class ClassEmbeddingScorer:
 
     def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
         return class_sums(self.embed(public, features), labels, self.classes, adjacency, size)
+
+    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
+        return sums_bound(adjacency, size)
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         """log D_i(x)/D⁻(x) = log Σ_c π_ic p_c(x)/p(x), with p_c Gaussian and uncertain as the pooled noise has it."""

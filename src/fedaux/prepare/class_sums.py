@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedaux.exchange import Release
 from fedaux.prepare.scoring import Labels
-from fedaux.privacy.bounded import GRID, to_steps
+from fedaux.privacy.bounded import GRID, Bound, to_steps
 from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
@@ -31,7 +31,13 @@ def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, s
     values = np.zeros((classes, steps.shape[1] + 1), np.int64)
     np.add.at(values[:, :-1], labels[known], steps[known])
     np.add.at(values[:, -1], labels[known], GRID)
-    return Summary(values.ravel(), 1.0 / GRID, float(np.ceil(GRID * REACH[adjacency])), adjacency, size)
+    bound = sums_bound(adjacency, size)
+    return Summary(values.ravel(), bound.step, bound.sensitivity, adjacency, size)
+
+
+def sums_bound(adjacency: str, size: int) -> Bound:
+    """Sums are longest where all records are alike: each then adds the same vector of norm √2·GRID."""
+    return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * REACH[adjacency])))
 
 
 @dataclass(frozen=True, eq=False)

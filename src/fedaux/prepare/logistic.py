@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from fedaux.exchange import Arrays, Release
 from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference, check_shapes
-from fedaux.privacy.bounded import GRID, REACH, clip_rows
+from fedaux.privacy.bounded import GRID, REACH, Bound, clip_rows
 from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
 CERTIFIED = 1e-3  # ‖∇J‖ at the returned point, as a share of what one record can do to the gradient
+STEP = 1.0 / GRID**1.5  # fine against any useful noise, coarse enough for 64-bit integers
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,21 @@ class LogisticScorer:
         return clip_rows((np.asarray(features, np.float64) - public["mean"]) / max(float(public["radius"][0]), 1e-12))
 
     def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
-        """Rounding w to the grid moves two neighbours apart by at most √H steps more than they were."""
-        own = self.embed(public, features)
-        negatives = clip_rows(public["negatives"])
-        total = size + len(negatives)
-        w = solve(own, negatives, self.ridge, total)
-        step = 1.0 / GRID**1.5  # fine against any useful noise, coarse enough for 64-bit integers
-        reach = sensitivity(total, self.ridge, adjacency) / step + np.sqrt(len(w))
-        values = np.rint(w / step).astype(np.int64)
-        return Summary(values=values, step=step, sensitivity=float(reach), adjacency=adjacency, records=size)
+        own, negatives = self.embed(public, features), clip_rows(public["negatives"])
+        w = solve(own, negatives, self.ridge, size + len(negatives))
+        values, bound = np.rint(w / STEP).astype(np.int64), self.bound(public, adjacency, size)
+        return Summary(values, bound.step, bound.sensitivity, adjacency, size)
+
+    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
+        """λ/2 ‖w‖² ≤ J(w) ≤ J(0) = log 2 at the minimiser, and the point returned is within τ/λ of it.
+
+        Rounding to the grid moves w, and two neighbours apart, by at most √H steps more.
+        """
+        total, rounding = size + len(public["negatives"]), np.sqrt(self.size(public))
+        tau = CERTIFIED * gradient_reach(total, "add-remove")
+        longest = np.sqrt(2 * np.log(2.0) / self.ridge) + tau / self.ridge
+        reach = sensitivity(total, self.ridge, adjacency)
+        return Bound(float(longest / STEP + rounding), STEP, float(reach / STEP + rounding))
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         def odds(w: Vector) -> LogOdds:
@@ -86,6 +92,8 @@ def sensitivity(total: int, ridge: float, adjacency: str) -> float:
 
 def solve(own: Vector, negatives: Vector, ridge: float, total: int) -> Vector:
     """The minimiser of J, or an error: output perturbation protects the minimiser and nothing else."""
+    from scipy.optimize import minimize
+
     size = own.shape[1]
     # the stricter adjacency sets τ; a tenth of it leaves room between the solver's ∞-norm and the certificate's ℓ₂
     tau = CERTIFIED * gradient_reach(total, "add-remove")

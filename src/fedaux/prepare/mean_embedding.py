@@ -12,7 +12,7 @@ from fedaux.exchange import Arrays, Release
 from fedaux.prepare import embedding
 from fedaux.prepare.ratios import RATIOS
 from fedaux.prepare.scoring import Features, Fitted, Labels, Reference
-from fedaux.privacy.bounded import GRID, REACH, to_steps
+from fedaux.privacy.bounded import GRID, REACH, Bound, to_steps
 from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
@@ -36,6 +36,9 @@ class MeanEmbeddingScorer:
     def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
         return mean_embedding(self.embed(public, features), adjacency, size)
 
+    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
+        return mean_bound(adjacency, size)
+
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         ratio = RATIOS[self.ratio]
         means = [one.arrays["values"] * one.step for one in releases]
@@ -49,10 +52,10 @@ class MeanEmbeddingScorer:
 
 def mean_embedding(embedded: Vector, adjacency: str, size: int) -> Summary:
     """Σ φ(x) over D_i in exact integers."""
-    return Summary(
-        values=to_steps(embedded).sum(axis=0),
-        step=1.0 / (GRID * size),
-        sensitivity=float(GRID * REACH[adjacency]),
-        adjacency=adjacency,
-        records=size,
-    )
+    bound = mean_bound(adjacency, size)
+    return Summary(to_steps(embedded).sum(axis=0), bound.step, bound.sensitivity, adjacency, size)
+
+
+def mean_bound(adjacency: str, size: int) -> Bound:
+    """Every record adds a vector of norm at most GRID."""
+    return Bound(norm=float(GRID * size), step=1.0 / (GRID * size), sensitivity=float(GRID * REACH[adjacency]))

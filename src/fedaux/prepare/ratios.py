@@ -1,4 +1,7 @@
-"""From a noisy mean of φ over a client's data to log D_i(x)/D⁻(x): post-processing, so no further privacy is spent."""
+"""From a noisy mean of φ over a client's data to log D_i(x)/D⁻(x): post-processing, so no further privacy is spent.
+
+SciPy's slow rooms are imported where they are used: a real client starts a new process for every message.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
-from scipy.stats import multivariate_normal
 
 from fedaux.prepare.scoring import LogOdds, Reference
 
@@ -30,11 +31,17 @@ def predictive(mean: Vector, reference: Reference, sigma: float, records: float)
     between, within = BETWEEN * total, (1 - BETWEEN) * total
     noise = sigma**2 * np.eye(len(total)) + within / records
     gain = np.linalg.solve(between + noise, between).T
-    return multivariate_normal(centre + gain @ (mean - centre), within + gain @ noise, allow_singular=True)
+    return _gaussian(centre + gain @ (mean - centre), within + gain @ noise)
 
 
 def public_density(reference: Reference) -> Any:
-    return multivariate_normal(reference.mean, reference.covariance, allow_singular=True)
+    return _gaussian(reference.mean, reference.covariance)
+
+
+def _gaussian(mean: Vector, covariance: Vector) -> Any:
+    from scipy.stats import multivariate_normal
+
+    return multivariate_normal(mean, covariance, allow_singular=True)
 
 
 def bayes_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
@@ -56,6 +63,8 @@ RATIOS: dict[str, Callable[[Vector, Reference, float, int], LogOdds]] = {"bayes"
 
 def kliep(mean: Vector, reference: Reference, ridge: float) -> tuple[Vector, float]:
     """argmax_w ⟨w, m⟩ − log mean_{D⁻} e^{⟨w, φ⟩} − ridge/2 ‖w‖², and its log Z: D_i/D⁻ is then e^{⟨w, φ⟩}/Z."""
+    from scipy.optimize import minimize
+
     rows = reference.rows
 
     def negative(w: Vector) -> tuple[float, Vector]:

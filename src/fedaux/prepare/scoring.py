@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedaux.exchange import Arrays, Release
+from fedaux.privacy.bounded import Bounds
 from fedaux.privacy.release import Summary
 
 Features = NDArray[np.floating]
@@ -46,7 +47,10 @@ FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight
 
 
 class Scorer(Protocol):
-    """`publish` and `fit` run on the server and see public data and releases only; `summarise` runs on the client."""
+    """`publish` and `fit` run on the server and see public data and releases only; `summarise` runs on the client.
+
+    One that can also say how long an honest summary gets has a method `bound` as well, see `bounds_of`.
+    """
 
     @property
     def name(self) -> str: ...
@@ -84,6 +88,12 @@ def teacher_weights(log_odds: NDArray[np.float64], peak: NDArray[np.float64], ki
     """
     raw = expit(log_odds) if kind == "certainty" else np.exp(np.minimum(log_odds - peak, 0.0))
     return np.asarray(np.maximum(raw, FLOOR))
+
+
+def bounds_of(scorer: Scorer) -> Bounds | None:
+    """The scorer's own `bound(public, adjacency, size)`. Without one, the length of its releases is not checked."""
+    found: Bounds | None = getattr(scorer, "bound", None)
+    return found
 
 
 def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:

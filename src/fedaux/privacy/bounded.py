@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.exchange import Arrays
+
 REACH = {"replace-one": 2, "add-remove": 1}  # how many records a neighbour differs in, counted as vectors of norm 1
 GRID = 2**20  # steps per unit: summaries are integers, `values / GRID` their meaning
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What every honest summary of so many records keeps to, whatever the records are; lengths are in steps."""
+
+    norm: float  # ℓ₂, before the noise
+    step: float
+    sensitivity: float
+
+
+Bounds = Callable[[Arrays, str, int], Bound]  # (what the scorer published, adjacency, |D_i| as the world knows it)
 
 
 def clip_rows(rows: NDArray[Any]) -> NDArray[np.float64]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from fedaux.errors import unknown
@@ -29,6 +28,8 @@ def delta_of(multiplier: float, epsilon: float) -> float:
 @lru_cache(maxsize=256)
 def analytic_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which Gaussian noise is (ε, δ)-private, for any ε > 0; the classic formula needs ε < 1."""
+    from scipy.optimize import brentq
+
     low, high = 1e-3, 1.0
     while delta_of(high, epsilon) > delta:
         high *= 2.0

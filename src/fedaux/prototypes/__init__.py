@@ -3,7 +3,7 @@
 from fedaux.prototypes import mobilenet, resnet, shufflenet, small, text  # noqa: F401  (importing them registers them)
 from fedaux.prototypes.contract import Option, Prototype, PrototypeSpec, available, build, linear_head, origin, register
 from fedaux.prototypes.layers import Extractor, make_norm
-from fedaux.prototypes.weights import Weights, dump, layout, load
+from fedaux.prototypes.weights import Weights, dump, halved, layout, load
 
 __all__ = [
     "Extractor",
@@ -14,6 +14,7 @@ __all__ = [
     "available",
     "build",
     "dump",
+    "halved",
     "layout",
     "linear_head",
     "load",

@@ -23,17 +23,20 @@ _HERO = "#c8102e"
 _COLOURS = {"FedAVG": "#6b7785", "FedPROX": "#8c6bb1", "FedDF": "#1f78b4", "FedBE": "#33a02c", "FedAUX": _HERO}
 
 
-def draw_run(data: FederatedData, state: RunState, folder: Path) -> list[Path]:
-    """The split and the curve of one run; with several prototypes, a curve of each."""
+def draw_run(data: FederatedData | None, state: RunState, folder: Path) -> list[Path]:
+    """The split, where anybody knows it, and the curve of one run; with several prototypes, a curve of each."""
     pictures = [folder / "split.png", folder / "curves.png"]
     config, label = state.config, METHODS[state.config.method].label
     title = f"{label}, {config.data.source}: {config.data.clients} clients, {config.data.partition}"
-    draw_split(data.counts(), data.classes, pictures[0], title)
+    if data is None:
+        pictures.pop(0)
+    else:
+        draw_split(data.counts(), data.classes, pictures[0], title)
     names = list(state.weights)
     curves = {
         name if len(names) > 1 else label: np.array([[r["accuracy"][name] for r in state.history]]) for name in names
     }
-    draw_curves(curves, pictures[1], title)
+    draw_curves(curves, pictures[-1], title)
     return pictures
 
 

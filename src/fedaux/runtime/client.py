@@ -17,17 +17,18 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from fedaux.config import Config
-from fedaux.data.federated import client_name, open_data
+from fedaux.data.federated import open_private
 from fedaux.data.records import Records
-from fedaux.exchange import EvaluateOrder, PrepareOrder, Release, Score, TrainOrder, Update
+from fedaux.exchange import EvaluateOrder, Hello, HelloOrder, PrepareOrder, Release, Score, TrainOrder, Update
 from fedaux.prepare.features import FeatureCache, Rows, fingerprint_arrays
 from fedaux.prepare.h0 import extractor_hash
 from fedaux.prepare.scorers import make_scorer
 from fedaux.privacy.accounting import Spend, plan_training
 from fedaux.privacy.release import release
 from fedaux.privacy.vault import BudgetError, Vault
-from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, linear_head, load, origin
+from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, halved, linear_head, load, origin
 from fedaux.runtime.messages import pack, unpack
+from fedaux.runtime.settings import own_clients, own_settings, site_config
 from fedaux.seeds import derive, seeded_torch, torch_stream
 from fedaux.train.local import evaluate as evaluate_model
 from fedaux.train.local import train_local
@@ -35,6 +36,15 @@ from fedaux.train.private import train_private
 
 app = ClientApp()
 log = logging.getLogger(__name__)
+
+
+@app.query("hello")
+def hello(message: Message, context: Context) -> Message:
+    """Whom this node speaks for, so that the server finds clients by their own names after any restart."""
+    unpack(HelloOrder, message.content)
+    config, clients = site_config(context), own_clients(context)
+    classes = open_private(config, clients[0])[1]
+    return Message(pack(Hello(json.dumps(clients), json.dumps(list(classes)))), reply_to=message)
 
 
 @app.query("prepare")
@@ -76,7 +86,7 @@ def train(message: Message, context: Context) -> Message:
         noise=spend.noise,
         rate=spend.rate,
         steps=spend.steps,
-        weights=dump(model),
+        weights=halved(dump(model)) if order.weights["parameters"].dtype == "float16" else dump(model),
     )
     return Message(pack(update), reply_to=message)
 
@@ -92,7 +102,7 @@ def evaluate(message: Message, context: Context) -> Message:
 def own_task(order: TrainOrder | EvaluateOrder, context: Context) -> tuple[Prototype, Records]:
     """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
     own_config(context, order)
-    records = own_records(context)
+    records = own_records(context, order)
     if order.h0:
         features = own_features(order, context)
         model, records = resident_head(features.shape[1], order.classes), Records(features, records.labels)
@@ -104,8 +114,8 @@ def own_task(order: TrainOrder | EvaluateOrder, context: Context) -> tuple[Proto
 
 def own_config(context: Context, order: PrepareOrder | TrainOrder | EvaluateOrder) -> Config:
     """The client's own settings, once the order has been found to respect them."""
-    config, spec = _parse(str(context.node_config["config"])), PrototypeSpec.from_json(order.prototype)
-    if order.client != client_name(int(context.node_config["partition-id"])):
+    config, spec = site_config(context), PrototypeSpec.from_json(order.prototype)
+    if order.client not in own_clients(context):
         raise BudgetError(f"this client is not {order.client!r}")
     foreign = ":" in spec.name or not {"folder", "tokenizer"}.isdisjoint(dict(spec.options))
     if foreign and spec not in config.prototypes:
@@ -115,9 +125,9 @@ def own_config(context: Context, order: PrepareOrder | TrainOrder | EvaluateOrde
     return config
 
 
-def own_records(context: Context) -> Records:
-    """This client's private data, by its place in the configured split."""
-    return open_data(_parse(str(context.node_config["config"]))).client(int(context.node_config["partition-id"]))
+def own_records(context: Context, order: PrepareOrder | TrainOrder | EvaluateOrder) -> Records:
+    """The client's private data: its part of the configured split, or all that its site holds."""
+    return open_private(site_config(context), order.client)[0]
 
 
 def own_features(order: PrepareOrder | TrainOrder | EvaluateOrder, context: Context) -> Rows:
@@ -136,13 +146,13 @@ def own_features(order: PrepareOrder | TrainOrder | EvaluateOrder, context: Cont
             raise ValueError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
         return module
 
-    records = own_records(context)
-    folder = Path(str(context.node_config.get("features", vault_of(context, order).folder)))
+    records = own_records(context, order)
+    folder = Path(own_settings(context).get("features", str(vault_of(context, order).folder)))
     return FeatureCache(folder, private=True).features(order.h0, records, extractor)
 
 
 def vault_of(context: Context, order: PrepareOrder | TrainOrder | EvaluateOrder) -> Vault:
-    return Vault(Path(str(context.node_config["vault"])) / order.client)
+    return Vault(Path(own_settings(context)["vault"]) / order.client)
 
 
 def train_privately(order: TrainOrder, model: Prototype, records: Records, config: Config, vault: Vault) -> Spend:
@@ -168,7 +178,7 @@ def make_release(order: PrepareOrder, context: Context, config: Config) -> Relea
     """Features, summary, noise. Scorer, budget, adjacency and noise are those of the client's own settings."""
     privacy, features = config.privacy, own_features(order, context)
     size = public_size(Records(features), config)
-    scorer, labels = make_scorer(privacy, order.classes), own_records(context).labels
+    scorer, labels = make_scorer(privacy, order.classes), own_records(context, order).labels
     found = scorer.summarise(order.public, features, labels, privacy.adjacency, size)
     return release(found, order.client, privacy)
 
@@ -178,11 +188,6 @@ def request_hash(order: PrepareOrder) -> str:
     return fingerprint_arrays(
         order.public, facts=[order.client, order.prototype, order.scorer, str(order.classes), order.h0]
     )
-
-
-@lru_cache(maxsize=8)
-def _parse(text: str) -> Config:
-    return Config.from_dict(json.loads(text))
 
 
 @lru_cache(maxsize=8)

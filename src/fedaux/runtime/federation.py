@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.exchange import EvaluateOrder, Failure, Order, PrepareOrder, Release, Reply, Score, TrainOrder, Update
-from fedaux.runtime.guard import Refused, check
+from fedaux.runtime.guard import MAX_RECORDS, Refused, check
 from fedaux.runtime.messages import ACTIONS, MessageError, Packer, unpack
 
 CHUNK = 8  # replies pulled at a time: server memory grows with this, not with the number of clients
@@ -23,22 +23,32 @@ _ANSWERS: dict[type, type[Release] | type[Update] | type[Score]] = {
 
 
 class GridFederation:
-    """Clients by their own names; `nodes` says which Flower node speaks for each."""
+    """Clients by their own names; `nodes` says which Flower node speaks for each, `look` who does now."""
 
-    def __init__(self, grid: Grid, nodes: Mapping[str, int], timeout: float = 3600.0) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        nodes: Mapping[str, int],
+        timeout: float = 3600.0,
+        max_records: int = MAX_RECORDS,
+        look: Callable[[], Mapping[str, int]] | None = None,
+    ) -> None:
         self.grid = grid
         self.nodes = dict(nodes)
         self.timeout = timeout
-
-    @property
-    def clients(self) -> Sequence[str]:
-        return list(self.nodes)
+        self.max_records = max_records
+        self.look = look
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders, yield each reply as it comes; what is missing when time is up becomes a `Failure`."""
+        if self.look is not None:
+            self.nodes = dict(self.look())
         packer = Packer()
         waiting: dict[str, Order] = {}
         for order in orders:
+            if order.client not in self.nodes:
+                yield Failure(order.client, "not connected")
+                continue
             message = Message(packer.pack(order), self.nodes[order.client], ACTIONS[type(order)], ttl=self.timeout)
             (identity,) = self.grid.push_messages([message])
             waiting[identity] = order
@@ -59,13 +69,12 @@ class GridFederation:
         for order in waiting.values():
             yield Failure(order.client, f"no answer within {self.timeout:g} s")
 
-    @staticmethod
-    def _read(order: Order, message: Message) -> Reply:
+    def _read(self, order: Order, message: Message) -> Reply:
         if message.has_error():
             return Failure(order.client, f"error {message.error.code}: {message.error.reason}")
         try:
             reply = unpack(_ANSWERS[type(order)], message.content)
-            check(order, reply)
+            check(order, reply, self.max_records)
         except (MessageError, Refused) as error:
             return Failure(order.client, str(error))
         return reply

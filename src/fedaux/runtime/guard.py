@@ -1,39 +1,51 @@
-"""Every reply is checked before it touches a model: what is wrong costs that client's contribution, never the round."""
+"""Every reply is checked before it touches a model: what is wrong costs that client's contribution, never the round.
+
+A client may still lie within these bounds, about its labels for one; `federation.max_share` limits what that is worth.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.exchange import Arrays, EvaluateOrder, Order, PrepareOrder, Release, Score, TrainOrder, Update
-from fedaux.privacy.bounded import REACH
-from fedaux.privacy.gaussian import CERTIFICATES
+from fedaux.privacy.bounded import REACH, Bound, Bounds
+from fedaux.privacy.gaussian import CERTIFICATES, multiplier
 
 NORM_FACTOR = 1e4  # a reply may not be longer than this many times what was sent, plus one per number
-
-
-MAX_STEPS = 10**6  # of private training in one round
+MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would drown all others in the average
+SAME = 1e-6  # two sides that compute the same number agree to this share of it
+TAIL = 10.0  # standard deviations by which noise may be longer than it is on average: honest noise never is, e⁻⁵⁰
 
 
 class Refused(ValueError):
     """A reply that must not be used, and why."""
 
 
-def check(order: Order, reply: Release | Update | Score) -> None:
-    """Raise `Refused` unless the reply answers the order and is sane."""
+def check(
+    order: Order, reply: Release | Update | Score, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
+) -> None:
+    """Raise `Refused` unless the reply answers the order and is sane. `bounds` are those of the order's scorer."""
     if reply.client != order.client:
         raise Refused(f"answers for {reply.client!r}")
-    if not 1 <= reply.records <= MAX_RECORDS:
-        raise Refused(f"claims {reply.records} records")
+    if not 1 <= reply.records <= max_records:
+        raise Refused(f"claims {reply.records} records; from 1 to {max_records} are believed")
     if isinstance(order, PrepareOrder) and isinstance(reply, Release):
         _check_release(order, reply)
+        if bounds is not None:
+            _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
+        _check_noise(reply)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         _check_round(order, reply)
         _check_weights(order.weights, reply.weights)
         if not np.isfinite(reply.loss):
             raise Refused(f"its training diverged: the loss is {reply.loss}")
+        if not 0 <= reply.seconds < math.inf:
+            raise Refused(f"claims to have trained for {reply.seconds} s")
         if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
             raise Refused("the noise it states for its training means nothing here")
     elif isinstance(order, EvaluateOrder) and isinstance(reply, Score):
@@ -42,6 +54,11 @@ def check(order: Order, reply: Release | Update | Score) -> None:
             raise Refused(f"claims {reply.correct} of {reply.records} correct at a loss of {reply.loss}")
     else:
         raise Refused(f"sends a {type(reply).__name__} for a {type(order).__name__}")
+
+
+def longest(bound: Bound, scale: float, size: int) -> float:
+    """The norm, in steps, that an honest release of `size` integers does not exceed, noise of that scale included."""
+    return bound.norm + scale * (math.sqrt(size) + TAIL)
 
 
 def _check_round(order: Any, reply: Update | Score) -> None:
@@ -57,12 +74,18 @@ def _check_weights(sent: Arrays, got: Arrays) -> None:
         if theirs.shape != ours.shape or theirs.dtype != ours.dtype:
             raise Refused(f"{name} is {theirs.dtype}{theirs.shape}, expected {ours.dtype}{ours.shape}")
         if not np.issubdtype(theirs.dtype, np.floating):
+            if np.any(theirs - ours.astype(np.float64) > MAX_STEPS):
+                raise Refused(f"{name} counts more than {MAX_STEPS} steps in one round")
             continue
-        with np.errstate(over="ignore"):
-            size = float(np.linalg.norm(theirs))  # not finite if any entry is not
-        limit = NORM_FACTOR * (float(np.linalg.norm(ours)) + np.sqrt(ours.size))
+        size, limit = _norm(theirs), NORM_FACTOR * (_norm(ours) + np.sqrt(ours.size))
         if not size <= limit:
             raise Refused(f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed")
+
+
+def _norm(array: NDArray[Any]) -> float:
+    """Not finite if any entry is not. Half precision holds a model's entries, but not the square of its norm."""
+    with np.errstate(over="ignore"):
+        return float(np.linalg.norm(array.astype(np.float32, copy=False)))
 
 
 def _check_release(order: PrepareOrder, reply: Release) -> None:
@@ -75,3 +98,27 @@ def _check_release(order: PrepareOrder, reply: Release) -> None:
         raise Refused("the noise, the sensitivity or the budget it states is not a positive number")
     if reply.adjacency not in REACH or reply.certificate not in CERTIFICATES or not 0 < reply.delta < 1:
         raise Refused("the budget it states means nothing here")
+
+
+def _check_bound(reply: Release, bound: Bound) -> None:
+    """The scorer fixes what a step means and how far one record reaches; only the noise is the client's own choice."""
+    for what, told, known in (
+        ("step", reply.step, bound.step),
+        ("sensitivity", reply.sensitivity, bound.sensitivity),
+    ):
+        if not math.isclose(told, known, rel_tol=SAME):
+            raise Refused(f"states a {what} of {told:.7g}; for {reply.records} records the scorer's is {known:.7g}")
+    values = reply.arrays["values"]
+    size, limit = float(np.linalg.norm(values)), longest(bound, reply.scale, len(values))
+    if size > limit:
+        raise Refused(f"its release has norm {size:.3g}; {reply.records} records and its noise reach {limit:.3g}")
+
+
+def _check_noise(reply: Release) -> None:
+    """Releases are trusted by their noise: one that states too little would drown the others."""
+    try:
+        asked = multiplier(reply.epsilon, reply.delta, reply.certificate) * reply.sensitivity
+    except Exception as error:  # the certificates fail in many ways on hostile budgets
+        raise Refused(f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}") from error
+    if not math.isclose(reply.scale, asked, rel_tol=SAME):
+        raise Refused(f"states noise of scale {reply.scale:.7g}; its budget asks for {asked:.7g}")

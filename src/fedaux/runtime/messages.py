@@ -11,12 +11,28 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedaux.exchange import Arrays, EvaluateOrder, Order, PrepareOrder, Release, Score, TrainOrder, Update
+from fedaux.exchange import (
+    Arrays,
+    EvaluateOrder,
+    Hello,
+    HelloOrder,
+    Order,
+    PrepareOrder,
+    Release,
+    Score,
+    TrainOrder,
+    Update,
+)
 
 VERSION = 2
-ACTIONS: dict[type, str] = {PrepareOrder: "query.prepare", TrainOrder: "train", EvaluateOrder: "evaluate"}
+ACTIONS: dict[type, str] = {
+    HelloOrder: "query.hello",
+    PrepareOrder: "query.prepare",
+    TrainOrder: "train",
+    EvaluateOrder: "evaluate",
+}
 
-T = TypeVar("T", bound=PrepareOrder | TrainOrder | EvaluateOrder | Release | Update | Score)
+T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | EvaluateOrder | Release | Update | Score)
 
 
 class MessageError(ValueError):
@@ -72,7 +88,7 @@ class Packer:
         return known[1]
 
 
-def pack(item: Order | Release | Update | Score) -> RecordDict:
+def pack(item: Order | Hello | HelloOrder | Release | Update | Score) -> RecordDict:
     return Packer().pack(item)
 
 

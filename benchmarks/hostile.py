@@ -1,0 +1,183 @@
+"""What lying clients cost, and what the guard and the cap on shares save: accuracy on the digits of `fedaux demo`.
+
+python benchmarks/hostile.py [--seeds 3] [--rounds 3] [--cache DIR]
+
+A lying client trains on labels moved by one (0 → 1, …, 9 → 0), claims as many records as it can get away with, and
+makes the loudest release it can:
+
+class-embedding          all classes alike, at the centre of the public data
+class-embedding, ε 1000  the same, and states a budget at which there is hardly any noise: others drown against it
+logistic                 a vector as long as is believed, of one record at a stated ε of 0.001: nearly any length is
+
+It knows the server's checks and keeps to them, but for the columns "no checks" and "found out".
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fedaux.config import FederationConfig
+from fedaux.data.federated import open_data
+from fedaux.data.records import Records
+from fedaux.demo import DIGITS
+from fedaux.exchange import Failure, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
+from fedaux.experiment import in_process, make_server, run_in
+from fedaux.prepare.scoring import bounds_of
+from fedaux.privacy.bounded import GRID
+from fedaux.privacy.gaussian import multiplier
+from fedaux.prototypes import PrototypeSpec, build, dump, load
+from fedaux.runtime.guard import Refused, check, longest
+from fedaux.seeds import torch_stream
+from fedaux.server import Server
+from fedaux.train.local import train_local
+
+EVERYTHING = 10**8  # records claimed where nobody looks
+ROOM = 200  # records that a careful federation allows: its clients have 72
+
+
+@dataclass(frozen=True)
+class Defence:
+    name: str
+    checks: bool
+    boldness: int  # records that are claimed
+    max_records: int = ROOM
+    max_share: float = 1.0
+
+
+DEFENCES = [
+    Defence("no checks", False, EVERYTHING),
+    Defence("found out", True, EVERYTHING),
+    Defence("records ≤ 10⁶", True, 10**6, 10**6),
+    Defence("records ≤ 10⁶, share ≤ 0.3", True, 10**6, 10**6, 0.3),
+    Defence(f"records ≤ {ROOM}", True, ROOM),
+    Defence(f"records ≤ {ROOM}, share ≤ 0.5", True, ROOM, max_share=0.5),
+    Defence(f"records ≤ {ROOM}, share ≤ 0.3", True, ROOM, max_share=0.3),
+]
+
+
+@dataclass(frozen=True)
+class Attack:
+    scorer: str
+    epsilon: float  # of honest clients
+    stated: float
+
+    @property
+    def name(self) -> str:
+        told = f", ε {self.stated:g}" if self.scorer != "logistic" and self.stated != self.epsilon else ""
+        return f"{self.scorer}{told}"
+
+
+ATTACKS = [
+    Attack("class-embedding", 1.0, 1.0),
+    Attack("class-embedding", 1.0, 1000.0),
+    Attack("logistic", 100.0, 0.001),  # at ε = 1 it is all noise on so few records
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Hostile:
+    """A federation some of whose clients lie, and a server that looks, or not."""
+
+    inner: Federation
+    server: Server
+    liars: frozenset[str]
+    attack: Attack
+    defence: Defence
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+        sent = {order.client: order for order in orders}
+        for reply in self.inner.ask(orders):
+            order = sent[reply.client]
+            if reply.client not in self.liars:
+                yield reply
+            elif isinstance(order, TrainOrder) and isinstance(reply, Update):
+                yield self._checked(order, self._flipped(order, reply))
+            elif isinstance(order, PrepareOrder) and isinstance(reply, Release):
+                yield self._checked(order, self._loud(order, reply))
+            else:
+                yield reply
+
+    def _checked(self, order: Order, reply: Release | Update) -> Reply:
+        try:
+            if self.defence.checks:
+                check(order, reply, self.defence.max_records, bounds_of(self.server.scorer))
+        except Refused as error:
+            return Failure(reply.client, str(error))
+        return reply
+
+    def _flipped(self, order: TrainOrder, reply: Update) -> Update:
+        data = open_data(self.server.config)
+        own = data.client(data.clients.index(order.client))
+        model = build(PrototypeSpec.from_json(order.prototype), own.shape, order.classes, 0)
+        load(model, order.weights)
+        wrong = Records(own.gather(), (own.labels + 1) % order.classes)
+        batches = torch_stream(order.seed)
+        train_local(model, wrong, epochs=order.epochs, batch=order.batch, lr=order.lr, mu=order.mu, generator=batches)
+        return replace(reply, records=self.defence.boldness, weights=dump(model))
+
+    def _loud(self, order: PrepareOrder, reply: Release) -> Release:
+        size, bounds = len(reply.arrays["values"]), bounds_of(self.server.scorer)
+        assert bounds is not None
+        records = 1 if order.scorer == "logistic" and self.defence.checks else self.defence.boldness
+        bound = bounds(order.public, reply.adjacency, records)
+        scale = multiplier(self.attack.stated, reply.delta, "analytic") * bound.sensitivity
+        if order.scorer == "logistic":
+            values = reply.arrays["values"].astype(np.float64)
+            values *= (0.99 * longest(bound, scale, size) if self.defence.checks else 2.0**62) / np.linalg.norm(values)
+        else:
+            values = np.zeros((order.classes, size // order.classes))
+            values[:, -1] = records / order.classes * GRID
+        return replace(
+            reply,
+            records=records,
+            epsilon=self.attack.stated,
+            certificate="analytic",
+            sensitivity=bound.sensitivity,
+            scale=scale,
+            step=bound.step,
+            arrays={"values": np.rint(values).astype(np.int64).ravel()},
+        )
+
+
+def accuracy(attack: Attack, liars: int, defence: Defence, seed: int, rounds: int, cache: Path) -> float:
+    """On the test images, after the last round."""
+    config = replace(
+        DIGITS,
+        rounds=rounds,
+        seed=seed,
+        privacy=replace(DIGITS.privacy, scorer=attack.scorer, epsilon=attack.epsilon, unsafe_seed=seed),
+        federation=FederationConfig(max_records=defence.max_records, max_share=defence.max_share),
+    )
+    server = make_server(config, cache=cache)
+    with tempfile.TemporaryDirectory() as folder:
+        inner = in_process(config, Path(folder), cache)
+        federation = Hostile(inner, server, frozenset(server.clients[:liars]), attack, defence)
+        return run_in(Path(folder), server, federation, None).accuracy
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cache", type=Path, default=None)
+    asked = parser.parse_args()
+    cache = asked.cache or Path(tempfile.mkdtemp())
+    print("| attack on | lying of 10 | " + " | ".join(one.name for one in DEFENCES) + " |", flush=True)
+    print("|---" * (2 + len(DEFENCES)) + "|", flush=True)
+    for attack in ATTACKS:
+        for liars in (0, 1, 3):
+            cells = []
+            for defence in DEFENCES:
+                found = [accuracy(attack, liars, defence, seed, asked.rounds, cache) for seed in range(asked.seeds)]
+                cells.append(f"{np.mean(found):.2f} ({min(found):.2f}–{max(found):.2f})")
+            print(f"| {attack.name} | {liars} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Bytes on the wire for each phase and client, as they are packed; and what half precision does to accuracy.
+
+python benchmarks/wire.py [--accuracy]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ArrayRecord
+
+from fedaux import Config, run
+from fedaux.config import DataConfig, FederationConfig, PretrainConfig
+from fedaux.data.records import Records
+from fedaux.demo import DIGITS
+from fedaux.exchange import Order, Release, Update
+from fedaux.prototypes import PrototypeSpec
+from fedaux.runtime.messages import pack
+from fedaux.server import Server
+
+NEGATIVES = 12_000  # the paper sends their features
+
+
+def megabytes(item: Order | Release | Update) -> float:
+    records = pack(item)
+    arrays = [array for name in records for array in _arrays(records[name])]
+    return sum(arrays) / 1e6
+
+
+def _arrays(record: object) -> list[int]:
+    return [len(array.data) for array in record.values()] if isinstance(record, ArrayRecord) else []
+
+
+def sizes(linear: bool, precision: str) -> dict[str, float]:
+    config = Config(
+        linear=linear,
+        prototypes=(PrototypeSpec.of("resnet8", width=64),),
+        data=DataConfig(clients=2),
+        pretrain=PretrainConfig(epochs=0),
+        federation=FederationConfig(precision=precision),
+    )
+    rng = np.random.default_rng(0)
+    images = Records(rng.integers(0, 255, (200, 32, 32, 3)).astype(np.uint8))
+    with tempfile.TemporaryDirectory() as cache:
+        server = Server(config, images, images, 10, ["a", "b"], Path(cache))
+        state = server.initial_state()
+        server.take_up(state)
+        first, train = server.prepare_order(state, "a"), server.train_order(state, "a")
+        later = server.train_order(replace(state, prepared=frozenset("a")), "a")
+    facts = ("class-embedding", 625, 0.1, 1e-5, "replace-one", "opendp", 1.0, 1.0, 1.0, False)
+    made = Release("a", *facts, {"values": np.zeros(first.size, np.int64)})
+    update = Update("a", 1, 625, 1.0, 1.0, 0.0, 1.0, 0, later.weights)
+    return {
+        "extractor, once": megabytes(replace(first, public={})),
+        "public map, once": megabytes(replace(first, extractor={})),
+        "release, once": megabytes(made),
+        "model down, each round": megabytes(replace(train, extractor={})),
+        "model up, each round": megabytes(update),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--accuracy", action="store_true", help="also run digits in both precisions, 3 seeds")
+    asked = parser.parse_args()
+    columns = {
+        "whole network": sizes(False, "float32"),
+        "the same, float16": sizes(False, "float16"),
+        "linear = true": sizes(True, "float32"),
+    }
+    print(
+        f"ResNet-8 of width 64, 512 features, 10 classes; MB a client. Features of D⁻: {NEGATIVES * 512 * 4 / 1e6:.2f}"
+    )
+    print("| |" + "".join(f" {name} |" for name in columns) + "\n| --- |" + " --- |" * len(columns))
+    for row in columns["whole network"]:
+        print(f"| {row} |" + "".join(f" {found[row]:.3f} |" for found in columns.values()))
+    if not asked.accuracy:
+        return
+    for precision in ("float32", "float16"):
+        found = []
+        for seed in range(3):
+            config = replace(DIGITS, seed=seed, federation=FederationConfig(precision=precision))
+            config = replace(config, privacy=replace(config.privacy, unsafe_seed=seed))
+            with tempfile.TemporaryDirectory() as folder:
+                found.append(run(config, folder).accuracy)
+        print(f"digits, FedAUX, 5 rounds, {precision}: {np.mean(found):.4f} {np.round(found, 4)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Who is who: an authority and a server certificate for TLS, and a key pair by which the server knows a site."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedaux.errors import FedauxError
+from fedaux.files import write_atomically
+
+AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
+
+
+class KeyExistsError(FedauxError, ValueError):
+    """A key that would be overwritten."""
+
+
+@dataclass(frozen=True)
+class Signed:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def certificate_pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def key_pem(self) -> bytes:
+        return self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+
+
+def make_authority(days: int = AUTHORITY_DAYS) -> Signed:
+    """It signs nothing but this deployment's server: sites trust it, and no other, at that address."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux deployment")])
+    usage = _usage(signs_certificates=True)
+    builder = _builder(name, name, key, key, days).add_extension(x509.BasicConstraints(True, 0), critical=True)
+    return Signed(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
+
+
+def make_server(authority: Signed, hosts: Sequence[str], days: int = SERVER_DAYS) -> Signed:
+    """A certificate for all names and addresses at which the server is called."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux server")])
+    builder = (
+        _builder(name, authority.certificate.subject, key, authority.key, days)
+        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(False, None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    )
+    return Signed(builder.sign(authority.key, hashes.SHA256()), key)
+
+
+def make_key(folder: Path) -> Path:
+    """A site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` makes it; the public half is returned."""
+    if (folder / "key").exists():
+        raise KeyExistsError(
+            f"{folder / 'key'} exists, and the server may know the site by it; delete it first if it shall be replaced"
+        )
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    write_atomically(folder / "key", private, private=True)
+    write_atomically(folder / "key.pub", public_half(key) + b"\n")
+    return folder / "key.pub"
+
+
+def public_half(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+
+
+def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """A site's private key."""
+    try:
+        key = serialization.load_ssh_private_key(path.read_bytes(), password=None)
+    except (TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("it is not an ECDSA key")
+    return key
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    days: int,
+) -> x509.CertificateBuilder:
+    """What both certificates have; valid since yesterday, for clocks that are behind."""
+    day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
+    end = now + days * day
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(now, end) - day)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+    )
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,217 @@
+"""`fedaux deploy check`: what would go wrong at a site, found before anything is sent, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from fedaux.config import Config
+from fedaux.deploy.certificates import load_key, public_half
+from fedaux.deploy.contact import clock, registered, server
+from fedaux.deploy.finding import Finding
+from fedaux.errors import FedauxError
+from fedaux.privacy.vault import Spent
+
+ROW = 2048 * 4  # bytes of a record's features, at most
+SPARE = 2**28  # bytes for logs and models
+
+
+class SiteError(FedauxError, ValueError):
+    """A folder that is not a site's."""
+
+
+def check(folder: Path) -> Iterator[Finding]:
+    """All that can be known about a site, in the order in which one would mend it."""
+    folder = folder.expanduser().absolute()
+    env = read_env(folder / "site.env")
+    ca, address, name = folder / "ca.crt", env["SERVER"], env["NAME"]
+    yield versions()
+    yield (authority := certificate(ca))
+    yield key_pair(folder)
+    yield key_mode(folder / "key")
+    yield (called := server(address, ca) if authority.ok else Finding("server", None, "not called without a ca.crt"))
+    if called.ok:
+        yield clock(address, ca)
+        yield registered(address, ca, folder / "key")
+    else:
+        yield Finding("clock", None, "cannot be compared without the server")
+        yield Finding("registered", None, "is found out when the node starts")
+    config = load_settings(folder)
+    if isinstance(config, Finding):
+        yield config
+        return
+    yield settings(config, name)
+    yield privacy(config)
+    records, found = data(config, folder, name)
+    yield found
+    yield disk(folder, records)
+    yield releases(config, folder / "vault" / name)
+    yield training(config, folder / "vault" / name)
+
+
+def read_env(path: Path) -> dict[str, str]:
+    """NAME, SERVER and PORT."""
+    if not path.is_file():
+        raise SiteError(f"{path.parent} is not a site: it has no {path.name}; `fedaux deploy init` writes one")
+    lines = [line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    found = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
+    missing = [key for key in ("NAME", "SERVER", "PORT") if not found.get(key)]
+    if missing:
+        raise SiteError(f"{path} does not say {', '.join(missing)}: write lines such as SERVER=example.org:8443")
+    if not found["SERVER"].rpartition(":")[2].isdigit():
+        raise SiteError(f"{path}: SERVER={found['SERVER']} names no port; write SERVER=example.org:8443")
+    return found
+
+
+def versions() -> Finding:
+    """Those that are installed, and whether they fit together."""
+    from packaging.requirements import Requirement
+
+    needs = {need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])}
+    found, wrong = [f"fedaux {metadata.version('fedaux')}"], []
+    for name in ("flwr", "torch"):
+        version = metadata.version(name)
+        found.append(f"{name} {version}")
+        if name in needs and not needs[name].specifier.contains(version, prereleases=True):
+            wrong.append(f"'{name}{needs[name].specifier}'")
+    return Finding("versions", not wrong, ", ".join(found), f"pip install {' '.join(wrong)}" if wrong else "")
+
+
+def certificate(path: Path, now: datetime | None = None) -> Finding:
+    """Can the server's authority be read, and is it still one?"""
+    from cryptography import x509
+
+    remedy = "ask the server for its ca.crt, on a way on which you can be sure that it is the server's"
+    try:
+        end = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except OSError as error:
+        return Finding("certificate", False, f"{path} cannot be read: {error.strerror}", remedy)
+    except ValueError:
+        return Finding("certificate", False, f"{path} is not a certificate", remedy)
+    ok = (now or datetime.now(UTC)) < end
+    return Finding("certificate", ok, f"{'valid until' if ok else 'expired on'} {end:%d %B %Y}", "" if ok else remedy)
+
+
+def key_pair(folder: Path) -> Finding:
+    """Is there a key, of a kind that Flower takes, and is key.pub its other half?"""
+    remedy = f"move key and key.pub away, call `fedaux deploy key {folder.name}` and send the new key.pub to the server"
+    try:
+        own, public = public_half(load_key(folder / "key")), (folder / "key.pub").read_bytes()
+    except OSError as error:
+        return Finding("key", False, f"{error.filename} cannot be read: {error.strerror}", remedy)
+    except ValueError as error:
+        return Finding("key", False, f"{folder / 'key'} is not a key that Flower takes: {error}", remedy)
+    ok = own.split()[:2] == public.split()[:2]  # a comment may follow
+    return Finding("key", ok, "key and key.pub belong together" if ok else "key.pub is not key's", "" if ok else remedy)
+
+
+def key_mode(path: Path) -> Finding:
+    """May anybody but its owner read the key?"""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return Finding("key's secrecy", False, f"{path} cannot be read: {error.strerror}", "see key, above")
+    ok = mode & 0o077 == 0
+    detail = "only its owner can read it" if ok else f"others can read it (mode {mode:o})"
+    return Finding("key's secrecy", ok, detail, "" if ok else f"chmod 600 '{path}', or a new key if anybody read it")
+
+
+def load_settings(folder: Path) -> Config | Finding:
+    try:
+        return Config.load(folder / "site.toml")
+    except FedauxError as error:
+        return Finding("settings", False, str(error), "mend site.toml")
+
+
+def settings(config: Config, name: str) -> Finding:
+    """Do site.toml and site.env speak of the same site, and of its own records?"""
+    if config.data.partition != "own":
+        remedy = "write partition = 'own' in [data]"
+        return Finding("settings", False, "data.partition would simulate clients instead of reading records", remedy)
+    if name not in config.federation.sites:
+        detail = f"site.env says that this is {name}, site.toml says {', '.join(config.federation.sites)}"
+        return Finding("settings", False, detail, f'write sites = ["{name}"] in [federation]')
+    return Finding("settings", True, f"site.toml of {name}")
+
+
+def privacy(config: Config) -> Finding:
+    """What the settings promise."""
+    own = config.privacy
+    if own.unsafe_seed >= 0:
+        remedy = "delete privacy.unsafe_seed from site.toml"
+        return Finding("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
+    trained = f"ε = {own.train_epsilon:g} for training" if own.train_epsilon else "trained models leave without noise"
+    return Finding("privacy", True, f"ε = {own.epsilon:g} at δ = {own.delta:g} for each release; {trained}")
+
+
+def data(config: Config, folder: Path, name: str) -> tuple[int, Finding]:
+    """(number of records, can they be read and have they labels?)"""
+    from fedaux.data.sources import open_source
+
+    own = config.data
+    path = folder / Path(own.path.replace("{client}", name)).expanduser() if own.path else None
+    try:
+        corpus = open_source(own.source, path, **dict(own.options))
+        seen = set(corpus.train.labels.tolist())
+        if not seen:
+            raise ValueError("there is not one")
+        if corpus.classes and max(seen) >= len(corpus.classes):
+            raise ValueError(f"a label is {max(seen)}, but there are only {len(corpus.classes)} classes, from 0 on")
+    except Exception as error:  # a source may be anybody's own code
+        detail = f"the records cannot be used: {str(error) or type(error).__name__}"
+        return 0, Finding("data", False, detail, "see [data] in site.toml; paths are relative to its folder")
+    count, classes = len(corpus.train), len(corpus.classes) or max(seen) + 1
+    return count, Finding("data", True, f"{count:,} records of {len(seen)} of {classes} classes")
+
+
+def disk(folder: Path, records: int) -> Finding:
+    """The features of all records are kept for as long as the extractor is the same."""
+    free, need = shutil.disk_usage(folder).free, records * ROW + SPARE
+    detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
+    return Finding("disk", free >= need, detail, "" if free >= need else f"make room where {folder} is")
+
+
+def releases(config: Config, vault: Path) -> Finding:
+    """How many more there may be."""
+    spent, allowed = _spent(vault), config.privacy.releases
+    if spent is None:
+        return _unreadable("releases", vault)
+    ok = len(spent.requests) < allowed
+    remedy = (
+        "a run that asks for the same again gets the stored answer, any other is refused; to allow one more, raise "
+        f"privacy.releases in site.toml, which costs another ε = {config.privacy.epsilon:g}"
+    )
+    return Finding("releases", ok, f"{len(spent.requests)} of {allowed} made", "" if ok else remedy)
+
+
+def training(config: Config, vault: Path) -> Finding:
+    """How many more rounds of private training there may be."""
+    spent, allowed = _spent(vault), config.privacy.train_rounds or config.rounds
+    if not config.privacy.train_epsilon:
+        return Finding("training", True, "not limited, and without privacy")
+    if spent is None:
+        return _unreadable("training", vault)
+    ok = spent.trained < allowed
+    remedy = (
+        "training is refused: the noise was chosen for so many rounds, and more of them cost more than train_epsilon"
+    )
+    return Finding("training", ok, f"{spent.trained} of {allowed} rounds done", "" if ok else remedy)
+
+
+def _spent(vault: Path) -> Spent | None:
+    """What the site remembers; None if that cannot be read."""
+    path = vault / "spent.json"
+    try:
+        return Spent(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else Spent()
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _unreadable(name: str, vault: Path) -> Finding:
+    remedy = "restore it from a backup: without it the site does not know what it has revealed, and refuses everything"
+    return Finding(name, False, f"{vault / 'spent.json'} cannot be read", remedy)

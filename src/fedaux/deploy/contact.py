@@ -1,0 +1,91 @@
+"""What can be learned from a server before a node is started: who it is, what time it has, whether it knows us."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from fedaux.deploy.certificates import load_key
+from fedaux.deploy.finding import Finding
+
+PATIENCE = 5.0  # seconds for the server to answer
+AHEAD, BEHIND = 6.0, 60.0  # seconds; Flower refuses 5 ahead and 305 behind, and a Date header is cut to whole ones
+
+
+def server(address: str, ca: Path) -> Finding:
+    """Does the server answer, and is it the one that the authority vouches for?"""
+    try:
+        _ask(address, ca)
+    except ssl.SSLCertVerificationError as error:
+        return Finding(
+            "server",
+            False,
+            f"what answers at {address} does not prove to be the server: {error.verify_message}",
+            "send nothing; ask the server whether its certificate changed, and for the ca.crt that signs it",
+        )
+    except (OSError, http.client.HTTPException) as error:
+        reason = "it does not speak TLS" if isinstance(error, ssl.SSLError) else str(error) or type(error).__name__
+        return Finding(
+            "server",
+            False,
+            f"{address} cannot be reached: {reason}",
+            "is it started, is SERVER in site.env right, and does a firewall let you out to this port?",
+        )
+    return Finding("server", True, f"{address} answers, and its certificate is signed by ca.crt")
+
+
+def clock(address: str, ca: Path) -> Finding:
+    """The server refuses calls that seem to come from the future or from long ago."""
+    try:
+        date = _ask(address, ca)
+        offset = time.time() - parsedate_to_datetime(date).timestamp()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return Finding("clock", None, f"the server did not say what time it has: {error}")
+    ok = -BEHIND <= offset <= AHEAD
+    remedy = "" if ok else "set this machine's clock, best by NTP: timedatectl set-ntp true"
+    return Finding("clock", ok, f"{offset:+.0f} s from the server's", remedy)
+
+
+def registered(address: str, ca: Path, key: Path) -> Finding:
+    """Does the server know the key? Asked by a call that it must refuse in either case, so that no node appears.
+
+    Flower looks for the key first and at the heartbeat's interval next, and a negative one is never right.
+    """
+    import httpx
+    from flwr.proto.fleet_pb2 import ActivateNodeRequest
+    from flwr.supercore.error import ApiErrorCode, FlowerError
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+    from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+    try:
+        private = load_key(key)
+        signer = NodeAuthHttpInterceptor(private, private.public_key())
+        request = ActivateNodeRequest(public_key=public_key_to_bytes(private.public_key()), heartbeat_interval=-1)
+        with FleetHttpClient.from_server_address(address, False, ca.read_bytes(), interceptors=[signer]) as client:
+            client.ActivateNode(request)
+    except httpx.HTTPStatusError as error:
+        answer = FlowerError.from_json(error.response.text)
+        if answer is not None and answer.code == ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL:
+            return Finding("registered", True, "the server knows this key")
+        if answer is not None and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
+            remedy = "send key.pub to the server, which stores it as keys/NAME.pub and calls register.sh"
+            return Finding("registered", False, "the server does not know this key", remedy)
+    except (httpx.HTTPError, OSError, ValueError):
+        pass
+    return Finding("registered", None, "is found out when the node starts")
+
+
+def _ask(address: str, ca: Path) -> str:
+    """The Date of an answer that came over TLS from whom `ca` vouches for."""
+    host, _, port = address.rpartition(":")
+    context = ssl.create_default_context(cafile=str(ca))
+    connection = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=PATIENCE, context=context)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().getheader("Date") or ""
+    finally:
+        connection.close()

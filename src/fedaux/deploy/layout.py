@@ -1,0 +1,165 @@
+"""`fedaux deploy init`: a folder for the server and one for each site, with all that they need to start."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from fedaux.config import Config, FederationConfig
+from fedaux.deploy import scripts
+from fedaux.deploy.certificates import make_authority, make_key, make_server
+from fedaux.deploy.readme import readme
+from fedaux.deploy.settings import (
+    SERVER_HEAD,
+    SERVER_NOTES,
+    SITE_HEAD,
+    SITE_NOTES,
+    commented,
+    server_config,
+    site_config,
+    toml_value,
+)
+from fedaux.errors import FedauxError
+from fedaux.files import write_atomically
+
+FIRST_PORT = 9101  # of the sites' nodes, each of which listens on its own machine
+
+
+class DeployError(FedauxError, ValueError):
+    """A deployment that cannot be written as asked."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is found. On this machine it is called by `local`, which alone may control it."""
+
+    host: str
+    port: int
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]+", self.host):
+            raise DeployError(f"--host {self.host!r} is neither a name nor an IP address")
+        if not 1 <= self.port <= 65535:
+            raise DeployError(f"--port must lie between 1 and 65535, not {self.port}")
+
+    @property
+    def public(self) -> str:
+        return _joined(self.host, self.port)
+
+    @property
+    def local_host(self) -> str:
+        """The loopback address by which the server's own machine reaches it."""
+        return self.host if self._loopback else "::1" if ":" in self.host else "127.0.0.1"
+
+    @property
+    def local(self) -> str:
+        return _joined(self.local_host, self.port)
+
+    @property
+    def bind(self) -> str:
+        """On one machine nobody else needs to come in; elsewhere any of the server's interfaces may be the one."""
+        if self._loopback or self.host == "localhost":
+            return self.local_host
+        return "::" if ":" in self.host else "0.0.0.0"
+
+    @property
+    def _loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> None:
+    """Write everything. Keys of sites are made as well, for a first try; a real site makes its own."""
+    folder = folder.expanduser().absolute()
+    FederationConfig(sites=tuple(sites))  # says what is wrong with a name
+    if not sites:
+        raise DeployError("a deployment needs sites: --site berlin --site paris")
+    if re.search(r'["\\\x00-\x1f]', str(folder)):
+        raise DeployError(f"{str(folder)!r}: Flower cannot be told paths with quotes, backslashes or line breaks")
+    taken = [name for name in ("ca", "server", "sites") if (folder / name).exists()]
+    if taken:
+        raise DeployError(f"{folder} already holds a deployment ({', '.join(taken)}); choose another folder")
+    authority = make_authority()
+    hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))
+    server = make_server(authority, hosts)
+    _private_folder(folder / "ca")
+    write_atomically(folder / "ca" / "ca.key", authority.key_pem(), private=True)
+    write_atomically(folder / "ca" / "ca.crt", authority.certificate_pem())
+    ports = [port for port in range(FIRST_PORT, FIRST_PORT + len(sites) + 1) if port != address.port]
+    for name, port in zip(sites, ports, strict=False):
+        _write_site(folder / "sites" / name, name, port, address, base, authority.certificate_pem())
+    _write_server(folder / "server", sites, address, base, authority.certificate_pem())
+    write_atomically(folder / "server" / "server.pem", server.certificate_pem())
+    write_atomically(folder / "server" / "server.key", server.key_pem(), private=True)
+    for name in sites:
+        public = (folder / "sites" / name / "key.pub").read_bytes()
+        write_atomically(folder / "server" / "keys" / f"{name}.pub", public)
+    _write(folder / "systemd", scripts.units(folder, Path(sys.executable).parent))
+    _write(folder, {"compose.yaml": scripts.compose(sites), "README.md": readme(sites, address.public)})
+
+
+def _write_site(folder: Path, name: str, port: int, address: Address, base: Config, authority: bytes) -> None:
+    _private_folder(folder)
+    make_key(folder)
+    write_atomically(folder / "ca.crt", authority)
+    env = "# Who this site is, where its server is, and a free port that its node may use on this machine.\n"
+    settings = commented(site_config(base, name), SITE_HEAD.format(name=name), SITE_NOTES)
+    _write(folder, {"site.env": f"{env}NAME={name}\nSERVER={address.public}\nPORT={port}\n", "site.toml": settings})
+    _write(folder, scripts.SITE_SCRIPTS, mode=0o755)
+
+
+def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Config, authority: bytes) -> None:
+    _private_folder(folder)
+    write_atomically(folder / "ca.crt", authority)
+    write_atomically(folder / "superexec.secret", secrets.token_hex(32).encode(), private=True)
+    env = "# Where the server listens, and where it is found from its own machine, which alone may control it.\n"
+    connection = {"address": address.local, "root-certificates": str(folder / "ca.crt")}
+    run = {"config": str(folder / "fedaux.toml"), "out": str(folder / "run"), "set": ""}
+    files = {
+        "server.env": f"{env}BIND={address.bind}\nPORT={address.port}\nLOCAL={address.local}\n",
+        "fedaux.toml": commented(server_config(base, sites), SERVER_HEAD, SERVER_NOTES),
+        "flwr-home/config.toml": _table("superlink.fedaux", connection),
+        "app/pyproject.toml": _app(run),
+    }
+    _write(folder, files)
+    _write(folder, scripts.SERVER_SCRIPTS, mode=0o755)
+
+
+def _app(run: Mapping[str, str]) -> str:
+    """Names of parts that are installed wherever it runs, and no code: sites would refuse it."""
+    parts = {"serverapp": "fedaux.runtime.server_app:app", "clientapp": "fedaux.runtime.client:app"}
+    about = {"name": "fedaux-run", "version": version("fedaux"), "description": "fedaux", "license": "Apache-2.0"}
+    return (
+        _table("project", about)
+        + _table("tool.flwr.app", {"publisher": "fedaux"})
+        + _table("tool.flwr.app.components", parts)
+        + "# run.sh says where config and out are now; `set` holds overrides: 'rounds=3; local.lr=0.01'\n"
+        + _table("tool.flwr.app.config", run)
+    )
+
+
+def _table(name: str, values: Mapping[str, str]) -> str:
+    return f"[{name}]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in values.items()) + "\n"
+
+
+def _write(folder: Path, files: Mapping[str, str], mode: int = 0o644) -> None:
+    for name, text in files.items():
+        write_atomically(folder / name, text.encode())
+        (folder / name).chmod(mode)
+
+
+def _private_folder(folder: Path) -> None:
+    """Keys, budgets and records are nobody else's business."""
+    folder.mkdir(parents=True, mode=0o700)
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

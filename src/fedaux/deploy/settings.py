@@ -1,0 +1,132 @@
+"""The settings that a server and its sites start from: a config as commented TOML, short enough to be read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedaux.config import AuxConfig, Config, DataConfig, FederationConfig
+
+SERVER_HEAD = """\
+The server's settings: what is learned, how long, and from whom.
+A site's own site.toml decides what it reveals; nothing in this file can change that.
+Paths may be relative to this folder. Every key that is left out has a default."""
+
+SERVER_NOTES = {
+    "method": "fedaux, or feddf+p, fedavg+p, ... : `fedaux compare --help`",
+    "rounds": "",
+    "prototypes": "networks, dealt to the sites in turn; the sites must have the same version of fedaux",
+    "data.source": "labelled TEST data, held by the server: npy, npz, images, csv, jsonl, parquet, module:function\n"
+    'for example source = "npy", path = "test" with test/x.npy and test/y.npy',
+    "data.path": "",
+    "data.partition": "real sites: nothing here is split",
+    "aux.source": "PUBLIC data without labels: what the extractor learns from and what models are distilled on",
+    "aux.path": "",
+    "privacy.scorer": "what the server asks for; a site answers only if its own settings say the same",
+    "federation.sites": "the sites, by the names in their own settings",
+    "federation.wait": "seconds for the sites to come up",
+    "federation.timeout": "seconds for the replies of a round; a site that is later misses the round",
+    "federation.quorum": "share of the sites that a round needs",
+}
+
+SITE_HEAD = """\
+The settings of the site {name}. They alone decide what it reveals: no server can change or overrule them.
+Paths may be relative to this folder. Every key that is left out has a default."""
+
+SITE_NOTES = {
+    "rounds": "privacy.train_epsilon is planned for so many rounds, unless privacy.train_rounds says otherwise",
+    "prototypes": "networks with code or files of their own are run here only if they are named in this list",
+    "data.source": "this site's PRIVATE records with labels: npy, npz, images, csv, jsonl, parquet, module:function\n"
+    'for example source = "npy", path = "records" with records/x.npy and records/y.npy',
+    "data.path": "",
+    "data.partition": "all records of the source are this site's",
+    "local.epochs": "private training is refused if the server asks for other epochs or batches than these",
+    "local.batch": "",
+    "privacy.scorer": "what may be released: class-embedding, mean-embedding or logistic",
+    "privacy.epsilon": "of each release, under noise that is drawn here",
+    "privacy.delta": "",
+    "privacy.releases": "how many different releases there may ever be; vault/ remembers those that were made",
+    "privacy.train_epsilon": "of all training together; 0 sends trained models WITHOUT any privacy guarantee",
+    "privacy.train_rounds": "how often this site may train privately, ever; 0: as often as rounds, above",
+    "federation.sites": "who this site is",
+}
+
+
+def server_config(base: Config, sites: Sequence[str]) -> Config:
+    """`base` at a server of real sites. Public data of its own it must have; else its source serves as a stand-in."""
+    data = DataConfig(source=base.data.source, path=_absolute(base.data.path), options=base.data.options)
+    aux = replace(base.aux, path=_absolute(base.aux.path))
+    if not aux.source:
+        aux = replace(aux, source=data.source, path=data.path, options=data.options)
+    return replace(
+        base,
+        data=replace(data, partition="own"),
+        aux=aux,
+        privacy=replace(base.privacy, unsafe_seed=-1),
+        federation=replace(base.federation, sites=tuple(sites)),
+    )
+
+
+def site_config(base: Config, name: str) -> Config:
+    """What of `base` matters at a site: its records, its budget, and the training that the budget is planned for."""
+    data = DataConfig(base.data.source, _absolute(base.data.path), base.data.options, partition="own")
+    return Config(
+        rounds=base.rounds,
+        linear=base.linear,
+        prototypes=base.prototypes,
+        data=data,
+        local=base.local,
+        privacy=replace(base.privacy, unsafe_seed=-1),
+        federation=FederationConfig(sites=(name,)),
+    )
+
+
+def try_out() -> Config:
+    """Scikit-learn's digits stand in for everybody's data, so that a new deployment can run before it has any."""
+    from fedaux.demo import DIGITS
+
+    return replace(DIGITS, aux=AuxConfig(source="digits"))
+
+
+def commented(config: Config, head: str, notes: Mapping[str, str]) -> str:
+    """TOML of all keys that have a note or differ from their default, each below its note."""
+    table, default = config.to_dict(), Config().to_dict()
+    parts = [_comment(head)]
+    scalars = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    parts.append(_lines("", scalars, default, notes))
+    for name, section in table.items():
+        if isinstance(section, dict):
+            lines = _lines(f"{name}.", section, default[name], notes)
+            parts.append(f"[{name}]\n{lines}" if lines else "")
+    return "\n".join(part for part in parts if part)
+
+
+def toml_value(value: Any) -> str:
+    """One value as TOML. Its strings are JSON's, as long as no character is written as two surrogates."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_value(name)
+
+
+def _lines(prefix: str, table: Mapping[str, Any], default: Mapping[str, Any], notes: Mapping[str, str]) -> str:
+    shown = [key for key in table if prefix + key in notes or table[key] != default[key]]
+    return "".join(f"{_comment(notes.get(prefix + key, ''))}{key} = {toml_value(table[key])}\n" for key in shown)
+
+
+def _comment(text: str) -> str:
+    return "".join(f"# {line}\n" for line in text.splitlines())
+
+
+def _absolute(path: str) -> str:
+    """Scripts start elsewhere than the person who named a path."""
+    return str(Path(path).expanduser().absolute()) if path else ""

@@ -1,0 +1,55 @@
+"""`flower-superlink` with the same options, of which only the part for sites is open to the network.
+
+Flower serves three things at one port: the fleet API for sites, which know themselves by their keys; the control API,
+which starts apps and registers keys; and the runtime API of its own processes. Its open edition asks nobody who calls
+the control API to log in, so whoever reaches the port could start an app, and its code would run here. Therefore all
+but the fleet API answers only callers on this machine.
+
+    python -m fedaux.deploy.superlink --host 0.0.0.0 --port 8443 ...
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class LocalOnly:
+    """Lets everybody call the fleet API and ask for the server's health, and this machine call anything."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or is_public(scope["path"]) or is_local(scope.get("client")):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await PlainTextResponse("only the fleet API is open to other machines", 403)(scope, receive, send)
+
+
+def is_public(path: str) -> bool:
+    return path == "/health" or path.startswith("/v1/fleet/")
+
+
+def is_local(client: tuple[str, int] | None) -> bool:
+    try:
+        address = ipaddress.ip_address(client[0] if client else "")
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def main() -> None:
+    from flwr.superlink import extensions
+    from flwr.superlink.cli.flower_superlink import flower_superlink
+
+    others = extensions.get_middleware
+    extensions.get_middleware = lambda: (Middleware(LocalOnly), *others())
+    flower_superlink()
+
+
+if __name__ == "__main__":
+    main()
