@@ -1,6 +1,6 @@
 """What lying clients cost, and what the guard and the cap on shares save: accuracy on the digits of `fedaux demo`.
 
-python benchmarks/hostile.py [--seeds 3] [--rounds 3] [--cache DIR]
+python benchmarks/hostile.py [--alpha 0.01] [--seeds 3] [--rounds 3] [--cache DIR]
 
 A lying client trains on labels moved by one (0 → 1, …, 9 → 0), claims as many records as it can get away with, and
 makes the loudest release it can:
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config import FederationConfig
+from fedaux.config import Config, FederationConfig
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.demo import DIGITS
@@ -48,6 +48,11 @@ class Defence:
     boldness: int  # records that are claimed
     max_records: int = ROOM
     max_share: float = 1.0
+
+    @property
+    def obeyed(self) -> bool:
+        """Whether liars keep to the checks."""
+        return self.checks and self.boldness <= self.max_records
 
 
 DEFENCES = [
@@ -124,12 +129,12 @@ class Hostile:
     def _loud(self, order: PrepareOrder, reply: Release) -> Release:
         size, bounds = len(reply.arrays["values"]), bounds_of(self.server.scorer)
         assert bounds is not None
-        records = 1 if order.scorer == "logistic" and self.defence.checks else self.defence.boldness
+        records = 1 if order.scorer == "logistic" and self.defence.obeyed else self.defence.boldness
         bound = bounds(order.public, reply.adjacency, records)
         scale = multiplier(self.attack.stated, reply.delta, "analytic") * bound.sensitivity
         if order.scorer == "logistic":
             values = reply.arrays["values"].astype(np.float64)
-            values *= (0.99 * longest(bound, scale, size) if self.defence.checks else 2.0**62) / np.linalg.norm(values)
+            values *= (0.99 * longest(bound, scale, size) if self.defence.obeyed else 2.0**62) / np.linalg.norm(values)
         else:
             values = np.zeros((order.classes, size // order.classes))
             values[:, -1] = records / order.classes * GRID
@@ -145,11 +150,10 @@ class Hostile:
         )
 
 
-def accuracy(attack: Attack, liars: int, defence: Defence, seed: int, rounds: int, cache: Path) -> float:
+def accuracy(config: Config, attack: Attack, liars: int, defence: Defence, seed: int, cache: Path) -> float:
     """On the test images, after the last round."""
     config = replace(
-        DIGITS,
-        rounds=rounds,
+        config,
         seed=seed,
         privacy=replace(DIGITS.privacy, scorer=attack.scorer, epsilon=attack.epsilon, unsafe_seed=seed),
         federation=FederationConfig(max_records=defence.max_records, max_share=defence.max_share),
@@ -163,18 +167,20 @@ def accuracy(attack: Attack, liars: int, defence: Defence, seed: int, rounds: in
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--alpha", type=float, default=DIGITS.data.alpha)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cache", type=Path, default=None)
     asked = parser.parse_args()
     cache = asked.cache or Path(tempfile.mkdtemp())
+    config = replace(DIGITS, rounds=asked.rounds, data=replace(DIGITS.data, alpha=asked.alpha))
     print("| attack on | lying of 10 | " + " | ".join(one.name for one in DEFENCES) + " |", flush=True)
     print("|---" * (2 + len(DEFENCES)) + "|", flush=True)
     for attack in ATTACKS:
         for liars in (0, 1, 3):
             cells = []
             for defence in DEFENCES:
-                found = [accuracy(attack, liars, defence, seed, asked.rounds, cache) for seed in range(asked.seeds)]
+                found = [accuracy(config, attack, liars, defence, seed, cache) for seed in range(asked.seeds)]
                 cells.append(f"{np.mean(found):.2f} ({min(found):.2f}–{max(found):.2f})")
             print(f"| {attack.name} | {liars} | " + " | ".join(cells) + " |", flush=True)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,36 +58,46 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
 }
 
 
+SLOWEST = "FedAUX, not private: kernel density"
+
+
 def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
     """{`clients|arm|rate|split|draw`: accuracy after each round}."""
     found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
     path.parent.mkdir(exist_ok=True)
-    for draw in range(draws):
-        for split in range(splits):
-            for count in clients:
-                for rate in (FAST, PAPER):
-                    for name, (method, settings, noisy) in ARMS.items():
-                        key = f"{count}|{name}|{rate:g}|{split}|{draw}"
-                        if (
-                            key in found
-                            or (draw and not noisy)
-                            or (rate == PAPER and (draw or method == "fedavg+p" or "heads" in name))
-                        ):
-                            continue
-                        one = replace(
-                            config,
-                            method=method,
-                            linear=True,
-                            seed=split,
-                            data=replace(config.data, clients=count),
-                            distill=replace(config.distill, lr=rate),
-                            **settings,  # type: ignore[arg-type]
-                        )
-                        with tempfile.TemporaryDirectory() as folder:
-                            found[key] = run(one, folder).curve
-                        path.write_text(json.dumps(found, indent=0))
-                        print(key, np.round([found[key][0], found[key][-1], max(found[key])], 3), flush=True)
+    for count, name, rate, split, draw in _order(clients, splits, draws):
+        key = f"{count}|{name}|{rate:g}|{split}|{draw}"
+        if key in found:
+            continue
+        method, settings, _ = ARMS[name]
+        one = replace(
+            config,
+            method=method,
+            linear=True,
+            seed=split,
+            data=replace(config.data, clients=count),
+            distill=replace(config.distill, lr=rate),
+            **settings,  # type: ignore[arg-type]
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            found[key] = run(one, folder).curve
+        path.write_text(json.dumps(found, indent=0))
+        print(key, np.round([found[key][0], found[key][-1], max(found[key])], 3), flush=True)
     return found
+
+
+def _order(clients: list[int], splits: int, draws: int) -> Iterator[tuple[int, str, float, int, int]]:
+    """What tells most comes first: all arms once, then the paper's rate, more draws of the noise, the slowest arm."""
+    fast = [(count, name, FAST, split) for split in range(splits) for count in clients for name in ARMS]
+    yield from ((*one, 0) for one in fast if one[1] != SLOWEST)
+    yield from (
+        (count, name, PAPER, 0, 0)
+        for count in clients
+        for name in ARMS
+        if ARMS[name][0] != "fedavg+p" and name != SLOWEST
+    )
+    yield from ((*one, draw) for draw in range(1, draws) for one in fast if ARMS[one[1]][2])
+    yield from ((*one, 0) for one in fast if one[1] == SLOWEST)
 
 
 def table(found: dict[str, list[float]]) -> str:

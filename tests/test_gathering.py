@@ -79,7 +79,9 @@ def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_clien
 
 def test_the_order_of_arrival_decides_nothing(tmp_path: Path) -> None:
     config = replace(CONFIG, method="fedaux", privacy=replace(CONFIG.privacy, unsafe_seed=0))
-    one, two = (after(tmp_path / str(back), config, factor=1.5 * TOO_FAR, since=2, reverse=back) for back in (False, True))
+    one, two = (
+        after(tmp_path / str(back), config, factor=1.5 * TOO_FAR, since=2, reverse=back) for back in (False, True)
+    )
     assert len(one.history[1]["failures"]) == 1
     for told in ("moved", "failures", "loudest"):
         assert [record[told] for record in one.history] == [record[told] for record in two.history]

@@ -16,7 +16,7 @@ from fedaux.data.records import Records
 from fedaux.errors import FedauxError
 from fedaux.exchange import Arrays, PrepareOrder, TrainOrder
 from fedaux.methods import METHODS, Method
-from fedaux.prepare.certainty import Certainty
+from fedaux.prepare.certainty import Certainty, trusted
 from fedaux.prepare.class_sums import pool
 from fedaux.prepare.closed_form import discriminant_head, set_head
 from fedaux.prepare.extractor import pretrained
@@ -195,7 +195,7 @@ class Server:
             clients = [client for client in sorted(state.releases) if self.prototype_of[client].label == label]
             known = [state.releases[client] for client in clients]
             if known:
-                pooled = pool(known, self.classes)
+                pooled = pool(trusted(known), self.classes)
                 load(model, weights[label])
                 set_head(model, *discriminant_head(state.public[label], certainty.reference[label], pooled))
                 weights[label] = dump(model)

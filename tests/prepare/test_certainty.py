@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedaux.prepare.certainty import Weighing, ceiling
+from fedaux.exchange import Release
+from fedaux.prepare.certainty import Weighing, ceiling, trusted
 from fedaux.prepare.scoring import FLOOR, Fitted, teacher_weights
 
 SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
@@ -95,3 +96,21 @@ def test_a_teacher_alone_has_everything() -> None:
     found = weighing(0.3, a=ODDS["a"])
     assert np.array_equal(found.weights("a"), np.ones(4))
     assert found.share(found.weights("a")) == 1.0
+
+
+def told(client: str, scale: float, sensitivity: float = 2.0) -> Release:
+    facts = ("s", 50, 1.0, 1e-5, "replace-one", "opendp", sensitivity, scale, 1e-7, False)
+    return Release(client, *facts, {"values": np.zeros(3, np.int64)})
+
+
+def test_nobody_is_taken_for_more_exact_than_the_median_client() -> None:
+    """Noise is compared by what it is to the sensitivity: that is the budget, whatever the number of records."""
+    honest = [told("a", 8.0), told("b", 8.0), told("c", 20.0, sensitivity=5.0), told("d", 80.0)]
+    found = trusted([*honest, told("liar", 1e-9)])
+    assert [one.scale for one in found] == [8.0, 8.0, 20.0, 80.0, 8.0]
+    assert all(one is other for one, other in zip(found, honest, strict=False))
+
+
+def test_alike_budgets_are_taken_as_they_are_to_the_bit() -> None:
+    releases = [told(str(i), 4.045130358696958 * reach, reach) for i, reach in enumerate((2.0, 3.7, 1e9 / 7))]
+    assert all(one is other for one, other in zip(trusted(releases), releases, strict=True))

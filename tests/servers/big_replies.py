@@ -15,7 +15,8 @@ from fedaux.runtime.messages import pack, unpack
 from fedaux.train.combine import Tally
 
 SIZE = 5_000_000  # numbers of a model: 20 MB
-server, client = ServerApp(), ClientApp()
+server = ServerApp()
+client = ClientApp()
 
 
 @client.train()

@@ -16,9 +16,11 @@ def federation(tmp_path: Path) -> Iterator[Callable[..., Federation]]:
     """Makes a federation of three sites; all its processes end with the test."""
     made: list[Servers] = []
 
-    def make(slow: bool = False, plain: bool = True, isolation: str = "subprocess", **policy: float) -> Federation:
+    def make(
+        slow: bool = False, plain: bool = True, isolation: str = "subprocess", rounds: int = 2, **policy: float
+    ) -> Federation:
         """`slow`: a training that takes about ten seconds, time enough to be killed in."""
-        config = replace(CONFIG, federation=replace(CONFIG.federation, **policy))
+        config = replace(CONFIG, rounds=rounds, federation=replace(CONFIG.federation, **policy))
         if slow:
             config = replace(config, local=LocalConfig(epochs=2500))
         made.append(Servers(tmp_path / "servers", plain=plain, isolation=isolation))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +41,24 @@ class Certainty:
             cohorts.setdefault(self.prototype_of[client], []).append(known[client])
         fitted, seen = {}, {}
         for label, releases in cohorts.items():
-            one = fitted[label] = self.scorer.fit(self.public[label], self.reference[label], releases)
+            one = fitted[label] = self.scorer.fit(self.public[label], self.reference[label], trusted(releases))
             rows = self.embedded[label]
             seen[label] = rows if one.look is None else transformed(Records(rows), one.look)
         teachers = [client for client in asked if client in known]
         return Weighing(self.kind, fitted, seen, self.prototype_of, teachers, self.max_share)
+
+
+def trusted(releases: Sequence[Release]) -> list[Release]:
+    """Releases as the server takes them: none as more exact than the median one, whatever budget it states.
+
+    A large ε costs a liar nothing, and where releases are pooled by their noise all others would drown against it.
+    """
+    noise = np.array([one.scale / one.sensitivity for one in releases])
+    least = float(np.median(noise))
+    return [
+        replace(one, scale=least * one.sensitivity) if own < (1 - 1e-6) * least else one
+        for one, own in zip(releases, noise, strict=True)
+    ]
 
 
 class Weighing:
