@@ -16,6 +16,8 @@ from fedaux.files import cache_folder, write_atomically
 from fedaux.prepare.features import FeatureCache
 from fedaux.prepare.h0 import H0
 from fedaux.prepare.probe import linear_probe
+from fedaux.prepare.scoring import bounds_of
+from fedaux.privacy.bounded import Bounds
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.planner import Planner
 from fedaux.prototypes import dump
@@ -63,7 +65,7 @@ def run(config: Config, folder: str | Path, *, tell: Tell | None = None, cache: 
     folder = Path(folder)
     state = stored_state(config, folder)
     server = make_server(config, tell, cache)
-    return run_in(folder, server, in_process(config, folder, server.cache), state)
+    return run_in(folder, server, in_process(config, folder, server.cache, bounds_of(server.scorer)), state)
 
 
 def run_in(folder: Path, server: Server, federation: Federation, state: RunState | None) -> Result:
@@ -148,7 +150,7 @@ def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None =
     return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache)
 
 
-def in_process(config: Config, folder: Path, cache: Path | None = None) -> GridFederation:
+def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: Bounds | None = None) -> GridFederation:
     """The clients of this machine. Each keeps its releases below `folder`, as a site would on its own disk.
 
     With a `cache`, features of their data are kept there instead, for the next run of the same split.
@@ -158,4 +160,5 @@ def in_process(config: Config, folder: Path, cache: Path | None = None) -> GridF
         settings["features"] = str(cache)
     names, policy = client_names(config), config.federation
     grid = InProcessGrid(app, len(names), settings)
-    return GridFederation(grid, dict(zip(names, grid.get_node_ids(), strict=True)), policy.timeout, policy.max_records)
+    nodes = dict(zip(names, grid.get_node_ids(), strict=True))
+    return GridFederation(grid, nodes, policy.timeout, policy.max_records, bounds=bounds)

@@ -4,10 +4,9 @@ More than a thousand are drawn. A reply is packed as clients pack it, spoiled, c
 """
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,9 +23,8 @@ from fedaux.prepare.certainty import Certainty
 from fedaux.prepare.class_embedding import ClassEmbeddingScorer
 from fedaux.prepare.scoring import Reference, bounds_of
 from fedaux.privacy.release import release
-from fedaux.runtime import federation
 from fedaux.runtime.federation import GridFederation
-from fedaux.runtime.guard import check, longest
+from fedaux.runtime.guard import longest
 from fedaux.runtime.inprocess import InProcessGrid
 from fedaux.runtime.messages import VERSION, from_array, pack, to_array
 from fedaux.train.combine import Ensemble, Tally
@@ -50,24 +48,13 @@ Change = Callable[[RecordDict], Any]  # in place
 Changes = SearchStrategy[Change]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def strict() -> Iterator[None]:
-    """The checks of a server that knows its scorer."""
-
-    def strictly(order: Any, reply: Any, *_: Any) -> None:
-        check(order, reply, RECORDS, bounds_of(SCORER))
-
-    with mock.patch.object(federation, "check", strictly):
-        yield
-
-
 def answer(kind: type, change: Change) -> Any:
     """What the server makes of the honest reply once it is changed."""
     content = pack(HONEST[kind])
     change(content)
     carried = recorddict_from_proto(recorddict_to_proto(content))
     grid = InProcessGrid(lambda message, _: Message(carried, reply_to=message), 1, {})
-    (reply,) = GridFederation(grid, {"a": 2}).ask([ORDERS[kind]])
+    (reply,) = GridFederation(grid, {"a": 2}, max_records=RECORDS, bounds=bounds_of(SCORER)).ask([ORDERS[kind]])
     return reply
 
 

@@ -9,6 +9,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.exchange import EvaluateOrder, Failure, Order, PrepareOrder, Release, Reply, Score, TrainOrder, Update
+from fedaux.privacy.bounded import Bounds
 from fedaux.runtime.guard import MAX_RECORDS, Refused, check
 from fedaux.runtime.messages import ACTIONS, MessageError, Packer, unpack
 
@@ -32,12 +33,14 @@ class GridFederation:
         timeout: float = 3600.0,
         max_records: int = MAX_RECORDS,
         look: Callable[[], Mapping[str, int]] | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         self.grid = grid
         self.nodes = dict(nodes)
         self.timeout = timeout
         self.max_records = max_records
         self.look = look
+        self.bounds = bounds  # of the releases that the run's scorer makes
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders, yield each reply as it comes; what is missing when time is up becomes a `Failure`."""
@@ -74,7 +77,7 @@ class GridFederation:
             return Failure(order.client, f"error {message.error.code}: {message.error.reason}")
         try:
             reply = unpack(_ANSWERS[type(order)], message.content)
-            check(order, reply, self.max_records)
+            check(order, reply, self.max_records, self.bounds)
         except (MessageError, Refused) as error:
             return Failure(order.client, str(error))
         return reply

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedaux.data.federated import open_public
 from fedaux.experiment import make_server, run_in, stored_state
 from fedaux.export import export
+from fedaux.prepare.scoring import bounds_of
 from fedaux.runtime.directory import Directory
 from fedaux.runtime.federation import GridFederation
 from fedaux.runtime.settings import run_settings
@@ -30,7 +31,8 @@ def main(grid: Grid, context: Context) -> None:
     state = stored_state(config, folder)
     directory = Directory(grid, server.clients, open_public(config).classes, lambda text: print(text, flush=True))
     here = directory.wait(policy.wait, enough=max(1, math.ceil(policy.quorum * len(server.clients))))
-    federation = GridFederation(grid, here, policy.timeout, policy.max_records, look=directory.look)
+    bounds = bounds_of(server.scorer)
+    federation = GridFederation(grid, here, policy.timeout, policy.max_records, directory.look, bounds)
     result = run_in(folder, server, federation, state)
     for path in export(result, server, folder / "model"):
         print(f"model: {path}", flush=True)
