@@ -7,7 +7,6 @@ One line per run in the results file; a run that is there is not run again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Iterator
@@ -15,11 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from fedaux.config import Config
 from fedaux.experiment import run
-from studies.scorers import BASE, MEAN, REFERENCES, RESULTS
+from studies.scorers import BASE, MEAN, REFERENCES, from_command_line
 
 PAPER, FAST = 5e-5, 1e-3  # distillation rates: the paper's, and one that linear heads can follow
 ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, settings, is there noise to draw again)
@@ -58,9 +56,6 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
 }
 
 
-SLOWEST = "FedAUX, not private: kernel density"
-
-
 def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
     """{`clients|arm|rate|split|draw`: accuracy after each round}."""
     found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
@@ -87,17 +82,11 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
 
 
 def _order(clients: list[int], splits: int, draws: int) -> Iterator[tuple[int, str, float, int, int]]:
-    """What tells most comes first: all arms once, then the paper's rate, more draws of the noise, the slowest arm."""
+    """What tells most comes first: all arms once, then the paper's rate, then more draws of the noise."""
     fast = [(count, name, FAST, split) for split in range(splits) for count in clients for name in ARMS]
-    yield from ((*one, 0) for one in fast if one[1] != SLOWEST)
-    yield from (
-        (count, name, PAPER, 0, 0)
-        for count in clients
-        for name in ARMS
-        if ARMS[name][0] != "fedavg+p" and name != SLOWEST
-    )
+    yield from ((*one, 0) for one in fast)
+    yield from ((count, name, PAPER, 0, 0) for count in clients for name in ARMS if ARMS[name][0] != "fedavg+p")
     yield from ((*one, draw) for draw in range(1, draws) for one in fast if ARMS[one[1]][2])
-    yield from ((*one, 0) for one in fast if one[1] == SLOWEST)
 
 
 def table(found: dict[str, list[float]]) -> str:
@@ -115,19 +104,5 @@ def table(found: dict[str, list[float]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config", type=Path)
-    parser.add_argument("--clients", type=int, nargs="+", default=[80, 20])
-    parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--draws", type=int, default=3)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    path = RESULTS / f"distilled-{asked.config.stem}.json"
-    found = study(Config.load(asked.config), asked.clients, asked.splits, asked.draws, path)
-    path.with_suffix(".md").write_text(table(found))
-    print(table(found))
-
-
 if __name__ == "__main__":
-    main()
+    from_command_line("distilled", study, table, __doc__ or "")

@@ -148,6 +148,7 @@ def _prepared(config: Config, data: FederatedData) -> Server:
 
 
 Judged = tuple[float, float, float]
+Study = Callable[[Config, list[int], int, int, Path], dict[str, list[float]]]
 
 
 def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
@@ -206,19 +207,20 @@ def table(found: dict[str, list[float]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def from_command_line(name: str, study: Study, table: Callable[[dict[str, list[float]]], str], about: str) -> None:
+    """Run a study as its arguments say; results and table go beside each other, and say by name what they are of."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path)
-    parser.add_argument("--clients", type=int, nargs="+", default=[20, 80])
+    parser.add_argument("--clients", type=int, nargs="+", default=[80, 20])
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--draws", type=int, default=3)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    path = RESULTS / f"scorers-{asked.config.stem}.json"
+    path = RESULTS / f"{name}-{asked.config.stem}.json"
     found = study(Config.load(asked.config), asked.clients, asked.splits, asked.draws, path)
     path.with_suffix(".md").write_text(table(found))
     print(table(found))
 
 
 if __name__ == "__main__":
-    main()
+    from_command_line("scorers", study, table, __doc__ or "")

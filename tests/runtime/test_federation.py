@@ -222,3 +222,25 @@ def test_a_broadcast_is_packed_once() -> None:
     next(stream)  # the first is answered, the others still wait
     first, second = asked.grid._waiting.values()
     assert first.content.array_records["weights"] is second.content.array_records["weights"]
+
+
+def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
+    """Replayed as the answer to this round's order it is refused; under its own old address nobody reads it."""
+    old = pack(update("c00", round=1))
+
+    class Replaying(InProcessGrid):
+        def _answer(self, message: Message) -> Message:
+            return Message(old, reply_to=message)
+
+    found = ask(clients(1, Replaying))
+    assert found["c00"] == Failure("c00", "answers round 1, not 2")
+
+    class Haunted(InProcessGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            for reply in replies:
+                reply.metadata.__dict__["_reply_to_message_id"] = "of a round long gone"
+            return replies
+
+    found = ask(clients(1, Haunted, timeout=0.05))
+    assert found["c00"] == Failure("c00", "no answer within 0.05 s")
