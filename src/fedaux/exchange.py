@@ -19,8 +19,6 @@ Arrays = dict[str, NDArray[Any]]
 class HelloOrder:
     """Who is there? Asked of a node before anything else."""
 
-    classes: int
-
 
 @dataclass(frozen=True)
 class Hello:

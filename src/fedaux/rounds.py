@@ -82,9 +82,14 @@ def sent_in_words(orders: Sequence[PrepareOrder]) -> str:
     return f"{first}, public map {public:.2f} MB"
 
 
+def quorum(config: Config, wanted: int) -> int:
+    """How many of the clients wanted are enough."""
+    return max(1, math.ceil(config.federation.quorum * wanted - 1e-9))
+
+
 def check_quorum(gathering: Gathering, config: Config, wanted: int, round_: int) -> None:
     """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
-    needed, got = max(1, math.ceil(config.federation.quorum * wanted - 1e-9)), len(gathering.losses)
+    needed, got = quorum(config, wanted), len(gathering.losses)
     mute = gathering.weighing is not None and not gathering.weighing.teachers
     if got < needed or mute:
         reasons = "; ".join(f"{one.client}: {one.reason}" for one in gathering.failures[:3])

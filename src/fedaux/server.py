@@ -51,7 +51,7 @@ class Server:
     tell: Tell = field(default=lambda what, done, of, note: None, repr=False)
     h0: dict[str, H0] = field(default_factory=dict, repr=False)  # see `take_up`
     _seen: dict[str, tuple[Records, Records]] = field(default_factory=dict, repr=False)
-    _halved: dict[int, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `on_the_wire`
+    _halved: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `on_the_wire`
 
     @cached_property
     def method(self) -> Method:
@@ -217,16 +217,18 @@ class Server:
             seed=derive(self.config.seed, "batches", client, round_),
             h0=self.h0[spec.label].hash if self.config.linear else "",
             extractor=self.extractor_for(state, client) if self.config.linear else {},
-            weights=self.on_the_wire(state.weights[spec.label]),
+            weights=self.on_the_wire(spec.label, state.weights[spec.label]),
         )
 
-    def on_the_wire(self, weights: Arrays) -> Arrays:
+    def on_the_wire(self, label: str, weights: Arrays) -> Arrays:
         """A model as it is sent: the very same arrays for all clients of a round, so that they are packed once."""
         if self.config.federation.precision == "float32":
             return weights
-        if id(weights) not in self._halved:
-            self._halved = {id(weights): (weights, halved(weights)), **dict(list(self._halved.items())[:7])}
-        return self._halved[id(weights)][1]
+        whole, half = self._halved.get(label, (None, {}))
+        if whole is not weights:
+            half = halved(weights)
+            self._halved[label] = weights, half
+        return half
 
     # T2
 

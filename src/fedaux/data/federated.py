@@ -55,6 +55,7 @@ def open_data(config: Config) -> FederatedData:
     return _open(config.data, config.aux, config.seed, tuple(client_names(config)))
 
 
+@lru_cache(maxsize=4)
 def open_public(config: Config) -> PublicData:
     """The server's part. Real servers hold labelled test data of their own, and auxiliary data."""
     if config.data.partition != "own":

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.errors import FedauxError
 from fedaux.exchange import Hello, HelloOrder
-from fedaux.runtime.messages import ACTIONS, MessageError, pack, unpack
+from fedaux.runtime.federation import read, replies
+from fedaux.runtime.messages import ACTIONS, MessageError, pack
 
 PAUSE = 1.0  # seconds between looks
 
@@ -37,8 +38,11 @@ class Directory:
         """{client: node} of all nodes that are there; new ones are asked, and given so many seconds to answer."""
         present = list(self._grid.get_node_ids())
         self._known = {node: names for node, names in self._known.items() if node in present}
-        for node, answer in self._ask([node for node in present if node not in self._known], patience):
-            self._known[node] = self._accepted(node, answer)
+        new = [node for node in present if node not in self._known]
+        messages = ((node, Message(pack(HelloOrder()), node, ACTIONS[HelloOrder], ttl=patience)) for node in new)
+        for node, reply in replies(self._grid, messages, patience):
+            if reply is not None:  # a silent one is asked again at the next look
+                self._known[node] = self._accepted(node, reply)
         return {client: node for node, names in self._known.items() for client in names}
 
     def wait(self, seconds: float, enough: int) -> dict[str, int]:
@@ -62,23 +66,8 @@ class Directory:
             f"{enough}; missing: {', '.join(missing[:10])}. Start their SuperNodes, or raise federation.wait."
         )
 
-    def _ask(self, nodes: Sequence[int], patience: float) -> Iterator[tuple[int, Hello | str]]:
-        content = HelloOrder(len(self._classes))
-        waiting = {}
-        for node in nodes:
-            (identity,) = self._grid.push_messages([Message(pack(content), node, ACTIONS[HelloOrder], ttl=patience)])
-            waiting[identity] = node
-        end = time.monotonic() + patience
-        while waiting and time.monotonic() < end:
-            replies = list(self._grid.pull_messages(list(waiting)))
-            for reply in replies:
-                if reply.metadata.reply_to_message_id in waiting:
-                    yield waiting.pop(reply.metadata.reply_to_message_id), _read(reply)
-            if waiting and not replies:
-                time.sleep(PAUSE / 2)
-
-    def _accepted(self, node: int, answer: Hello | str) -> list[str]:
-        names, problem = _names(answer, self._wanted, self._classes)
+    def _accepted(self, node: int, reply: Message) -> list[str]:
+        names, problem = _names(reply, self._wanted, self._classes)
         taken = {client for known in self._known.values() for client in known}
         if not problem and not taken.isdisjoint(names):
             problem = f"another node already speaks for {', '.join(sorted(taken.intersection(names)))}"
@@ -88,21 +77,13 @@ class Directory:
         return names
 
 
-def _read(reply: Message) -> Hello | str:
-    if reply.has_error():
-        return f"error {reply.error.code}: {reply.error.reason}"
-    try:
-        return unpack(Hello, reply.content)
-    except MessageError as error:
-        return str(error)
-
-
-def _names(answer: Hello | str, wanted: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str]:
+def _names(reply: Message, wanted: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str]:
     """(clients, what is wrong with the answer)."""
-    if isinstance(answer, str):
-        return [], answer
     try:
+        answer = read(Hello, reply)
         names, theirs = json.loads(answer.clients), json.loads(answer.classes)
+    except MessageError as error:
+        return [], str(error)
     except ValueError:
         return [], "its answer is not JSON"
     if not (isinstance(names, list) and names and all(isinstance(name, str) and name in wanted for name in names)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -11,7 +12,7 @@ from flwr.serverapp import Grid
 from fedaux.exchange import EvaluateOrder, Failure, Order, PrepareOrder, Release, Reply, Score, TrainOrder, Update
 from fedaux.privacy.bounded import Bounds
 from fedaux.runtime.guard import MAX_RECORDS, Refused, check
-from fedaux.runtime.messages import ACTIONS, MessageError, Packer, unpack
+from fedaux.runtime.messages import ACTIONS, MessageError, Packer, T, unpack
 
 CHUNK = 8  # replies pulled at a time: server memory grows with this, not with the number of clients
 POLL = 0.5  # seconds between looks when nothing has arrived
@@ -21,6 +22,9 @@ _ANSWERS: dict[type, type[Release] | type[Update] | type[Score]] = {
     TrainOrder: Update,
     EvaluateOrder: Score,
 }
+
+
+K = TypeVar("K")
 
 
 class GridFederation:
@@ -47,37 +51,56 @@ class GridFederation:
         if self.look is not None:
             self.nodes = dict(self.look())
         packer = Packer()
-        waiting: dict[str, Order] = {}
-        for order in orders:
-            if order.client not in self.nodes:
-                yield Failure(order.client, "not connected")
-                continue
-            message = Message(packer.pack(order), self.nodes[order.client], ACTIONS[type(order)], ttl=self.timeout)
-            (identity,) = self.grid.push_messages([message])
-            waiting[identity] = order
-        patience, arrived = self.timeout, True
-        while waiting and (arrived or patience > 0):  # only waiting costs patience: our own work on replies does not
-            arrived = False
-            ids = list(waiting)
-            for start in range(0, len(ids), CHUNK):
-                for message in self.grid.pull_messages(ids[start : start + CHUNK]):
-                    reply_to = message.metadata.reply_to_message_id
-                    if reply_to in waiting:  # a second reply, or one to nothing we asked, is not for us
-                        arrived = True
-                        yield self._read(waiting.pop(reply_to), message)
-                    del message  # a reply must not outlive its use
-            if waiting and not arrived:
-                time.sleep(POLL)
-                patience -= POLL
-        for order in waiting.values():
-            yield Failure(order.client, f"no answer within {self.timeout:g} s")
+        here = [order for order in orders if order.client in self.nodes]
+        yield from (Failure(order.client, "not connected") for order in orders if order.client not in self.nodes)
+        messages = (
+            (order, Message(packer.pack(order), self.nodes[order.client], ACTIONS[type(order)], ttl=self.timeout))
+            for order in here
+        )
+        for order, message in replies(self.grid, messages, self.timeout):
+            if message is None:
+                yield Failure(order.client, f"no answer within {self.timeout:g} s")
+            else:
+                yield self._read(order, message)
+            del message  # a reply must not outlive its use
 
     def _read(self, order: Order, message: Message) -> Reply:
-        if message.has_error():
-            return Failure(order.client, f"error {message.error.code}: {message.error.reason}")
         try:
-            reply = unpack(_ANSWERS[type(order)], message.content)
+            reply = read(_ANSWERS[type(order)], message)
             check(order, reply, self.max_records, self.bounds)
         except (MessageError, Refused) as error:
             return Failure(order.client, str(error))
         return reply
+
+
+def replies(grid: Grid, messages: Iterable[tuple[K, Message]], patience: float) -> Iterator[tuple[K, Message | None]]:
+    """Send messages, and give each one's key back with its reply as it comes, or with None when patience is over.
+
+    Only waiting costs patience: our own work on replies does not.
+    """
+    waiting: dict[str, K] = {}
+    for key, message in messages:
+        (identity,) = grid.push_messages([message])
+        waiting[identity] = key
+    arrived = True
+    while waiting and (arrived or patience > 0):
+        arrived = False
+        ids = list(waiting)
+        for start in range(0, len(ids), CHUNK):
+            for message in grid.pull_messages(ids[start : start + CHUNK]):
+                reply_to = message.metadata.reply_to_message_id
+                if reply_to in waiting:  # a second reply, or one to nothing we asked, is not for us
+                    arrived = True
+                    yield waiting.pop(reply_to), message
+                del message
+        if waiting and not arrived:
+            time.sleep(POLL)
+            patience -= POLL
+    yield from ((key, None) for key in waiting.values())
+
+
+def read(kind: type[T], message: Message) -> T:
+    """What a reply says, or a `MessageError` with the reason why it says nothing."""
+    if message.has_error():
+        raise MessageError(f"error {message.error.code}: {message.error.reason}")
+    return unpack(kind, message.content)

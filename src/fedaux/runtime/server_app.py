@@ -7,8 +7,6 @@ A run that finds its folder with rounds in it goes on after them: Flower itself 
 
 from __future__ import annotations
 
-import math
-
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
@@ -16,6 +14,7 @@ from fedaux.data.federated import open_public
 from fedaux.experiment import make_server, run_in, stored_state
 from fedaux.export import export
 from fedaux.prepare.scoring import bounds_of
+from fedaux.rounds import quorum
 from fedaux.runtime.directory import Directory
 from fedaux.runtime.federation import GridFederation
 from fedaux.runtime.settings import run_settings
@@ -30,7 +29,7 @@ def main(grid: Grid, context: Context) -> None:
     server = make_server(config, _say)
     state = stored_state(config, folder)
     directory = Directory(grid, server.clients, open_public(config).classes, lambda text: print(text, flush=True))
-    here = directory.wait(policy.wait, enough=max(1, math.ceil(policy.quorum * len(server.clients))))
+    here = directory.wait(policy.wait, enough=quorum(config, len(server.clients)))
     bounds = bounds_of(server.scorer)
     federation = GridFederation(grid, here, policy.timeout, policy.max_records, directory.look, bounds)
     result = run_in(folder, server, federation, state)
