@@ -72,24 +72,24 @@ def test_an_error_is_one_paragraph_on_stderr_of_the_real_program(tmp_path: Path)
         cwd=tmp_path,
         env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(Path(cli.__file__).parents[1])},
     )
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
         "error: there is no config file none.toml; `fedaux demo` runs without one and shows how one looks.\n"
     )
 
 
 @pytest.mark.parametrize(
-    ("overrides", "fragment"),
+    ("overrides", "fragment", "code"),
     [
-        (["local.lrr=1"], "error: unknown key 'local.lrr' (did you mean 'local.lr'?)"),
-        (["local.lr"], "error: --set 'local.lr' is not of the form key=value"),
-        (["method=fedaus"], "did you mean 'fedaux'?"),
-        (["privacy.epsilon=0"], "privacy.epsilon must be above 0"),
-        (["data.source=digit"], "digits"),
-        (["prototypes=nlp"], "unknown prototype 'nlp'"),
-        (["data.path=/nowhere", "data.source=npz"], "/nowhere"),
-        (["data.source=no_such_module:f"], "no_such_module"),
-        pytest.param(["data=3"], "write [data] and"),
+        (["local.lrr=1"], "error: unknown key 'local.lrr' (did you mean 'local.lr'?)", 3),
+        (["local.lr"], "error: --set 'local.lr' is not of the form key=value", 3),
+        (["method=fedaus"], "did you mean 'fedaux'?", 3),
+        (["privacy.epsilon=0"], "privacy.epsilon must be above 0", 3),
+        (["data.source=digit"], "digits", 3),
+        (["prototypes=nlp"], "unknown prototype 'nlp'", 3),
+        (["data.path=/nowhere", "data.source=npz"], "/nowhere", 4),
+        (["data.source=no_such_module:f"], "no_such_module", 3),
+        pytest.param(["data=3"], "write [data] and", 3),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -99,9 +99,10 @@ def test_errors_name_their_remedy(
     capsys: pytest.CaptureFixture[str],
     overrides: list[str],
     fragment: str,
+    code: int,
 ) -> None:
     words = [word for override in overrides for word in ("--set", override)]
-    assert fedaux(monkeypatch, "run", config, "--out", config.parent / "out", *words) == 2
+    assert fedaux(monkeypatch, "run", config, "--out", config.parent / "out", *words) == code
     out, err = capsys.readouterr()
     assert fragment in paragraph(err)
     assert err.startswith("error: ")
@@ -118,7 +119,7 @@ def test_wrong_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 def test_resume_where_there_is_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert fedaux(monkeypatch, "resume", tmp_path) == 2
+    assert fedaux(monkeypatch, "resume", tmp_path) == 5
     assert "holds no run" in capsys.readouterr().err
 
 
@@ -146,7 +147,7 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert paragraph(capsys.readouterr().out).count("FedAUX after 2 rounds") == 2
     assert (out / FILE).read_bytes() == before
 
-    assert fedaux(monkeypatch, "run", config, "--out", out, "--set", "seed=1") == 2
+    assert fedaux(monkeypatch, "run", config, "--out", out, "--set", "seed=1") == 5
     assert "holds another run: it differs in seed. Choose a new folder." in paragraph(capsys.readouterr().err)
     assert (out / FILE).read_bytes() == before
 
@@ -169,9 +170,9 @@ def test_a_finished_run_goes_on_with_more_rounds_in_its_folder(
         assert after.releases[client].arrays["values"].tolist() == release.arrays["values"].tolist()
     assert "FedAUX after 3 rounds" in paragraph(capsys.readouterr().out)
 
-    assert run("rounds=2") == 2
+    assert run("rounds=2") == 5
     assert "it differs in rounds. Choose a new folder." in paragraph(capsys.readouterr().err)
-    assert run("rounds=4", "seed=1", "local.lr=0.5") == 2
+    assert run("rounds=4", "seed=1", "local.lr=0.5") == 5
     assert "it differs in rounds, seed, local. Choose" in paragraph(capsys.readouterr().err)
     assert RunState.load(out).round == 3
 
@@ -183,9 +184,9 @@ def test_a_damaged_run_and_a_file_for_a_folder_are_errors(
     out.mkdir()
     (out / FILE).write_bytes(b"damaged")
     for words in (["resume", out], ["run", config, "--out", out]):
-        assert fedaux(monkeypatch, *words) == 2
+        assert fedaux(monkeypatch, *words) == 5
         assert "is damaged" in paragraph(capsys.readouterr().err)
-    assert fedaux(monkeypatch, "run", config, "--out", config) == 2
+    assert fedaux(monkeypatch, "run", config, "--out", config) == 5
     assert "is a file; --out needs a folder of its own" in paragraph(capsys.readouterr().err)
 
 
@@ -264,7 +265,7 @@ def test_compare_makes_a_table_and_does_not_repeat_what_is_done(
 def test_compare_refuses_a_method_that_is_none(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fedaux(monkeypatch, "compare", config, "--methods", "fedaux,fedvag") == 2
+    assert fedaux(monkeypatch, "compare", config, "--methods", "fedaux,fedvag") == 3
     assert "unknown method 'fedvag' (did you mean 'fedavg'?)" in paragraph(capsys.readouterr().err)
 
 

@@ -30,7 +30,7 @@ from fedaux.prototypes import PrototypeSpec
 from fedaux.rounds import NoAnswerError
 from fedaux.rounds import run as run_rounds
 from fedaux.server import DivergedError, Server
-from fedaux.state import RunState
+from fedaux.state import RunState, StateError
 
 TINY = Config(
     rounds=2,
@@ -216,7 +216,7 @@ def test_orders_carry_all_a_client_needs(tmp_path: Path) -> None:
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     config = replace(TINY, method="fedavg", rounds=1)
     run(config, tmp_path / "run")
-    with pytest.raises(FileExistsError, match=r"differs in seed. Choose a new folder"):
+    with pytest.raises(StateError, match=r"differs in seed. Choose a new folder"):
         run(replace(config, seed=1), tmp_path / "run")
 
 

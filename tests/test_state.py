@@ -195,7 +195,7 @@ def test_many_clients_are_no_matter(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere holds no run .*start one with `fedaux run`"):
+    with pytest.raises(StateError, match=r"nowhere holds no run .*start one with `fedaux run`"):
         RunState.load(tmp_path / "nowhere")
 
 

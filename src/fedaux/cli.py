@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fedaux.cli_common import Settings, Threads, ended, set_threads
 from fedaux.cli_deploy import app as deploy_app
 from fedaux.cli_privacy import app as privacy_app
-from fedaux.errors import FedauxError
 
 if TYPE_CHECKING:
     from fedaux.compare import Comparison
@@ -22,10 +22,6 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(privacy_app, name="privacy")
 app.add_typer(deploy_app, name="deploy")
 console = Console()
-
-Threads = Annotated[
-    int, typer.Option(help="Threads for PyTorch; 1 is fastest for small models and exactly repeatable.")
-]
 
 
 @app.callback()
@@ -47,7 +43,7 @@ def demo(
     from fedaux.demo import DIGITS
     from fedaux.report.terminal import Live
 
-    _set_threads(threads)
+    set_threads(threads)
     config = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=epsilon))
     with Live(console) as live:
         found = compare_methods(config, out, seeds, tell=live.tell, cache=out / "cache")
@@ -60,7 +56,7 @@ def compare(
     methods: Annotated[str, typer.Option(help="Which methods, with commas between; default all nine.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to average over, from the file's own on.")] = 3,
     out: Annotated[Path | None, typer.Option(help="Folder for runs, table and pictures; default runs/NAME.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Override one setting: --set local.lr=0.01")] = None,
+    set_: Settings = None,
     threads: Threads = 1,
 ) -> None:
     """Run several methods on the same data and splits. Started again, it goes on where it stopped."""
@@ -75,7 +71,7 @@ def compare(
     for name in names:
         if name not in METHODS:
             raise unknown("method", name, METHODS)
-    _set_threads(threads)
+    set_threads(threads)
     with Live(console) as live:
         found = compare_methods(settings, folder, seeds, names, tell=live.tell)
     _show_comparison(found, folder, f"Test accuracy in %, {config.stem}, {seeds} seed(s)")
@@ -85,7 +81,7 @@ def compare(
 def run(
     config: Annotated[Path, typer.Argument(help="A TOML file; every key it leaves out has a default.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/NAME-METHOD-seedN.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Override one setting: --set local.lr=0.01")] = None,
+    set_: Settings = None,
     threads: Threads = 1,
 ) -> None:
     """Run one configuration. In a folder that already holds this very run, go on where it stopped."""
@@ -95,7 +91,7 @@ def run(
 
     settings = Config.load(config, set_ or [])
     folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
-    _set_threads(threads)
+    set_threads(threads)
     with Live(console) as live:
         result = run_experiment(settings, folder, tell=live.tell)
     _show(result)
@@ -105,9 +101,7 @@ def run(
 def prepare(
     config: Annotated[Path, typer.Argument(help="The TOML file of the run to come.")],
     cache: Annotated[Path | None, typer.Option(help="Where extractors are kept; default $FEDAUX_CACHE.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Override one setting: --set pretrain.epochs=20")
-    ] = None,
+    set_: Settings = None,
     probe: Annotated[
         bool, typer.Option("--probe", help="Afterwards fit a linear classifier to ALL private labels: studies only.")
     ] = False,
@@ -122,7 +116,7 @@ def prepare(
     from fedaux.report.terminal import Live, results_table
 
     settings = Config.load(config, set_ or [])
-    _set_threads(threads)
+    set_threads(threads)
     with Live(console) as live:
         found = prepare_experiment(settings, tell=live.tell, cache=cache)
     for label, path in found.items():
@@ -143,7 +137,7 @@ def resume(folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     from fedaux.experiment import resume as resume_experiment
     from fedaux.report.terminal import Live
 
-    _set_threads(threads)
+    set_threads(threads)
     with Live(console) as live:
         result = resume_experiment(folder, tell=live.tell)
     _show(result)
@@ -183,17 +177,5 @@ def _show_comparison(found: Comparison, folder: Path, title: str) -> None:
     console.print(f"Pictures: {found.pictures[0]} and {found.pictures[1]}; the table is also in {folder / 'table.md'}.")
 
 
-def _set_threads(count: int) -> None:
-    import torch
-
-    torch.set_num_threads(count)
-
-
 def main() -> None:
-    """Errors that name their own remedy are shown as one paragraph; anything else is a bug and keeps its traceback."""
-    sys.path.append(str(Path.cwd()))  # so that `module:function` finds a module beside the config
-    try:
-        app()
-    except (FedauxError, ValueError, OverflowError, OSError, ImportError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(2)
+    sys.exit(ended(app))

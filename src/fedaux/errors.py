@@ -1,19 +1,60 @@
-"""Errors that a user can act on, and the two look-ups that most of them come from: by name, and `module:function`."""
+"""Errors that a user can act on, their exit codes, and the look-ups most come from: by name, and `module:function`."""
 
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import Any
 
 
+class Exit(IntEnum):
+    """What the program tells the shell."""
+
+    NEGATIVE = 1  # a verdict: an audit that found a violation, a site with problems
+    USAGE = 2  # words that the command does not know
+    SETTINGS = 3  # a setting that cannot be right
+    DATA = 4  # data that are not there, or not as they should be
+    FOLDER = 5  # a folder that holds no run, another run, or a damaged one
+    MISSING = 6  # a package that is not installed
+    CLIENTS = 7  # too few clients that answer
+    DIVERGED = 8  # training that left the real numbers
+    DISK = 9  # a disk that is full or may not be written
+    PRIVACY = 10  # a budget that would be exceeded
+    BUG = 70
+    STOPPED = 130
+
+
 class FedauxError(Exception):
-    """Shown as one paragraph at the terminal; anything else is a bug and keeps its traceback."""
+    """Shown as one paragraph at the terminal, which then ends with `code`; anything else is a bug."""
+
+    code = Exit.DATA
 
 
 class UnknownNameError(FedauxError, ValueError):
     """A word that is not among the allowed ones."""
+
+    code = Exit.SETTINGS
+
+
+class MissingPackageError(FedauxError, ImportError):
+    """An optional part that was not installed; the message has the command that does it."""
+
+    code = Exit.MISSING
+
+
+def exit_code(error: BaseException) -> Exit:
+    """How a program that ends with this error should end."""
+    if isinstance(error, FedauxError):
+        return error.code
+    if isinstance(error, ImportError):
+        return Exit.MISSING
+    if isinstance(error, OSError):
+        full = isinstance(error, PermissionError) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+        return Exit.DISK if full else Exit.DATA
+    return Exit.DATA if isinstance(error, (ValueError, OverflowError)) else Exit.BUG
 
 
 def unknown(what: str, given: str, allowed: Iterable[str]) -> UnknownNameError:

@@ -26,7 +26,7 @@ from fedaux.runtime.client import app
 from fedaux.runtime.federation import GridFederation
 from fedaux.runtime.inprocess import InProcessGrid
 from fedaux.server import Server, Tell
-from fedaux.state import FILE, Record, RunState
+from fedaux.state import FILE, Record, RunState, StateError
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +93,13 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
     """The run that is in the folder: the same one, or the same with more rounds; None where there is none yet."""
     if not (folder / FILE).is_file():
         if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(f"{folder} is a file; --out needs a folder of its own")
+            raise StateError(f"{folder} is a file; --out needs a folder of its own")
         return None
     state = RunState.load(folder)
     old, new = state.config.to_dict(), config.to_dict()
     differing = [key for key in new if new[key] != old[key] and key != "federation"]  # how long to wait may change
     if differing and (differing != ["rounds"] or config.rounds < state.round):
-        raise FileExistsError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
+        raise StateError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
     return replace(state, config=config)
 
 

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 
-from fedaux.errors import FedauxError, unknown
+from fedaux.errors import Exit, FedauxError, unknown
 from fedaux.prototypes import PrototypeSpec
 
 Option = int | float | str | bool | tuple[str, ...]
@@ -16,6 +16,8 @@ Options = tuple[tuple[str, Option], ...]  # sorted by name
 
 class ConfigError(FedauxError, ValueError):
     """A setting that cannot be right; the message names the key, what is allowed and what to do."""
+
+    code = Exit.SETTINGS
 
 
 def need(condition: bool, message: str) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from fedaux.config import Config
-from fedaux.errors import FedauxError
+from fedaux.errors import Exit, FedauxError
 from fedaux.exchange import Failure, Federation, PrepareOrder, Release, Update
 from fedaux.gathering import Gathering
 from fedaux.seeds import numpy_stream
@@ -16,6 +16,8 @@ from fedaux.state import RunState
 
 class NoAnswerError(FedauxError, RuntimeError):
     """A round without a single contribution; the state before it is saved, and the run can be resumed."""
+
+    code = Exit.CLIENTS
 
 
 def run(server: Server, federation: Federation, state: RunState | None, save: Callable[[RunState], None]) -> RunState:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedaux.config import Config
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.records import Records
-from fedaux.errors import FedauxError
+from fedaux.errors import Exit, FedauxError
 from fedaux.exchange import Arrays, PrepareOrder, TrainOrder
 from fedaux.methods import METHODS, Method
 from fedaux.prepare.certainty import Certainty, trusted
@@ -38,6 +38,8 @@ Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
 
 class DivergedError(FedauxError, ArithmeticError):
     """Training that left the real numbers; nothing of it is saved."""
+
+    code = Exit.DIVERGED
 
 
 @dataclass

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from fedaux.config import Config
-from fedaux.errors import FedauxError
+from fedaux.errors import Exit, FedauxError
 from fedaux.exchange import Arrays, Release
 from fedaux.files import write_atomically
 
@@ -25,7 +25,9 @@ Record = dict[str, Any]  # one round's entry in the history; see `Gathering.fini
 
 
 class StateError(FedauxError, ValueError):
-    """A file that holds no state this version can read."""
+    """A folder or file that holds no state that can be gone on with."""
+
+    code = Exit.FOLDER
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ class RunState:
     def load(cls, folder: Path) -> RunState:
         path = folder / FILE
         if not path.is_file():
-            raise FileNotFoundError(f"{folder} holds no run ({FILE} is missing); start one with `fedaux run`.")
+            raise StateError(f"{folder} holds no run ({FILE} is missing); start one with `fedaux run`.")
         try:
             with safe_open(path, framework="numpy") as file:
                 version = (file.metadata() or {}).get("version")

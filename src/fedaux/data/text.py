@@ -13,6 +13,7 @@ import numpy as np
 
 from fedaux.data.arrays import need
 from fedaux.data.records import Corpus, Records
+from fedaux.errors import MissingPackageError
 
 Row = Mapping[str, Any]
 
@@ -51,7 +52,7 @@ def parquet_text(path: Path, text: str | Sequence[str] = "text", label: str = "l
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise ImportError("reading parquet needs pyarrow: pip install 'fedaux[parquet]'") from error
+        raise MissingPackageError("reading parquet needs pyarrow: pip install 'fedaux[parquet]'") from error
 
     def read(file: Path) -> Iterator[Row]:
         for batch in ParquetFile(file).iter_batches():

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedaux.errors import FedauxError
+from fedaux.errors import Exit, FedauxError
 from fedaux.files import write_atomically
 
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
@@ -22,6 +22,8 @@ AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
 
 class KeyExistsError(FedauxError, ValueError):
     """A key that would be overwritten."""
+
+    code = Exit.FOLDER
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from fedaux.config import Config
 from fedaux.deploy.certificates import load_key, public_half
 from fedaux.deploy.contact import clock, registered, server
 from fedaux.deploy.finding import Finding
-from fedaux.errors import FedauxError
+from fedaux.errors import Exit, FedauxError
 from fedaux.privacy.vault import Spent
 
 ROW = 2048 * 4  # bytes of a record's features, at most
@@ -23,6 +23,8 @@ SPARE = 2**28  # bytes for logs and models
 
 class SiteError(FedauxError, ValueError):
     """A folder that is not a site's."""
+
+    code = Exit.FOLDER
 
 
 def check(folder: Path) -> Iterator[Finding]:

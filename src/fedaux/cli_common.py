@@ -1,0 +1,72 @@
+"""What all commands share: options, examples below their help, JSON for scripts, and errors as one paragraph."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from fedaux.errors import Exit, exit_code
+
+Threads = Annotated[
+    int, typer.Option(min=1, help="Threads for PyTorch; 1 is fastest for small models and exactly repeatable.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting: --set local.lr=0.01")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output; all else on standard error.")]
+
+
+def examples(*lines: str) -> str:
+    """For `epilog=`: commands that can be copied, each with what it does after a #."""
+    return "\n\n".join(("[bold]Examples[/bold]", *(f"  $ {escape(line)}" for line in lines)))
+
+
+def console_for(as_json: bool) -> Console:
+    """Where people read: standard output, unless a script reads that."""
+    return Console(stderr=as_json)
+
+
+def emit(value: Any) -> None:
+    """One object for a script."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def set_threads(count: int) -> None:
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def complain(error: BaseException) -> Exit:
+    """Say what is wrong as one paragraph on standard error. What nobody foresaw leaves its traceback in a file."""
+    code = exit_code(error)
+    text = str(error)
+    if code is Exit.DISK and not hasattr(error, "code"):
+        text = f"{text}. Make room or choose another folder (--out, FEDAUX_CACHE); the same command then goes on."
+    if code is Exit.BUG:
+        with tempfile.NamedTemporaryFile("w", prefix="fedaux-", suffix=".txt", delete=False) as file:
+            file.writelines(traceback.format_exception(error))
+        name = type(error).__name__
+        text = f"this should not have happened ({name}: {text}). Please report it with {Path(file.name)}."
+    Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(text)}", highlight=False, soft_wrap=True)
+    return code
+
+
+def ended(run: Any) -> int:
+    """Run a command-line app and say how it ended, with no traceback whatever happens."""
+    sys.path.append(str(Path.cwd()))  # so that `module:function` finds a module beside the config
+    try:
+        run()
+    except KeyboardInterrupt:
+        return Exit.STOPPED
+    except Exception as error:
+        return complain(error)
+    return 0
