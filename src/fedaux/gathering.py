@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from fedaux.costs import Costs, payload
 from fedaux.exchange import Arrays, Failure, Update
 from fedaux.prepare.certainty import Certainty, Weighing
 from fedaux.seeds import numpy_stream
@@ -34,24 +35,27 @@ class Gathering:
     failures: list[Failure]
     sent: dict[str, Arrays]
     limits: dict[str, Moved]
+    costs: Costs
     tallies: dict[str, Tally] = field(default_factory=dict)
-    losses: dict[str, float] = field(default_factory=dict)  # of the clients that answered
+    each: dict[str, dict[str, Any]] = field(default_factory=dict)  # what is known of the clients that answered
     spent: dict[str, list[float]] = field(default_factory=dict)  # of clients that trained privately
     moved: dict[str, list[Moved]] = field(default_factory=dict)  # of each prototype's updates
-    shares: dict[str, float] = field(default_factory=dict)  # of the weight of all teachers
     ensemble: Ensemble | None = None
-    started: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def start(cls, server: Server, certainty: Certainty | None, state: RunState, chosen: Sequence[str]) -> Gathering:
-        weighing = certainty.among(state.releases, chosen) if certainty else None
-        gathering = cls(server, weighing, [], state.weights, limits(state.history))
+    def start(
+        cls, server: Server, certainty: Certainty | None, state: RunState, chosen: Sequence[str], costs: Costs
+    ) -> Gathering:
+        with costs.phase("weigh"):
+            weighing = certainty.among(state.releases, chosen) if certainty else None
+        gathering = cls(server, weighing, [], state.weights, limits(state.history), costs)
         if server.method.distils:
             gathering.ensemble = Ensemble(len(server.distill_set), server.classes)
         return gathering
 
     def add(self, update: Update) -> None:
         """T2. An update that makes no sense costs its contribution, never the round."""
+        self.costs.received += payload(update)
         self.spent[update.client] = [update.noise, update.rate, update.steps]
         label = self.server.prototype_of[update.client].label
         tally = self.tallies.get(label, Tally())
@@ -59,13 +63,15 @@ class Gathering:
         try:
             tally.check(update.weights, update.records, second_moment=bayesian)
             moved = self._check_moved(update, label)
-            self._teach(update, label)
+            with self.costs.phase("teach"):
+                share = self._teach(update, label)
         except ValueError as error:
             self.failures.append(Failure(update.client, str(error)))
             return
         tally.add(update.weights, update.records, second_moment=bayesian)
         self.tallies[label] = tally
-        self.losses[update.client] = update.loss
+        facts = {"records": update.records, "loss": update.loss, "seconds": update.seconds, "share": share}
+        self.each[update.client] = facts
         self.moved.setdefault(label, []).append(moved)
 
     def _check_moved(self, update: Update, label: str) -> Moved:
@@ -77,15 +83,16 @@ class Gathering:
                 raise ValueError(f"its {name} move by {size:.3g}; earlier rounds make {limit:.3g} the limit")
         return moved
 
-    def _teach(self, update: Update, label: str) -> None:
-        if self.ensemble is None:
-            return
+    def _teach(self, update: Update, label: str) -> float | None:
+        """Its share of the weight of all teachers, on average over D_distill; None where nothing is weighed."""
+        if self.ensemble is None or (self.weighing is not None and update.client not in self.weighing.teachers):
+            return None
         if self.weighing is None:
             self.server.teach(label, update.weights, self.ensemble, None)
-        elif update.client in self.weighing.teachers:
-            weights = self.weighing.weights(update.client)
-            self.server.teach(label, update.weights, self.ensemble, weights)
-            self.shares[update.client] = self.weighing.share(weights)
+            return None
+        weights = self.weighing.weights(update.client)
+        self.server.teach(label, update.weights, self.ensemble, weights)
+        return self.weighing.share(weights)
 
     def finish(self, state: RunState) -> RunState:
         """Averages, FedBE's draws, students, test: the state after this round."""
@@ -95,29 +102,36 @@ class Gathering:
         if self.ensemble is not None and self.ensemble.taught:
             if server.method.teachers == "bayesian":
                 self._add_bayesian_teachers(self.ensemble, round_)
-            weights, distill_loss = server.distil(weights, self.ensemble, round_)
+            with self.costs.phase("distil"):
+                weights, distill_loss = server.distil(weights, self.ensemble, round_)
             teachers = self.ensemble.effective_teachers()
+        with self.costs.phase("test"):
+            confusions = server.confusions(weights)
+        losses = [one["loss"] for one in self.each.values()]
         record: Record = {
             "round": round_,
-            "accuracy": server.accuracies(weights),
-            "clients": len(self.losses),
+            "accuracy": {label: float(np.trace(table) / table.sum()) for label, table in confusions.items()},
+            "clients": len(self.each),
+            "each": self.each,
             "failures": [[one.client, one.reason[:_REASON]] for one in self.failures],
             "spent": self.spent if any(noise for noise, _, _ in self.spent.values()) else {},
-            "local_loss": float(np.mean(list(self.losses.values()))),
+            "local_loss": float(np.mean(losses)),
             "distill_loss": distill_loss,
             "teachers": teachers,
             "loudest": self._loudest(),
             "moved": {label: medians(each) for label, each in self.moved.items()},
-            "seconds": time.perf_counter() - self.started,
+            **self.costs.to_record(),
+            "confusion": {label: table.tolist() for label, table in confusions.items()},
         }
-        return state.after(weights, record, self.losses, [one.client for one in self.failures])
+        return state.after(weights, record, self.each, [one.client for one in self.failures])
 
     def _loudest(self) -> list[str | float] | None:
         """[client, its share of all teachers' weight, on average over D_distill]; None where nothing is weighed."""
-        if not self.shares:
+        shares = {client: one["share"] for client, one in self.each.items() if one["share"] is not None}
+        if not shares:
             return None
-        client = max(self.shares, key=lambda one: (self.shares[one], one))
-        return [client, self.shares[client]]
+        client = max(shares, key=lambda one: (shares[one], one))
+        return [client, shares[client]]
 
     def _add_bayesian_teachers(self, ensemble: Ensemble, round_: int) -> None:
         for label, tally in self.tallies.items():

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from fedaux.config import Config
+from fedaux.costs import Costs, payload
 from fedaux.errors import Exit, FedauxError
 from fedaux.exchange import Failure, Federation, PrepareOrder, Release, Update
 from fedaux.gathering import Gathering
@@ -22,38 +23,44 @@ class NoAnswerError(FedauxError, RuntimeError):
 
 def run(server: Server, federation: Federation, state: RunState | None, save: Callable[[RunState], None]) -> RunState:
     """Start, or go on from `state`; `save` is called after preparation and after every round."""
-    if state is None:
-        state = server.initial_state()  # P1
-        save(state)
-    server.take_up(state)
-    certainty = server.certainty(state) if server.method.scores else None
+    costs = Costs()
+    with costs.phase("prepare"):
+        if state is None:
+            state = server.initial_state()  # P1
+            save(state)
+        server.take_up(state)
+        certainty = server.certainty(state) if server.method.scores else None
     while state.round < server.config.rounds:
         wanted, chosen = sample(server.clients, server.config, state.round + 1)
         failures: list[Failure] = []
         if certainty:
-            state, failures = collect_releases(server, federation, state, chosen)  # P2, P3
-            if server.config.start == "closed-form" and state.round == 0:
-                state = server.closed_form(state, certainty)
-            save(state)
-        gathering = Gathering.start(server, certainty, state, chosen)
-        for reply in federation.ask([server.train_order(state, client) for client in chosen]):  # T1
-            if isinstance(reply, Update):
-                gathering.add(reply)  # T2
-            elif isinstance(reply, Failure):
-                gathering.failures.append(reply)
-            done = len(gathering.losses) + len(gathering.failures)
-            server.tell(f"round {state.round + 1}", done, len(chosen), "training")
-            if len(gathering.losses) >= wanted:
-                break  # those asked as a spare are not waited for
+            with costs.phase("score"):
+                state, failures = collect_releases(server, federation, state, chosen, costs)  # P2, P3
+                if server.config.start == "closed-form" and state.round == 0:
+                    state = server.closed_form(state, certainty)
+                save(state)
+        gathering = Gathering.start(server, certainty, state, chosen, costs)
+        with costs.phase("train"):
+            orders = costs.asked([server.train_order(state, client) for client in chosen])
+            for reply in federation.ask(orders):  # T1
+                if isinstance(reply, Update):
+                    gathering.add(reply)  # T2
+                elif isinstance(reply, Failure):
+                    gathering.failures.append(reply)
+                failed = len(gathering.failures)
+                note = f"training, {failed} failed" if failed else "training"
+                server.tell(f"round {state.round + 1}", len(gathering.each) + failed, len(chosen), note)
+                if len(gathering.each) >= wanted:
+                    break  # those asked as a spare are not waited for
         gathering.failures += failures
         check_quorum(gathering, server.config, wanted, state.round + 1)
-        state = gathering.finish(state)  # T2, T3
+        state, costs = gathering.finish(state), Costs()  # T2, T3
         save(state)
     return state
 
 
 def collect_releases(
-    server: Server, federation: Federation, state: RunState, clients: Sequence[str]
+    server: Server, federation: Federation, state: RunState, clients: Sequence[str], costs: Costs
 ) -> tuple[RunState, list[Failure]]:
     """Ask those who are here for the first time. One that fails keeps its place in the average, not in the ensemble.
 
@@ -63,7 +70,8 @@ def collect_releases(
     found, failures = {}, []
     orders = [server.prepare_order(state, client) for client in missing]
     sent = sent_in_words(orders)
-    for reply in federation.ask(orders):
+    for reply in federation.ask(costs.asked(orders)):
+        costs.received += payload(reply)
         if isinstance(reply, Release):
             found[reply.client] = reply
         elif isinstance(reply, Failure):
@@ -91,7 +99,7 @@ def quorum(config: Config, wanted: int) -> int:
 
 def check_quorum(gathering: Gathering, config: Config, wanted: int, round_: int) -> None:
     """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
-    needed, got = quorum(config, wanted), len(gathering.losses)
+    needed, got = quorum(config, wanted), len(gathering.each)
     mute = gathering.weighing is not None and not gathering.weighing.teachers
     if got < needed or mute:
         reasons = "; ".join(f"{one.client}: {one.reason}" for one in gathering.failures[:3])

@@ -30,7 +30,7 @@ from fedaux.seeds import derive, numpy_stream, torch_stream
 from fedaux.state import RunState
 from fedaux.train.combine import Ensemble
 from fedaux.train.distill import distill
-from fedaux.train.local import evaluate
+from fedaux.train.local import confusion
 from fedaux.train.private import check_private
 
 Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
@@ -264,10 +264,10 @@ class Server:
             raise DivergedError("distillation diverged: lower distill.lr and go on with `fedaux resume`")
         return students, float(np.mean(losses))
 
-    def accuracies(self, weights: dict[str, Arrays]) -> dict[str, float]:
-        """Test accuracy of each prototype. Reported only: nothing is ever chosen by it."""
+    def confusions(self, weights: dict[str, Arrays]) -> dict[str, NDArray[np.int64]]:
+        """Test records of each prototype by true (rows) and predicted class. Nothing is ever chosen by it."""
         found = {}
         for label, model in self.learners.items():
             load(model, weights[label])
-            found[label] = evaluate(model, self.seen(label)[1])[0] / len(self.test)
+            found[label] = confusion(model, self.seen(label)[1], self.classes)
         return found

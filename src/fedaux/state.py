@@ -18,7 +18,7 @@ from fedaux.exchange import Arrays, Release
 from fedaux.files import write_atomically
 
 FILE = "state.safetensors"
-VERSION = "2"
+VERSION = "3"
 ROOMS = ("weights", "extractors", "public")
 
 Record = dict[str, Any]  # one round's entry in the history; see `Gathering.finish`
@@ -52,9 +52,12 @@ class RunState:
     def after(
         self, weights: dict[str, Arrays], record: Record, answered: Iterable[str] = (), failed: Iterable[str] = ()
     ) -> RunState:
-        """The state one round later. Who failed may have lost its features, and is sent the extractor again."""
+        """The state one round later. Who failed may have lost its features, and is sent the extractor again.
+
+        Only the last round keeps its confusion matrices: a thousand classes would fill the history.
+        """
         prepared = (self.prepared | set(answered)) - set(failed)
-        history = (*self.history, record)
+        history = (*({key: one[key] for key in one if key != "confusion"} for one in self.history), record)
         return replace(self, round=self.round + 1, weights=weights, prepared=prepared, history=history)
 
     def save(self, folder: Path) -> None:

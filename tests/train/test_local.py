@@ -6,7 +6,7 @@ import torch
 
 from fedaux.data.records import Records
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump
-from fedaux.train.local import batches, evaluate, look, train_local
+from fedaux.train.local import batches, confusion, evaluate, look, train_local
 
 
 def blobs(size: int = 60) -> Records:
@@ -68,3 +68,19 @@ def test_evaluate_counts_and_sums() -> None:
     correct, loss = evaluate(network, records)
     assert correct == sum(int(np.argmax(row)) == y for row, y in zip(logits, records.labels, strict=True))
     assert loss == pytest.approx(naive, rel=1e-5)
+
+
+def test_confusion_counts_true_by_predicted() -> None:
+    class Told(torch.nn.Module):
+        """Says what the first column says."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.one_hot(x[:, 0].long(), 4).float()
+
+    rng = np.random.default_rng(0)
+    said, true = rng.integers(0, 4, (2, 1300))
+    found = confusion(Told(), Records(said[:, None].astype(np.float32), true), 4)
+    naive = np.zeros((4, 4), int)
+    for row, column in zip(true, said, strict=True):
+        naive[row, column] += 1
+    assert (found == naive).all()

@@ -58,6 +58,14 @@ def look(module: nn.Module, records: Records, block: int = LOOK) -> Iterator[tup
         yield rows, output
 
 
+def confusion(model: nn.Module, records: Records, classes: int) -> NDArray[np.int64]:
+    """How many labelled records of each class (rows) are taken for which (columns)."""
+    labels, counts = records.labels, np.zeros(classes * classes, np.int64)
+    for rows, logits in look(model, records):
+        counts += np.bincount(labels[rows] * classes + logits.argmax(axis=1), minlength=classes * classes)
+    return counts.reshape(classes, classes)
+
+
 def evaluate(model: nn.Module, records: Records) -> tuple[int, float]:
     """(number of correct predictions, summed cross-entropy) on labelled records."""
     labels, correct, loss = records.labels, 0, 0.0
