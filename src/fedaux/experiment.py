@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from fedaux.runtime.federation import GridFederation
 from fedaux.runtime.inprocess import InProcessGrid
 from fedaux.server import Server, Tell
 from fedaux.state import FILE, Record, RunState, StateError
+from fedaux.tracking import JsonLines, Tracker
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,25 +62,44 @@ def mean_accuracy(record: Record) -> float:
     return float(sum(record["accuracy"].values()) / len(record["accuracy"]))
 
 
-def run(config: Config, folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None) -> Result:
+def run(
+    config: Config,
+    folder: str | Path,
+    *,
+    tell: Tell | None = None,
+    cache: Path | None = None,
+    trackers: Sequence[Tracker] = (),
+) -> Result:
     """Run `config` in `folder`, or go on with the run that is already there if it is the same one."""
     folder = Path(folder)
     state = stored_state(config, folder)
     server = make_server(config, tell, cache)
-    return run_in(folder, server, in_process(config, folder, server.cache, bounds_of(server.scorer)), state)
+    federation = in_process(config, folder, server.cache, bounds_of(server.scorer))
+    return run_in(folder, server, federation, state, trackers)
 
 
-def run_in(folder: Path, server: Server, federation: Federation, state: RunState | None) -> Result:
+def run_in(
+    folder: Path, server: Server, federation: Federation, state: RunState | None, trackers: Sequence[Tracker] = ()
+) -> Result:
     """The rounds over any federation, saved in `folder` after preparation and after every round."""
+    told = [JsonLines(), *trackers]
+    for one in told:
+        one.start(server.config, folder, state)
 
     def save(state: RunState) -> None:
+        for one in told:  # lines of a round that is not saved are dropped when the run goes on
+            one.saved(state)
         state.save(folder)
         write_atomically(folder / "history.json", json.dumps(state.history, indent=1).encode())
         done = len(state.history)
         note = f"accuracy {mean_accuracy(state.history[-1]):.3f}" if done else "prepared"
         server.tell(server.method.label, done, server.config.rounds, note)
 
-    return Result(run_rounds(server, federation, state, save), folder)
+    try:
+        return Result(run_rounds(server, federation, state, save), folder)
+    finally:
+        for one in told:
+            one.end()
 
 
 def make_server(config: Config, tell: Tell | None = None, cache: Path | None = None) -> Server:
@@ -145,9 +166,11 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
     return Planner.of(server.scorer, negatives, clients, server.classes, privacy)
 
 
-def resume(folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None) -> Result:
+def resume(
+    folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None, trackers: Sequence[Tracker] = ()
+) -> Result:
     """Go on where a stopped run left off; a finished one is simply read."""
-    return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache)
+    return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache, trackers=trackers)
 
 
 def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: Bounds | None = None) -> GridFederation:

@@ -68,6 +68,13 @@ class Ledger:
         spends = (*self.scoring(client), *self.training.get(client, ()))
         return total_epsilon(spends, self.delta, self.adjacency(client))
 
+    @property
+    def worst(self) -> float:
+        """The ε of the statement, of the client that spent most: of its scores, or of all together; 0 without any."""
+        if self.bare or not self.training:
+            return max((one.epsilon for one in self.releases.values()), default=0.0)
+        return max(self.epsilon(client) for client in self.clients)
+
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """(client, scores, training, together, if the two were simply added), each an ε at `delta`."""
         found = []
@@ -88,21 +95,19 @@ class Ledger:
         neighbours = " or ".join(_NEIGHBOURS[kind] for kind in kinds)
         if self.bare or not self.training:
             return self._scores_only(neighbours)
-        worst = max(self.epsilon(client) for client in self.clients)
         what = "The certainty scores and the local models" if self.releases else "The local models"
         return (
-            f"{what} of this run are together ({worst:.3g}, {self.delta:g})-differentially private for {neighbours}: "
-            f"{len(self.clients)} clients, composed by privacy loss distributions, noise from the operating system. "
-            f"Not covered: {_SIZES}; {_ELSEWHERE}."
+            f"{what} of this run are together ({self.worst:.3g}, {self.delta:g})-differentially private for "
+            f"{neighbours}: {len(self.clients)} clients, composed by privacy loss distributions, noise from the "
+            f"operating system. Not covered: {_SIZES}; {_ELSEWHERE}."
         )
 
     def _scores_only(self, neighbours: str) -> str:
         if not self.releases:
             return f"No certainty scores were released. Not covered: {_MODELS}; {_SIZES}."
-        worst = max(one.epsilon for one in self.releases.values()), self.delta
         certificates = ", ".join(sorted({one.certificate for one in self.releases.values()}))
         return (
-            f"The certainty scores of this run are ({worst[0]}, {worst[1]})-differentially private for {neighbours}: "
-            f"{len(self.releases)} clients, one release each, noise from the operating system, "
+            f"The certainty scores of this run are ({self.worst}, {self.delta})-differentially private for "
+            f"{neighbours}: {len(self.releases)} clients, one release each, noise from the operating system, "
             f"certificate {certificates}. Not covered: {_MODELS}; {_SIZES}; {_ELSEWHERE}."
         )

@@ -1,0 +1,132 @@
+"""Figures of a run as it goes: always as JSON lines in its folder, and wherever else somebody wants to see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedaux.config import Config
+from fedaux.errors import MissingPackageError, unknown
+from fedaux.files import write_atomically
+from fedaux.privacy.ledger import Ledger
+from fedaux.state import Record, RunState
+
+METRICS, CLIENTS = "metrics.jsonl", "clients.jsonl"
+Row = dict[str, Any]
+
+
+class Tracker(Protocol):
+    """Whoever wants to know. A run that goes on after a stop starts again, with the state it goes on from."""
+
+    def start(self, config: Config, folder: Path, state: RunState | None) -> None: ...
+
+    def saved(self, state: RunState) -> None:
+        """After preparation (round 0), when releases are in, and after every round."""
+
+    def end(self) -> None:
+        """Also of a run that was stopped or has failed."""
+
+
+def metrics(state: RunState) -> list[Row]:
+    """One flat row of numbers per round; what does not exist, such as teachers of FedAVG, is left out."""
+    return [round_metrics(record, state) for record in state.history]
+
+
+def round_metrics(record: Record, state: RunState) -> Row:
+    until = state.history[: record["round"]]
+    row = {
+        "round": record["round"],
+        "accuracy": sum(record["accuracy"].values()) / len(record["accuracy"]),
+        **(_named("accuracy", record["accuracy"]) if len(record["accuracy"]) > 1 else {}),
+        "local_loss": record["local_loss"],
+        "distill_loss": record["distill_loss"],
+        "teachers": record["teachers"],
+        "loudest": record["loudest"][1] if record["loudest"] else None,
+        "clients": record["clients"],
+        "failed": len(record["failures"]),
+        "epsilon": Ledger.of(state.releases, until).worst or None,
+        "bytes_sent": record["bytes"]["sent"],
+        "bytes_received": record["bytes"]["received"],
+        "seconds": sum(record["seconds"].values()),
+        **_named("seconds", record["seconds"]),
+    }
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def client_rows(record: Record) -> list[Row]:
+    """One row for each client asked in a round: what it did, or why it failed."""
+    done = [{"round": record["round"], "client": name, **facts} for name, facts in record["each"].items()]
+    failed = [{"round": record["round"], "client": name, "failure": reason} for name, reason in record["failures"]]
+    return done + failed
+
+
+def _named(prefix: str, values: Mapping[str, float]) -> Row:
+    return {f"{prefix}/{name}": value for name, value in values.items()}
+
+
+class JsonLines:
+    """`metrics.jsonl` and `clients.jsonl`, and at the end the same as Parquet where pyarrow is installed."""
+
+    def start(self, config: Config, folder: Path, state: RunState | None) -> None:
+        """Lines of rounds that the state does not know, from a process that was killed, are dropped."""
+        self._folder, self._round = folder, state.round if state else 0
+        history = state.history if state else ()
+        rows = {METRICS: metrics(state) if state else [], CLIENTS: [row for one in history for row in client_rows(one)]}
+        for name, lines in rows.items():
+            write_atomically(folder / name, "".join(map(_line, lines)).encode())
+
+    def saved(self, state: RunState) -> None:
+        if state.round == self._round:
+            return
+        self._round, record = state.round, state.history[-1]
+        for name, lines in ((METRICS, [round_metrics(record, state)]), (CLIENTS, client_rows(record))):
+            with (self._folder / name).open("a", encoding="utf-8") as file:
+                file.writelines(map(_line, lines))
+
+    def end(self) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            return
+        for name in (METRICS, CLIENTS):
+            rows = [json.loads(line) for line in (self._folder / name).read_text(encoding="utf-8").splitlines()]
+            columns = sorted({key for row in rows for key in row}, key=lambda key: (key != "round", key))
+            table = pyarrow.table({key: [row.get(key) for row in rows] for key in columns})
+            parquet.write_table(table, (self._folder / name).with_suffix(".parquet"))
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def make_trackers(names: Iterable[str]) -> list[Tracker]:
+    """By name, as `fedaux run --track NAME` has them."""
+    from fedaux.trackers import TRACKERS
+
+    made: list[Tracker] = []
+    for name in names:
+        if name not in TRACKERS:
+            raise unknown("tracker", name, TRACKERS)
+        try:
+            made.append(TRACKERS[name]())
+        except ImportError as error:
+            raise MissingPackageError(f"--track {name} needs {name}: pip install 'fedaux[{name}]'") from error
+    return made
+
+
+def flat(config: Config) -> dict[str, str | float]:
+    """Settings as trackers want them: `local.lr` → 0.001."""
+
+    def walk(value: Any, key: str) -> Iterable[tuple[str, str | float]]:
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                yield from walk(item, f"{key}.{name}" if key else name)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            yield key, json.dumps(value)
+        else:
+            yield key, value
+
+    return dict(walk(config.to_dict(), ""))
