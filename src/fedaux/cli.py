@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.cli_common import Settings, Threads, ended, set_threads
+from fedaux.cli_common import Settings, Threads, Track, ended, set_threads
 from fedaux.cli_deploy import app as deploy_app
 from fedaux.cli_privacy import app as privacy_app
 
@@ -41,7 +41,7 @@ def demo(
 
     from fedaux.compare import compare as compare_methods
     from fedaux.demo import DIGITS
-    from fedaux.report.terminal import Live
+    from fedaux.report.live import Live
 
     set_threads(threads)
     config = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=epsilon))
@@ -64,7 +64,7 @@ def compare(
     from fedaux.config import Config
     from fedaux.errors import unknown
     from fedaux.methods import METHODS
-    from fedaux.report.terminal import Live
+    from fedaux.report.live import Live
 
     settings, folder = Config.load(config, set_ or []), out or Path("runs") / config.stem
     names = [name.strip() for name in methods.split(",")] if methods else list(METHODS)
@@ -82,18 +82,20 @@ def run(
     config: Annotated[Path, typer.Argument(help="A TOML file; every key it leaves out has a default.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/NAME-METHOD-seedN.")] = None,
     set_: Settings = None,
+    track: Track = None,
     threads: Threads = 1,
 ) -> None:
     """Run one configuration. In a folder that already holds this very run, go on where it stopped."""
     from fedaux.config import Config
     from fedaux.experiment import run as run_experiment
-    from fedaux.report.terminal import Live
+    from fedaux.report.live import Live
+    from fedaux.tracking import make_trackers
 
     settings = Config.load(config, set_ or [])
     folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
     set_threads(threads)
     with Live(console) as live:
-        result = run_experiment(settings, folder, tell=live.tell)
+        result = run_experiment(settings, folder, tell=live.tell, trackers=[live, *make_trackers(track or [])])
     _show(result)
 
 
@@ -112,8 +114,9 @@ def prepare(
     from fedaux.experiment import prepare as prepare_experiment
     from fedaux.experiment import probe as probe_experiment
     from fedaux.prepare.extractor import read_card
+    from fedaux.report.live import Live
     from fedaux.report.pictures import draw_pretraining
-    from fedaux.report.terminal import Live, results_table
+    from fedaux.report.terminal import results_table
 
     settings = Config.load(config, set_ or [])
     set_threads(threads)
@@ -132,14 +135,17 @@ def prepare(
 
 
 @app.command()
-def resume(folder: Annotated[Path, typer.Argument(help="The folder of a run.")], threads: Threads = 1) -> None:
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")], track: Track = None, threads: Threads = 1
+) -> None:
     """Go on with a run that was stopped, killed or cut off; the result is the same as if it had not been."""
     from fedaux.experiment import resume as resume_experiment
-    from fedaux.report.terminal import Live
+    from fedaux.report.live import Live
+    from fedaux.tracking import make_trackers
 
     set_threads(threads)
     with Live(console) as live:
-        result = resume_experiment(folder, tell=live.tell)
+        result = resume_experiment(folder, tell=live.tell, trackers=[live, *make_trackers(track or [])])
     _show(result)
 
 

@@ -21,6 +21,10 @@ Threads = Annotated[
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting: --set local.lr=0.01")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Also tell tensorboard, mlflow or wandb; may be given several times."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output; all else on standard error.")]
 
 

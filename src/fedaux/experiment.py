@@ -27,8 +27,8 @@ from fedaux.runtime.client import app
 from fedaux.runtime.federation import GridFederation
 from fedaux.runtime.inprocess import InProcessGrid
 from fedaux.server import Server, Tell
-from fedaux.state import FILE, Record, RunState, StateError
-from fedaux.tracking import JsonLines, Tracker
+from fedaux.state import FILE, RunState, StateError
+from fedaux.tracking import JsonLines, Tracker, in_words, mean_accuracy
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +56,6 @@ class Result:
     def ledger(self) -> Ledger:
         """Every release and every private training of the run."""
         return Ledger.of(self.state.releases, self.state.history)
-
-
-def mean_accuracy(record: Record) -> float:
-    return float(sum(record["accuracy"].values()) / len(record["accuracy"]))
 
 
 def run(
@@ -91,9 +87,7 @@ def run_in(
             one.saved(state)
         state.save(folder)
         write_atomically(folder / "history.json", json.dumps(state.history, indent=1).encode())
-        done = len(state.history)
-        note = f"accuracy {mean_accuracy(state.history[-1]):.3f}" if done else "prepared"
-        server.tell(server.method.label, done, server.config.rounds, note)
+        server.tell(server.method.label, state.round, server.config.rounds, in_words(state))
 
     try:
         return Result(run_rounds(server, federation, state, save), folder)

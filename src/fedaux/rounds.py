@@ -54,6 +54,7 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
                     break  # those asked as a spare are not waited for
         gathering.failures += failures
         check_quorum(gathering, server.config, wanted, state.round + 1)
+        server.tell(f"round {state.round + 1}", len(chosen), len(chosen), "averaging and distilling")
         state, costs = gathering.finish(state), Costs()  # T2, T3
         save(state)
     return state

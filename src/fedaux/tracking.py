@@ -29,6 +29,23 @@ class Tracker(Protocol):
         """Also of a run that was stopped or has failed."""
 
 
+def mean_accuracy(record: Record) -> float:
+    """Over the prototypes."""
+    return float(sum(record["accuracy"].values()) / len(record["accuracy"]))
+
+
+def in_words(state: RunState) -> str:
+    """Where a run stands, for a log."""
+    if not state.history:
+        return f"{len(state.releases)} releases" if state.releases else "prepared"
+    last, ledger = state.history[-1], Ledger.of(state.releases, state.history)
+    words = [f"accuracy {mean_accuracy(last):.3f}", f"{last['clients']} clients"]
+    words += [f"{len(last['failures'])} failed"] if last["failures"] else []
+    words += [f"{last['teachers']:.1f} teachers count"] if last["teachers"] else []
+    words += [f"ε {ledger.worst:.3g}"] if ledger.worst and not ledger.unsafe else []
+    return ", ".join(words)
+
+
 def metrics(state: RunState) -> list[Row]:
     """One flat row of numbers per round; what does not exist, such as teachers of FedAVG, is left out."""
     return [round_metrics(record, state) for record in state.history]
@@ -38,7 +55,7 @@ def round_metrics(record: Record, state: RunState) -> Row:
     until = state.history[: record["round"]]
     row = {
         "round": record["round"],
-        "accuracy": sum(record["accuracy"].values()) / len(record["accuracy"]),
+        "accuracy": mean_accuracy(record),
         **(_named("accuracy", record["accuracy"]) if len(record["accuracy"]) > 1 else {}),
         "local_loss": record["local_loss"],
         "distill_loss": record["distill_loss"],

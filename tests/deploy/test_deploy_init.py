@@ -23,15 +23,14 @@ from fedaux.deploy.scripts import units
 from fedaux.deploy.settings import (
     SERVER_NOTES,
     SITE_NOTES,
-    commented,
     server_config,
     site_config,
-    toml_value,
     try_out,
 )
 from fedaux.deploy.supernode import objection
 from fedaux.parsing import ConfigError
 from fedaux.prototypes import PrototypeSpec
+from fedaux.toml import commented, toml_value
 
 ODD = Config(
     method="fedavg",

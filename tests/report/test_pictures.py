@@ -10,7 +10,8 @@ from fedaux.config import Config, DataConfig
 from fedaux.data.federated import open_data
 from fedaux.methods import METHODS
 from fedaux.prototypes import PrototypeSpec
-from fedaux.report.pictures import _spread_out, draw_curves, draw_run, draw_split
+from fedaux.report.layout import spread_out
+from fedaux.report.pictures import draw_curves, draw_run, draw_split
 from fedaux.state import RunState
 
 LABELS = [method.label for method in METHODS.values()]
@@ -71,7 +72,7 @@ def test_pictures_of_a_run(tmp_path: Path, prototypes: tuple[str, ...]) -> None:
 
 def test_labels_keep_their_distance() -> None:
     heights = [0.5, 0.5, 0.51, 0.9, 0.0, 0.01]
-    placed = _spread_out([(height, str(i), "k") for i, height in enumerate(heights)], gap=0.04)
+    placed = spread_out([(height, str(i), "k") for i, height in enumerate(heights)], gap=0.04)
     moved = [height for height, _, _ in placed]
     assert np.diff(moved).min() >= 0.04 - 1e-12
     assert [label for _, label, _ in placed] == ["4", "5", "0", "1", "2", "3"]
@@ -80,5 +81,5 @@ def test_labels_keep_their_distance() -> None:
 
 def test_labels_that_are_apart_stay_where_they_are() -> None:
     ends = [(0.1, "a", "k"), (0.5, "b", "k"), (0.9, "c", "k")]
-    assert _spread_out(ends, gap=0.04) == ends
-    assert _spread_out([], gap=0.04) == []
+    assert spread_out(ends, gap=0.04) == ends
+    assert spread_out([], gap=0.04) == []

@@ -20,13 +20,12 @@ from fedaux.deploy.settings import (
     SERVER_NOTES,
     SITE_HEAD,
     SITE_NOTES,
-    commented,
     server_config,
     site_config,
-    toml_value,
 )
 from fedaux.errors import Exit, FedauxError
 from fedaux.files import write_atomically
+from fedaux.toml import commented, toml_value
 
 FIRST_PORT = 9101  # of the sites' nodes, each of which listens on its own machine
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedaux.data.federated import FederatedData
 from fedaux.methods import METHODS
 from fedaux.privacy.planner import Planner
+from fedaux.report.layout import spread_out
 from fedaux.state import RunState
 
 _INK, _FAINT = "#22303c", "#d9dee3"
@@ -81,7 +82,7 @@ def draw_curves(curves: Mapping[str, NDArray[np.float64]], path: Path, title: st
     axes.set(xlabel="round", ylabel="test accuracy", xlim=(1, max(2, last)), ylim=(0, 1))
     if any(label.endswith("+P") for label in curves):
         axes.set_xlabel("round  (solid: pre-trained on auxiliary data, dotted: from random weights)")
-    for height, label, colour in _spread_out(ends, gap=0.038):
+    for height, label, colour in spread_out(ends, gap=0.038):
         axes.annotate(
             label, (last, height), xytext=(6, 0), textcoords="offset points", va="center", color=colour, fontsize=9
         )
@@ -89,15 +90,6 @@ def draw_curves(curves: Mapping[str, NDArray[np.float64]], path: Path, title: st
     axes.set_title(title, loc="left", fontsize=11, color=_INK)
     figure.subplots_adjust(right=0.86)
     _save(figure, path)
-
-
-def _spread_out(ends: list[tuple[float, str, str]], gap: float) -> list[tuple[float, str, str]]:
-    """Move labels up just enough that none covers another."""
-    placed: list[tuple[float, str, str]] = []
-    for height, label, colour in sorted(ends):
-        floor = placed[-1][0] + gap if placed else 0.0
-        placed.append((max(height, floor), label, colour))
-    return placed
 
 
 def draw_pretraining(curve: Sequence[Mapping[str, Any]], path: Path, title: str) -> None:

@@ -1,0 +1,125 @@
+"""What a report tells about one run, from its folder; what needs the data themselves is left out where they are not."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.data.federated import client_names, open_data, open_public
+from fedaux.data.records import Records, is_image, is_text
+from fedaux.experiment import Result, make_server
+from fedaux.methods import METHODS
+from fedaux.state import RunState
+
+SHOWN, EACH = 12, 10  # clients whose favourite public examples are shown, and how many of them
+
+
+@dataclass(frozen=True, eq=False)
+class Favourites:
+    """The public examples that a client's release scores highest: one strip of images, or texts."""
+
+    client: str
+    image: str = ""  # data: URI
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class RunFacts:
+    """`counts` is None where nobody knows who holds what: real sites keep it to themselves."""
+
+    result: Result
+    classes: tuple[str, ...]
+    clients: tuple[str, ...]
+    counts: NDArray[np.int64] | None
+    favourites: tuple[Favourites, ...]
+    missing: str  # why the data could not be opened, or ""
+
+    @property
+    def state(self) -> RunState:
+        return self.result.state
+
+    @property
+    def confusion(self) -> NDArray[np.int64]:
+        """Of the last round, summed over prototypes: true class (rows) by predicted class."""
+        tables = [np.array(one, np.int64) for one in self.state.history[-1]["confusion"].values()]
+        return np.asarray(np.sum(tables, axis=0))
+
+    @property
+    def recall(self) -> NDArray[np.float64]:
+        """Test accuracy on each class; NaN for one that the test data lack."""
+        table = self.confusion
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.diag(table) / table.sum(axis=1))
+
+
+def gather(folder: Path, cache: Path | None = None) -> RunFacts:
+    """Everything about the run in `folder`. Nothing is trained; favourites need features of the auxiliary data."""
+    state = RunState.load(folder)
+    names, counts, favourites, missing = tuple(client_names(state.config)), None, list[Favourites](), ""
+    size = len(next(iter(state.history[-1]["confusion"].values()))) if state.history else 0
+    classes = tuple(map(str, range(size)))
+    try:
+        classes = open_public(state.config).classes
+        if state.config.data.partition != "own":
+            counts = open_data(state.config).counts()
+        if METHODS[state.config.method].scores and state.releases:
+            favourites = find_favourites(state, cache)
+    except (ValueError, OSError, ImportError) as error:
+        missing = str(error)
+    return RunFacts(Result(state, folder), classes, names, counts, tuple(favourites), missing)
+
+
+def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each client can expect on its own mix of classes: Σ_c p_i(c) · accuracy on class c."""
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return np.asarray(shares @ np.nan_to_num(recall))
+
+
+def find_favourites(state: RunState, cache: Path | None) -> list[Favourites]:
+    """For some clients, the examples of D_distill with the highest odds of being theirs."""
+    server = make_server(state.config, cache=cache)
+    server.take_up(state)
+    clients = sorted(state.releases)[:SHOWN]
+    weighing = server.certainty(state).among(state.releases, clients)
+    found = []
+    for client in clients:
+        rows = np.argsort(-weighing.log_odds(client), kind="stable")[:EACH]
+        found.append(_shown(client, server.distill_set.take(rows)))
+    return [one for one in found if one is not None]
+
+
+def _shown(client: str, records: Records) -> Favourites | None:
+    rows = records.gather()
+    if is_image(rows):
+        return Favourites(client, image=strip(rows))
+    if is_text(rows):
+        return Favourites(client, texts=tuple(str(text)[:160] for text in rows[:4]))
+    return None  # numbers say nothing to the eye
+
+
+def strip(images: NDArray[np.uint8], height: int = 48) -> str:
+    """Images (N, H, W, C) side by side as a PNG in a data: URI, enlarged without smoothing if they are small."""
+    from PIL import Image
+
+    scale = max(1, round(height / images.shape[1]))
+    tiles = [np.kron(image, np.ones((scale, scale, 1), np.uint8)) for image in images]
+    gap = np.full((tiles[0].shape[0], 3, tiles[0].shape[2]), 255, np.uint8)
+    row = np.concatenate([part for tile in tiles for part in (tile, gap)][:-1], axis=1)
+    file = io.BytesIO()
+    Image.fromarray(row[..., 0] if row.shape[2] == 1 else row[..., :3]).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def tones(labels: Sequence[str]) -> dict[str, str]:
+    """A class of the style sheet for each: FedAUX has a colour of its own, +P shares that of its method."""
+    found: dict[str, str] = {}
+    for label in labels:
+        base = label.removesuffix("+P")
+        found.setdefault(base, "hero" if base == "FedAUX" else f"t{len(found)}")
+    return {label: found[label.removesuffix("+P")] for label in labels}

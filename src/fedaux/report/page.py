@@ -1,0 +1,71 @@
+"""One self-contained page: sections of words, charts and tables in; HTML out. Whatever a client wrote is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+
+from fedaux import __version__
+from fedaux.files import write_atomically
+from fedaux.report.facts import Favourites
+from fedaux.report.svg import Part
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One of the few figures that stand above everything else."""
+
+    figure: str
+    words: str
+    warn: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    svg: str
+    words: str = ""
+    legend: Sequence[Part] = ()
+
+
+@dataclass(frozen=True)
+class TableOf:
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Section:
+    key: str
+    name: str
+    words: str = ""
+    figures: Sequence[Figure] = ()
+    table: TableOf | None = None
+    favourites: Sequence[Favourites] = ()
+    code: str = ""
+
+
+def write_page(path: Path, title: str, subtitle: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> Path:
+    """Style, charts and images are all inside the one file."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    home = files("fedaux.report")
+    template = Environment(autoescape=True, trim_blocks=True).from_string((home / "page.html").read_text("utf-8"))
+    drawn = [
+        {**vars(one), "figures": [{**vars(figure), "svg": Markup(figure.svg)} for figure in one.figures]}
+        for one in sections
+    ]
+    page = template.render(
+        title=title,
+        subtitle=subtitle,
+        tiles=tiles,
+        sections=drawn,
+        style=Markup((home / "page.css").read_text("utf-8")),
+        version=__version__,
+        date=date.today().isoformat(),
+    )
+    write_atomically(path, page.encode())
+    return path
