@@ -137,8 +137,9 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert "Privacy. The certainty scores of this run are (0.1, 1e-05)-differentially private" in said
     assert "Not covered: local models and their losses are sent without" in said
     assert "failed" not in said
+    assert f"Report: {out / 'report.html'}" in said
+    assert "FedAUX on digits" in (out / "report.html").read_text()
     for name in ("split.png", "curves.png"):
-        assert name in said
         assert (out / name).read_bytes().startswith(b"\x89PNG")
 
     before = (out / FILE).read_bytes()
@@ -165,7 +166,8 @@ def test_a_finished_run_goes_on_with_more_rounds_in_its_folder(
     assert run("rounds=3") == 0
     after = RunState.load(out)
     assert (after.round, after.config.rounds) == (3, 3)
-    assert after.history[:1] == first.history
+    (record,) = first.history
+    assert after.history[0] == {key: value for key, value in record.items() if key != "confusion"}
     for client, release in first.releases.items():  # nobody was asked for a second release
         assert after.releases[client].arrays["values"].tolist() == release.arrays["values"].tolist()
     assert "FedAUX after 3 rounds" in paragraph(capsys.readouterr().out)

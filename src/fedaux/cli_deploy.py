@@ -7,22 +7,29 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
+from fedaux.cli_common import Json, console_for, emit, examples
+from fedaux.errors import Exit
+
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
-console = Console()
 
 MARKS = {True: "[green]ok[/green]     ", False: "[bold red]problem[/bold red]", None: "[yellow]unknown[/yellow]"}
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "fedaux deploy init try-out --site berlin --site paris     # on this machine, with digits",
+        "fedaux deploy init hospitals --site berlin --site paris --host fl.example.org --config my.toml",
+    )
+)
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for everything.")],
     site: Annotated[list[str], typer.Option(help="Name of a site; once for each.")],
     host: Annotated[str, typer.Option(help="Name or IP address at which sites find the server.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 8443,
     config: Annotated[Path | None, typer.Option(help="A TOML file to start from; without it, digits stand in.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Write all that a server and its sites need to start: TLS certificates, keys, settings, scripts, a README."""
     from fedaux.config import Config
@@ -31,31 +38,41 @@ def init(
     from fedaux.deploy.settings import try_out
 
     write(folder, site, Address(host, port), Config.load(config) if config else try_out())
-    console.print(f"{folder / 'README.md'} says what to do next, in order.", highlight=False, soft_wrap=True)
+    if as_json:
+        emit({"folder": str(folder), "sites": site, "readme": str(folder / "README.md")})
+        return
+    console_for(as_json).print(
+        f"{folder / 'README.md'} says what to do next, in order.", highlight=False, soft_wrap=True
+    )
 
 
-@app.command()
-def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")]) -> None:
+@app.command(epilog=examples("fedaux deploy key hospitals/berlin"))
+def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], as_json: Json = False) -> None:
     """Make a site's key pair. Only key.pub is for the server; key never leaves the site."""
     from fedaux.deploy.certificates import make_key
 
     public = make_key(folder)
-    console.print(f"Send {public} to the server, and nothing else.", highlight=False, soft_wrap=True)
+    if as_json:
+        emit({"public_key": str(public)})
+        return
+    console_for(as_json).print(f"Send {public} to the server, and nothing else.", highlight=False, soft_wrap=True)
 
 
-@app.command()
-def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")]) -> None:
+@app.command(epilog=examples("fedaux deploy check hospitals/berlin     # at the site, before it takes part"))
+def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], as_json: Json = False) -> None:
     """Find what is wrong with a site before it takes part: certificate, server, clock, key, data, disk, budget."""
     from fedaux.deploy.checks import check as find
 
     sys.path.append(str(folder.absolute()))  # for a module:function beside the settings, as supernode.sh has it
-    problems = 0
+    findings, console = [], console_for(as_json)
     for found in find(folder):
-        problems += found.ok is False
+        findings.append(found)
         console.print(
             f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}", highlight=False, soft_wrap=True
         )
         if found.remedy:
             console.print(f"         → {escape(found.remedy)}", highlight=False, soft_wrap=True)
-    if problems:
-        raise typer.Exit(1)
+    if as_json:
+        emit({"findings": [vars(one) for one in findings]})
+    if any(one.ok is False for one in findings):
+        raise typer.Exit(Exit.NEGATIVE)

@@ -6,21 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 if TYPE_CHECKING:
     from fedaux.privacy.planner import Planner
 
+from fedaux.cli_common import Json, console_for, emit, examples
+from fedaux.errors import Exit
+
 app = typer.Typer(no_args_is_help=True, help="What was spent, what is worth spending, and whether the promise holds.")
-console = Console()
 
 KEPT = (0.5, 0.9)  # shares of the noiseless signal for which `plan` says what they would take
 
 
-@app.command()
+@app.command(epilog=examples("fedaux privacy report runs/my-fedaux-seed0"))
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     limit: Annotated[int, typer.Option(help="Show so many clients, those that spent most; 0 shows all.")] = 10,
+    as_json: Json = False,
 ) -> None:
     """What every client of a run revealed under noise, what it costs together, and what is not covered."""
     from fedaux.privacy.ledger import Ledger
@@ -29,7 +31,12 @@ def report(
 
     state = RunState.load(folder)
     ledger = Ledger.of(state.releases, state.history)
-    rows = sorted(ledger.rows(), key=lambda row: -float(row[3]))
+    rows, console = sorted(ledger.rows(), key=lambda row: -float(row[3])), console_for(as_json)
+    if as_json:
+        names = ("client", "scores", "training", "together", "simply_added")
+        clients = [dict(zip(names, row, strict=True)) for row in rows]
+        emit({"epsilon": ledger.worst, "delta": ledger.delta, "statement": ledger.statement(), "clients": clients})
+        return
     if rows:
         header = ("client", "scores", "training", "together", "simply added")
         title = f"ε at δ = {ledger.delta:g}; the {len(rows[: limit or None])} of {len(rows)} clients that spent most"
@@ -37,7 +44,12 @@ def report(
     console.print(f"[bold]Privacy.[/bold] {ledger.statement()}", highlight=False)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "fedaux privacy plan --records 625 --epsilon 0.1 --clients 80",
+        "fedaux privacy plan my.toml --records 2500     # on the public data of your own config",
+    )
+)
 def plan(
     config: Annotated[
         Path | None, typer.Argument(help="The TOML file of the run; without it, digits stand in.")
@@ -48,11 +60,13 @@ def plan(
     delta: Annotated[float, typer.Option(help="Its δ.")] = 1e-5,
     adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
     out: Annotated[Path, typer.Option(help="Where to draw the trade-off.")] = Path("privacy-plan.png"),
+    as_json: Json = False,
 ) -> None:
     """Will the scores carry a signal? Simulated on public data: nothing private is read, nothing is spent."""
     from fedaux.experiment import planner
     from fedaux.report.pictures import draw_plan
 
+    console = console_for(as_json)
     if config is None:
         console.print("Scikit-learn's digits stand in for your public data; name your config to plan with its own.")
     made = planner(config, clients, delta, adjacency)
@@ -76,6 +90,8 @@ def plan(
     for share in KEPT:
         console.print(_advice(made, share, epsilon, records), highlight=False)
     draw_plan(made, records, epsilon, out)
+    if as_json:
+        emit({**vars(found), "epsilon": epsilon, "delta": delta, "records": records, "picture": str(out)})
     console.print(f"The trade-off is drawn in {out}.", highlight=False)
 
 
@@ -87,7 +103,13 @@ def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:
     return f"To keep {share:.0%}: ε = {enough:.2g} with {records} records, or {needed:,} records at ε = {epsilon:g}."
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "fedaux privacy audit --epsilon 1",
+        "fedaux privacy audit --epsilon 4 --draws 200000",
+        "fedaux privacy audit --unsafe-seed 1     # noise from a known seed: the audit must catch it",
+    )
+)
 def audit(
     epsilon: Annotated[
         float, typer.Option(help="The ε that is claimed. Small ones hide from any audit: try 1 or 4.")
@@ -96,12 +118,14 @@ def audit(
     draws: Annotated[int, typer.Option(min=100, help="Releases of each neighbour; 200,000 take minutes.")] = 20_000,
     certificate: Annotated[str, typer.Option(help="opendp or analytic.")] = "opendp",
     unsafe_seed: Annotated[int, typer.Option(help="Audit noise from a known seed: a violation must be found.")] = -1,
+    as_json: Json = False,
 ) -> None:
     """Attack the very code that makes releases: the ε that can be proven against it should stay below the claim."""
     from fedaux.config import PrivacyConfig
     from fedaux.privacy.audit import audit as audit_releases
 
     settings = PrivacyConfig(epsilon=epsilon, delta=delta, certificate=certificate, unsafe_seed=unsafe_seed)
+    console = console_for(as_json)
     with console.status(f"releasing two neighbours {draws:,} times each"):
         found = audit_releases(settings, draws)
     console.print(
@@ -110,9 +134,11 @@ def audit(
         "(for any mechanism).",
         highlight=False,
     )
+    if as_json:
+        emit({**vars(found), "violated": found.violated})
     if found.violated:
         console.print("[bold red]The claim does not hold.[/bold red]")
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.NEGATIVE)
     console.print(
         "[bold]No violation was found.[/bold] An audit can refute a claim, not prove it: docs/privacy.md does."
     )

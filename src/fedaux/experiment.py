@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fedaux.config import Config
 from fedaux.data.federated import client_names, open_data, open_public
@@ -51,6 +52,21 @@ class Result:
     @property
     def privacy(self) -> str:
         return self.ledger.statement()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures of the run, for JSON."""
+        ledger, config = self.ledger, self.state.config
+        return {
+            "folder": str(self.folder),
+            "method": config.method,
+            "seed": config.seed,
+            "rounds": self.state.round,
+            "accuracy": self.accuracy,
+            "curve": self.curve,
+            "prototypes": self.state.history[-1]["accuracy"],
+            "failed": sorted({client for record in self.state.history for client, _ in record["failures"]}),
+            "privacy": {"epsilon": ledger.worst or None, "delta": ledger.delta, "statement": self.privacy},
+        }
 
     @property
     def ledger(self) -> Ledger:

@@ -104,7 +104,9 @@ class Live:
         if bar.what.startswith("round"):
             return  # the line of the method follows each round
         line = f"{bar.what}: {bar.done}/{bar.of} {bar.note}"
-        whole = (bar.what in _LABELS or bar.what == "runs") and line != self._said
+        if line == self._said:
+            return  # saved again, with nothing new
+        whole = bar.what in _LABELS or bar.what == "runs"
         if whole or bar.done == bar.of or now - self._spoken.get(bar.what, -_EVERY) >= _EVERY:
             self._spoken[bar.what], self._said = now, line
             left = bar.left(now)

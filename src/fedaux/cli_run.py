@@ -1,0 +1,192 @@
+"""`fedaux init | run | resume | prepare | report`: one run, from its first config to its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from fedaux.cli_common import Json, Settings, Threads, Track, console_for, emit, examples, set_threads
+
+if TYPE_CHECKING:
+    from fedaux.experiment import Result
+
+app = typer.Typer()
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="A TOML file; every key it leaves out has a default.")
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run.")]
+
+
+@app.command(
+    epilog=examples(
+        "fedaux init images            # writes images.toml for your own images",
+        "fedaux init text newsroom     # writes newsroom/text.toml",
+        "fedaux init model             # writes model.toml and my_model.py, which run as they are",
+    )
+)
+def init(
+    kind: Annotated[str, typer.Argument(help="images, text or model.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write; default here.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Write a commented config to start from: for your images, your text, or a model and data of your own."""
+    from fedaux.starters import write_starter
+
+    paths = write_starter(kind, folder)
+    if as_json:
+        emit({"files": [str(path) for path in paths]})
+        return
+    console = console_for(as_json)
+    console.print(f"Wrote {' and '.join(map(str, paths))}.", highlight=False, soft_wrap=True)
+    console.print(f"Next: look through it, then `fedaux run {paths[0]}`.", highlight=False, soft_wrap=True)
+
+
+@app.command(
+    epilog=examples(
+        "fedaux run examples/digits.toml",
+        "fedaux run my.toml --set method=feddf+p --set local.epochs=5",
+        "fedaux run my.toml --out runs/first --track tensorboard",
+        "fedaux run my.toml --json | jq .accuracy",
+    )
+)
+def run(
+    config: ConfigFile,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/NAME-METHOD-seedN.")] = None,
+    set_: Settings = None,
+    track: Track = None,
+    threads: Threads = 1,
+    as_json: Json = False,
+) -> None:
+    """Run one configuration. In a folder that already holds this very run, go on where it stopped."""
+    from fedaux.config import Config
+    from fedaux.experiment import run as run_experiment
+    from fedaux.report.live import Live
+    from fedaux.tracking import make_trackers
+
+    settings = Config.load(config, set_ or [])
+    folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
+    trackers = make_trackers(track or [])
+    set_threads(threads)
+    console = console_for(as_json)
+    with Live(console) as live:
+        result = run_experiment(settings, folder, tell=live.tell, trackers=[live, *trackers])
+    show(result, console, as_json)
+
+
+@app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
+def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
+    """Go on with a run that was stopped, killed or cut off; the result is the same as if it had not been."""
+    from fedaux.experiment import resume as resume_experiment
+    from fedaux.report.live import Live
+    from fedaux.tracking import make_trackers
+
+    trackers = make_trackers(track or [])
+    set_threads(threads)
+    console = console_for(as_json)
+    with Live(console) as live:
+        result = resume_experiment(folder, tell=live.tell, trackers=[live, *trackers])
+    show(result, console, as_json)
+
+
+@app.command(
+    epilog=examples(
+        "fedaux prepare my.toml --set pretrain.epochs=20",
+        "fedaux prepare my.toml --probe     # and how good the features are, by all private labels: studies only",
+    )
+)
+def prepare(
+    config: ConfigFile,
+    cache: Annotated[Path | None, typer.Option(help="Where extractors are kept; default $FEDAUX_CACHE.")] = None,
+    set_: Settings = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Afterwards fit a linear classifier to ALL private labels: studies only.")
+    ] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Threads for PyTorch.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Pre-train the extractors of a run on its auxiliary data. Stopped or killed, it goes on after the last epoch."""
+    from fedaux.config import Config
+    from fedaux.experiment import prepare as prepare_experiment
+    from fedaux.experiment import probe as probe_experiment
+    from fedaux.prepare.extractor import read_card
+    from fedaux.report.live import Live
+    from fedaux.report.pictures import draw_pretraining
+    from fedaux.report.terminal import results_table
+
+    settings, console = Config.load(config, set_ or []), console_for(as_json)
+    set_threads(threads)
+    with Live(console) as live:
+        found = prepare_experiment(settings, tell=live.tell, cache=cache)
+        accuracies = probe_experiment(settings, tell=live.tell, cache=cache) if probe else {}
+    for label, path in found.items():
+        console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
+        if path.with_suffix(".json").is_file():  # a published encoder has no curve of ours
+            draw_pretraining(read_card(path)["curve"], path.with_suffix(".png"), f"{label}, pre-training")
+    if accuracies:
+        title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
+        rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]
+        console.print(results_table(title, ("features", "test accuracy, %"), rows))
+    if as_json:
+        emit({"extractors": {label: str(path) for label, path in found.items()}, "probe": accuracies})
+
+
+@app.command(
+    epilog=examples(
+        "fedaux report runs/my-fedaux-seed0         # one run: report.html in its folder",
+        "fedaux report runs                         # all runs below a folder, side by side",
+        "fedaux report runs/a runs/b --out both     # these two: both/report.html",
+    )
+)
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with runs in them.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the page; default the first one named.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make one self-contained HTML page of a run, or of several side by side. It needs no network to be read."""
+    from fedaux.report.arms import find_runs, group
+    from fedaux.report.comparison_page import write_comparison
+    from fedaux.report.run_page import write_run_report
+
+    runs = find_runs(folders)
+    if len(runs) == 1 and out is None:
+        path = write_run_report(runs[0])
+    else:
+        path = write_comparison(out or folders[0], f"{len(runs)} runs side by side", group(runs))
+    if as_json:
+        emit({"report": str(path), "runs": [str(run) for run in runs]})
+    else:
+        console_for(as_json).print(f"Report: {path}", highlight=False, soft_wrap=True)
+
+
+def show(result: Result, console: Console, as_json: bool) -> None:
+    """What came out, in a paragraph or as JSON; pictures and the page go to the run's folder."""
+    from fedaux.data.federated import open_data
+    from fedaux.methods import METHODS
+    from fedaux.report.pictures import draw_run
+    from fedaux.report.run_page import write_run_report
+    from fedaux.report.terminal import sparkline
+
+    config, last = result.state.config, result.state.history[-1]
+    draw_run(None if config.data.partition == "own" else open_data(config), result.state, result.folder)
+    page = write_run_report(result.folder)
+    failed = {client: reason for record in result.state.history for client, reason in record["failures"]}
+    if as_json:
+        emit({**result.to_dict(), "report": str(page)})
+        return
+    label = METHODS[config.method].label
+    figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
+    console.print(f"\n[bold]{label}[/bold] after {config.rounds} rounds: {figure}")
+    if len(last["accuracy"]) > 1:
+        for name, accuracy in last["accuracy"].items():
+            console.print(f"  {escape(name)}: {accuracy:.3f}")
+    if failed:
+        client, reason = next(iter(failed.items()))
+        console.print(
+            f"[bold yellow]{len(failed)} client(s) failed at least once[/bold yellow], {client}: {escape(reason)}"
+        )
+    console.print(f"[bold]Privacy.[/bold] {result.privacy}")
+    console.print(f"Report: [bold]{page}[/bold]; metrics, pictures and weights are beside it.", soft_wrap=True)

@@ -1,0 +1,193 @@
+"""The report of several runs side by side: curves with bands over seeds, what each class and each method costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.data.federated import client_names, open_data, open_public
+from fedaux.experiment import Result
+from fedaux.report.facts import tones
+from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
+from fedaux.report.run_page import FILE, setting
+from fedaux.report.svg import Line, bars, bubbles, heat, line_chart
+from fedaux.report.terminal import duration, megabytes
+from fedaux.state import RunState
+from fedaux.toml import commented
+
+MOST = 12  # curves that one chart can carry
+
+
+class Arm(Protocol):
+    """Runs that differ in their seed alone."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def folders(self) -> Sequence[Path]: ...
+    @property
+    def curves(self) -> NDArray[np.float64]:
+        """(seeds, rounds)."""
+
+
+def write_comparison(folder: Path, title: str, arms: Sequence[Arm]) -> Path:
+    """`report.html` in `folder`, for arms that have at least one finished run each."""
+    runs = {arm.label: [Result(RunState.load(one), one) for one in arm.folders] for arm in arms}
+    makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
+    sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
+    config = next(iter(runs.values()))[0].state.config
+    sections.append(Section("settings", "Settings", f"Of {arms[0].label}, first seed.", code=commented(config, "", {})))
+    return write_page(folder / FILE, title, setting(config), _tiles(arms, runs), sections)
+
+
+Runs = dict[str, list[Result]]
+
+
+def _tiles(arms: Sequence[Arm], runs: Runs) -> list[Tile]:
+    ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
+    best = Tile(_percent(ranked[0].curves[:, -1]), f"{ranked[0].label}, the best after the last round")
+    tiles = [best]
+    if len(ranked) > 1:
+        tiles.append(Tile(_percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next"))
+    seconds = sum(_seconds(one) for results in runs.values() for one in results)
+    count = sum(map(len, runs.values()))
+    return [
+        *tiles,
+        Tile(str(count), f"runs, {max(map(len, runs.values()))} seed(s)"),
+        Tile(duration(seconds), "in all"),
+    ]
+
+
+def _accuracy(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
+    tone = tones([arm.label for arm in arms])
+    figures = []
+    if len(arms) <= MOST:
+        some_pretrained = any(arm.label.endswith("+P") for arm in arms)
+        lines = [
+            Line(
+                arm.label,
+                arm.curves.mean(axis=0).tolist(),
+                tone[arm.label],
+                dotted=some_pretrained and tone[arm.label] != "hero" and not arm.label.endswith("+P"),
+                spread=_std(arm.curves).tolist() if len(arm.curves) > 1 else (),
+            )
+            for arm in arms
+        ]
+        words = "Mean over seeds, band ± one standard deviation." if len(arms[0].curves) > 1 else "One seed."
+        words += " Dotted: from random weights; solid: pre-trained on auxiliary data." if some_pretrained else ""
+        figures.append(Figure(line_chart(lines, "round", "test accuracy", top=1.0, percent=True), words))
+    ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
+    rows = [(arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1])) for arm in ranked]
+    figures.append(Figure(bars(rows, "t0"), "After the last round."))
+    head = ("", "last round", "mean of last 5", "best round (for reference)", "seeds")
+    table = [
+        (
+            arm.label,
+            _percent(arm.curves[:, -1]),
+            _percent(arm.curves[:, -5:].mean(axis=1)),
+            _percent(arm.curves.max(axis=1)),
+            str(len(arm.curves)),
+        )
+        for arm in arms
+    ]
+    return Section("accuracy", "Accuracy", "", figures, TableOf(head, table))
+
+
+def _split(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
+    configs = [results[0].state.config for results in runs.values()]
+    if any((one.data, one.seed) != (configs[0].data, configs[0].seed) for one in configs):
+        return None  # arms that split differently have no one picture
+    try:
+        data = open_data(configs[0])
+    except (ValueError, OSError, ImportError):
+        return None
+    caption = f"{len(data.private):,} private records, split of seed {configs[0].seed}; area is a number of records."
+    chart = bubbles(data.counts(), client_names(configs[0]), data.classes)
+    return Section("split", "Who holds what", "", [Figure(chart, caption)])
+
+
+def _classes(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
+    """Mean over seeds of the last round's accuracy on each class."""
+    tables = {label: [_recall(one) for one in results] for label, results in runs.items()}
+    sizes = {len(one) for each in tables.values() for one in each}
+    if len(sizes) != 1 or max(sizes) > 100:
+        return None
+    try:
+        classes = open_public(next(iter(runs.values()))[0].state.config).classes
+    except (ValueError, OSError, ImportError):
+        classes = tuple(map(str, range(max(sizes))))
+    shares = np.array([np.nan_to_num(np.mean(each, axis=0)) for each in tables.values()])
+    words = "A collapsed model knows few classes: accuracy on each class after the last round, in %."
+    return Section("classes", "Classes", words, [Figure(heat(shares, list(tables), classes))])
+
+
+def _teachers(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
+    tone, lines = tones([arm.label for arm in arms]), []
+    for label, results in runs.items():
+        curves = [[record["teachers"] for record in one.state.history] for one in results]
+        if all(all(curve) for curve in curves) and len({len(curve) for curve in curves}) == 1:
+            lines.append(Line(label, np.mean(curves, axis=0).tolist(), tone[label]))
+    if not lines or len(lines) > MOST:
+        return None
+    words = "How many teachers count on a public example, on average; uniform weights make all of them count alike."
+    return Section("teachers", "Teachers", words, [Figure(line_chart(lines, "round", "effective number of teachers"))])
+
+
+def _privacy(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
+    labels: dict[str, list[str]] = {}
+    for label, results in runs.items():
+        labels.setdefault(results[0].privacy, []).append(label)
+    rows = [(", ".join(names), statement) for statement, names in labels.items()]
+    return Section("privacy", "Privacy", table=TableOf(("", "statement of the first seed"), rows))
+
+
+def _costs(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
+    rows = []
+    for label, results in runs.items():
+        sent, received = (
+            np.mean([sum(record["bytes"][way] for record in one.state.history) for one in results])
+            for way in ("sent", "received")
+        )
+        failed = sum(len(record["failures"]) for one in results for record in one.state.history)
+        seconds = float(np.mean([_seconds(one) for one in results]))
+        rows.append((label, duration(seconds), megabytes(float(sent)), megabytes(float(received)), str(failed)))
+    head = ("mean of a run", "time", "to clients", "from clients", "failures, all seeds")
+    words = "Times include what each run prepared itself; an extractor that was found in the cache costs nothing."
+    return Section("costs", "Time and communication", words, table=TableOf(head, rows))
+
+
+def _runs(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
+    rows = [
+        (label, str(one.state.config.seed), f"{100 * one.accuracy:.1f} %", str(_relative(one.folder, folder)))
+        for label, results in runs.items()
+        for one in results
+    ]
+    words = "`fedaux report FOLDER` makes a page of its own for any of them."
+    return Section("runs", "Runs", words, table=TableOf(("", "seed", "accuracy", "folder"), rows))
+
+
+def _recall(one: Result) -> NDArray[np.float64]:
+    table = np.sum([np.array(each) for each in one.state.history[-1]["confusion"].values()], axis=0)
+    return np.asarray(np.diag(table) / np.maximum(table.sum(axis=1), 1))
+
+
+def _seconds(one: Result) -> float:
+    return float(sum(sum(record["seconds"].values()) for record in one.state.history))
+
+
+def _relative(path: Path, folder: Path) -> Path:
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
+
+
+def _std(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over seeds, as a sample of all there could be."""
+    return np.asarray(values.std(axis=0, ddof=1))
+
+
+def _percent(values: NDArray[np.float64]) -> str:
+    spread = f" ± {100 * values.std(ddof=1):.1f}" if len(values) > 1 else ""
+    return f"{100 * values.mean():.1f}{spread} %"
