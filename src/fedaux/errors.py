@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
-from collections.abc import Callable, Iterable
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
@@ -45,6 +47,9 @@ class MissingPackageError(FedauxError, ImportError):
     code = Exit.MISSING
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
+
 def exit_code(error: BaseException) -> Exit:
     """How a program that ends with this error should end."""
     if isinstance(error, FedauxError):
@@ -52,7 +57,12 @@ def exit_code(error: BaseException) -> Exit:
     if isinstance(error, ImportError):
         return Exit.MISSING
     if isinstance(error, OSError):
-        full = isinstance(error, PermissionError) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+        full = isinstance(error, PermissionError) or error.errno in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EROFS,
+            errno.EFBIG,
+        )
         return Exit.DISK if full else Exit.DATA
     return Exit.DATA if isinstance(error, (ValueError, OverflowError)) else Exit.BUG
 
@@ -81,3 +91,22 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
         public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
         raise unknown(f"function of module {module!r}", function, public)
     return made  # type: ignore[no-any-return]
+
+
+class OwnFunctionError(FedauxError):
+    """A user's own function that failed; its own error is the cause."""
+
+
+@contextmanager
+def own_function(what: str, name: str) -> Iterator[None]:
+    """Around a call of `name`: what goes wrong within a user's own function is said to be theirs."""
+    try:
+        yield
+    except (FedauxError, OSError, ImportError):
+        raise  # they say enough themselves
+    except Exception as error:
+        if ":" not in name:
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{where.filename}, line {where.lineno}"
+        raise OwnFunctionError(f"{what} {name!r} failed: {type(error).__name__}: {error} ({place}).") from error

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedaux.data import arrays, images, text
 from fedaux.data.records import Corpus, Records
-from fedaux.errors import import_function, unknown
+from fedaux.errors import import_function, own_function, unknown
 
 Source = Callable[..., Corpus]
 
@@ -61,7 +61,8 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
         inspect.signature(source).bind(**given)
     except TypeError as error:
         raise ValueError(f"source {name!r}: {error}; it takes {inspect.signature(source)}") from error
-    corpus = source(**given)
+    with own_function("source", name):
+        corpus = source(**given)
     if not isinstance(corpus, Corpus):
         raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
     return corpus

@@ -18,7 +18,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from fedaux.errors import import_function, unknown
+from fedaux.errors import import_function, own_function, unknown
 from fedaux.prototypes.layers import Extractor
 from fedaux.seeds import seeded_torch
 
@@ -122,7 +122,9 @@ def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) 
     maker = _find(spec.name)
     _check_options(spec, maker)
     with _building, seeded_torch(seed), torch.device("cpu"):
-        return Prototype(maker(shape, **dict(spec.options)), classes)
+        with own_function("prototype", spec.name):
+            features = maker(shape, **dict(spec.options))
+        return Prototype(features, classes)
 
 
 def _find(name: str) -> Maker:
