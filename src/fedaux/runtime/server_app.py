@@ -33,7 +33,7 @@ def main(grid: Grid, context: Context) -> None:
     bounds = bounds_of(server.scorer)
     federation = GridFederation(grid, here, policy.timeout, policy.max_records, directory.look, bounds)
     result = run_in(folder, server, federation, state)
-    for path in export(result, server, folder / "model"):
+    for path in export(folder):
         print(f"model: {path}", flush=True)
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.privacy}", flush=True)
 
