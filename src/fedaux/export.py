@@ -20,13 +20,17 @@ def export(run: str | Path, out: str | Path | None = None, onnx: bool = False) -
     The run's public data must be at hand: they say how a record looks and what the classes are called.
     """
     run = Path(run)
-    out = run / "model" if out is None else Path(out)
     state = RunState.load(run)
     if state.round < state.config.rounds:
         raise StateError(
             f"{run} has finished {state.round} of {state.config.rounds} rounds; "
             f"go on with `fedaux resume {run}` and export it then."
         )
+    return write_models(state, run / "model" if out is None else Path(out), onnx)
+
+
+def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
+    """The same from a state at hand; nothing is written where an ONNX graph cannot be."""
     public = open_public(state.config)
     form = Form.of(public.test)
     if onnx:
