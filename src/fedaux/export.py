@@ -1,44 +1,54 @@
-"""A finished run as files that others can use: weights by name in safetensors, and a card that says what they are."""
+"""A finished run as models that others can use: each prototype in a folder of its own, with its weights and card."""
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from safetensors.torch import save
-
-from fedaux.files import write_atomically
-from fedaux.prototypes import dump, load
-from fedaux.server import Server
-
-if TYPE_CHECKING:
-    from fedaux.experiment import Result
+from fedaux.card import make_card
+from fedaux.data.federated import open_public
+from fedaux.data.form import Form
+from fedaux.model import Model
+from fedaux.onnx_graph import check_onnx
+from fedaux.prototypes import Prototype, PrototypeSpec, build, load
+from fedaux.state import RunState, StateError
 
 
-def export(result: Result, server: Server, folder: Path) -> list[Path]:
-    """One file per prototype, whole networks also where only the heads were trained, each with its card beside it."""
+def export(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:
+    """Write every prototype of the run in this folder to `out`/NAME-i, by default below `run`/model.
+
+    The run's public data must be at hand: they say how a record looks and what the classes are called.
+    """
+    run = Path(run)
+    state = RunState.load(run)
+    if state.round < state.config.rounds:
+        raise StateError(
+            f"{run} has finished {state.round} of {state.config.rounds} rounds; "
+            f"go on with `fedaux resume {run}` and export it then."
+        )
+    return write_models(state, run / "model" if out is None else Path(out), onnx)
+
+
+def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
+    """The same from a state at hand; nothing is written where an ONNX graph cannot be."""
+    public = open_public(state.config)
+    form = Form.of(public.test)
+    if onnx:
+        check_onnx(form)
     made = []
-    for index, spec in enumerate(server.config.prototypes):
-        model, weights = server.models[spec.label], result.state.weights[spec.label]
-        if server.config.linear:
-            load(server.learners[spec.label], weights)
-            load(model.features, result.state.extractors[spec.label])
-            load(model.head, dump(server.learners[spec.label].head))
-        else:
-            load(model, weights)
-        path = folder / f"{spec.name.rpartition(':')[2]}-{index}.safetensors"
-        write_atomically(path, save({name: value.contiguous() for name, value in model.state_dict().items()}))
-        card = {
-            "prototype": {"name": spec.name, **dict(spec.options)},
-            "shape": list(server.test.shape),
-            "classes": server.classes,
-            "method": server.config.method,
-            "rounds": result.state.round,
-            "accuracy": result.state.history[-1]["accuracy"][spec.label],
-            "privacy": result.privacy,
-            "config": server.config.to_dict(),
-        }
-        write_atomically(path.with_suffix(".json"), json.dumps(card, indent=1, ensure_ascii=False).encode())
-        made.append(path)
+    for index, spec in enumerate(state.config.prototypes):
+        network = trained(state, spec, form, len(public.classes))
+        folder = out / f"{re.sub(r'[^A-Za-z0-9_-]', '-', spec.name.rpartition(':')[2])}-{index}"
+        made.append(Model(network, make_card(state, spec, public, form)).save_pretrained(folder, onnx))
     return made
+
+
+def trained(state: RunState, spec: PrototypeSpec, form: Form, classes: int) -> Prototype:
+    """The whole network in eval mode, also where only its head was trained."""
+    network = build(spec, form.seen, classes, seed=0)
+    if state.config.linear:
+        load(network.features, state.extractors[spec.label])
+        load(network.head, state.weights[spec.label])
+    else:
+        load(network, state.weights[spec.label])
+    return network.eval()

@@ -58,11 +58,11 @@ def test_three_sites_with_tls_and_keys_do_what_one_process_does(here: Result, tm
         text = servers.finish()
     there = check_same(here, made.out)
     assert "3 of 3 clients are here" in text
-    exported = load_file(made.out / "model" / "cnn-1.safetensors")
+    exported = load_file(made.out / "model" / "cnn-1" / "model.safetensors")
     assert exported["head.weight"].shape == (10, 16)
-    card = json.loads((made.out / "model" / "cnn-1.json").read_text())
-    assert card["accuracy"] == there.history[-1]["accuracy"]["cnn(features=16, width=4)"]
-    assert "NOT PRIVATE" in card["privacy"]  # seeded
+    card = json.loads((made.out / "model" / "cnn-1" / "card.json").read_text())
+    assert card["metrics"]["accuracy"] == there.history[-1]["accuracy"]["cnn(features=16, width=4)"]
+    assert "NOT PRIVATE" in card["privacy"]["statement"]  # seeded
     assert Config.from_dict(card["config"]) == CONFIG
 
 

@@ -17,6 +17,7 @@ _NEIGHBOURS = {
 _MODELS = "local models and their losses are sent without differential privacy"
 _SIZES = "the sizes of the clients' data are sent as they are"
 _ELSEWHERE = "what other runs reveal about the same data adds to this"
+_SEEDED = "the noise on the certainty scores was drawn from a known seed, so anybody can remove it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,26 @@ class Ledger:
             scores, training = (f"{cost:.3f}" if part else "–" for part, cost in zip(parts, alone, strict=True))
             found.append((client, scores, training, f"{self.epsilon(client):.3f}", f"{sum(alone):.3f}"))
         return found
+
+    def facts(self) -> dict[str, Any]:
+        """The statement once more, in parts that a program can read; ε and δ are those of the worst client."""
+        whole = bool(self.training) and not self.bare
+        scores, models = bool(self.releases) and not self.unsafe, whole and not self.unsafe
+        epsilon = None
+        if models:
+            epsilon = max(self.epsilon(client) for client in self.clients)
+        elif scores:
+            epsilon = max(one.epsilon for one in self.releases.values())
+        limits = {_SEEDED: self.unsafe, _MODELS: not models, _SIZES: True, _ELSEWHERE: scores or models}
+        return {
+            "statement": self.statement(),
+            "epsilon": epsilon,
+            "delta": None if epsilon is None else self.delta,
+            "adjacency": sorted({self.adjacency(client) for client in self.clients}),
+            "covered": [what for what, is_so in (("certainty scores", scores), ("local models", models)) if is_so],
+            "not_covered": [what for what, is_so in limits.items() if is_so],
+            "weights_covered": models,  # the run's models are made of local models, scores and sizes alone
+        }
 
     def statement(self) -> str:
         """True as it stands, and explicit about what it leaves out."""

