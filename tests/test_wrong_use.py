@@ -80,7 +80,7 @@ CASES = [
     # words
     Case("unknown command", "fly", Exit.USAGE, "No such command 'fly'"),
     Case("missing argument", "run", Exit.USAGE, "Missing argument 'CONFIG'"),
-    Case("unknown option", "run CONFIG --speed 9", Exit.USAGE, "No such option: --speed"),
+    Case("unknown option", "run CONFIG --speed 9", Exit.USAGE, "--speed"),
     Case("number out of range", "demo --seeds 0", Exit.USAGE, "0 is not in the range x>=1"),
     # settings
     Case("missing config", "run none.toml", Exit.SETTINGS, "there is no config file none.toml; `fedaux demo`"),
@@ -118,12 +118,13 @@ CASES = [
          ["data.source=npz", "data.path=unlabelled.npz"]),
     Case("more clients than records", RUN, Exit.DATA, "cannot make 5000 clients", ["data.clients=5000"]),
     Case("no auxiliary data", RUN, Exit.DATA, "give more auxiliary data", ["aux.limit=1"]),
+    Case("auxiliary data with NaN", RUN, Exit.DATA, "look for NaN and inf in it", ["data.source=mine:nan"]),
     Case("auxiliary data of another shape", RUN, Exit.DATA, "auxiliary rows have shape (5,)",
          ["aux.source=npz", "aux.path=other.npz"]),
     Case("mismatching classes", RUN, Exit.DATA, "labels 0..2", ["data.source=mine:odd_test", "aux.share=0.5"]),
     Case("negative labels", RUN, Exit.DATA, "labels 0..", ["data.source=mine:negative"]),
     Case("one class", RUN, Exit.DATA, "at least 2 classes", ["data.source=mine:one_class"]),
-    Case("an empty folder of images", RUN, Exit.DATA, "empty", ["data.source=images", "data.path=empty"]),
+    Case("a folder without images", RUN, Exit.DATA, "empty holds no image", ["data.source=images", "data.path=empty"]),
     Case("a damaged image", RUN, Exit.DATA, "0.png", ["data.source=images", "data.path=photos"]),
     Case("text for a network of numbers", RUN, Exit.DATA, "text", ["data.source=csv", "data.path=notes.csv"]),
     Case("own source returns something else", RUN, Exit.DATA, "returned list", ["data.source=mine:nothing"]),
@@ -143,7 +144,8 @@ CASES = [
     Case("check of no site", "deploy check empty", Exit.FOLDER, "empty is not a site"),
     Case("predict without a model", "predict empty notes.csv", Exit.FOLDER, "empty"),
     # clients and training
-    Case("every client fails", RUN, Exit.CLIENTS, "round 1 has 0 contributions of 3", ["data.source=mine:nan"]),
+    Case("every client fails", RUN, Exit.CLIENTS, "round 1 has 0 contributions of 3",
+         ["data.source=mine:nan", "aux.source=npz", "aux.path=unlabelled.npz"]),
     # disks
     Case("a folder that may not be written", "run CONFIG --out /sys/fedaux", Exit.DISK, "choose another folder"),
 ]  # fmt: skip
@@ -257,7 +259,7 @@ def test_clients_that_already_spent_their_budget(fedaux: Fedaux, place: Path) ->
 
 
 def test_distillation_that_diverges(fedaux: Fedaux) -> None:
-    code, err = fedaux(RUN, ["distill.lr=1e38", "distill.epochs=5"])
+    code, err = fedaux(RUN, ["distill.lr=1e20", "distill.epochs=5"])
     assert code == Exit.DIVERGED
     assert "lower distill.lr and go on with `fedaux resume`" in one_paragraph(err)
 

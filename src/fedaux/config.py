@@ -82,7 +82,7 @@ class PretrainConfig:
         need(self.projection >= 1, f"pretrain.projection must be at least 1, not {self.projection}.")
         need(self.weight_decay >= 0, f"pretrain.weight_decay must not be negative, it is {self.weight_decay}.")
         need(0 < self.crop <= 1, f"pretrain.crop must be above 0 and at most 1, not {self.crop}.")
-        need(0 < self.lr < math.inf and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
+        need(0 < self.lr <= 1e20 and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class LocalConfig:
 
     def __post_init__(self) -> None:
         need(self.epochs >= 1 and self.batch >= 1, "local.epochs and local.batch must be at least 1.")
-        need(0 < self.lr < math.inf and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
+        need(0 < self.lr <= 1e20 and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class DistillConfig:
 
     def __post_init__(self) -> None:
         need(self.epochs >= 1 and self.batch >= 1, "distill.epochs and distill.batch must be at least 1.")
-        need(0 < self.lr < math.inf and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
+        need(0 < self.lr <= 1e20 and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,7 @@ def exit_code(error: BaseException) -> Exit:
     if isinstance(error, ImportError):
         return Exit.MISSING
     if isinstance(error, OSError):
-        full = isinstance(error, PermissionError) or error.errno in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EROFS,
-            errno.EFBIG,
-        )
-        return Exit.DISK if full else Exit.DATA
+        return Exit.DISK if isinstance(error, PermissionError) or error.errno in _NO_ROOM else Exit.DATA
     return Exit.DATA if isinstance(error, (ValueError, OverflowError)) else Exit.BUG
 
 

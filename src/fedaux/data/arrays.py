@@ -80,6 +80,8 @@ def npz(path: Path, test: str | None = None) -> Corpus:
 
 def _extract(file: Path, name: str, target: Path) -> None:
     """Unpack one array of an `.npz`: its members are `.npy` files already, so nothing is held in memory."""
+    if not zipfile.is_zipfile(file):
+        raise ValueError(f"{file} is no .npz archive, or a damaged one; write it with np.savez(file, x=x, y=y)")
     with zipfile.ZipFile(file) as archive:
         present = {Path(member).stem: member for member in archive.namelist()}
         found = next((present[key] for key in ALIASES[name] if key in present), None)

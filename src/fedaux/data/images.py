@@ -175,6 +175,8 @@ def images(path: Path, size: int | None = None, mode: str = "RGB", classes: Sequ
             return dict.fromkeys(_images(folder))
         return {file: label for label, name in enumerate(classes) for file in _images(folder / name)}
 
+    if not listing(root):
+        raise ValueError(f"{root} holds no image; put them there, labelled ones in a sub-folder for each class")
     return _folder("images", listing(root), listing(path / "test") if root != path else {}, classes, size, mode)
 
 

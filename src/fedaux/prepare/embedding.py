@@ -37,6 +37,8 @@ def public_map(negatives: Features, dims: int) -> tuple[Vector, Vector]:
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(negatives), _BLOCK)]
     mean = negatives.mean(axis=0, dtype=np.float64)
     covariance = sum((negatives[rows] - mean).T @ (negatives[rows] - mean) for rows in blocks) / len(negatives)
+    if not np.isfinite(covariance).all():
+        raise ValueError("the features of the auxiliary data are not finite; look for NaN and inf in it")
     variances, directions = np.linalg.eigh(covariance)
     keep = np.argsort(variances)[::-1][: min(dims, len(negatives) - 1)]
     keep = keep[variances[keep] > 1e-9 * variances.max(initial=1e-30)]
