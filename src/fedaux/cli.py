@@ -13,9 +13,10 @@ from rich.markup import escape
 from fedaux.cli_common import Settings, Threads, ended, set_threads
 from fedaux.cli_deploy import app as deploy_app
 from fedaux.cli_privacy import app as privacy_app
+from fedaux.cli_sweep import Jobs, show
+from fedaux.cli_sweep import register as register_sweeps
 
 if TYPE_CHECKING:
-    from fedaux.compare import Comparison
     from fedaux.experiment import Result
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -34,6 +35,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for runs, table and pictures.")] = Path("fedaux-demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many splits and initialisations to average over.")] = 1,
     epsilon: Annotated[float, typer.Option(help="Privacy budget ε of each client's certainty scores.")] = 1.0,
+    jobs: Jobs = 1,
     threads: Threads = 1,
 ) -> None:
     """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
@@ -46,35 +48,12 @@ def demo(
     set_threads(threads)
     config = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=epsilon))
     with Live(console) as live:
-        found = compare_methods(config, out, seeds, tell=live.tell, cache=out / "cache")
-    _show_comparison(found, out, "Test accuracy in %, 10 clients with about one digit each")
+        found = compare_methods(config, out, seeds, jobs=jobs, threads=threads, tell=live.tell, cache=out / "cache")
+    show(found, console, "Test accuracy in %, 10 clients with about one digit each")
+    found.check()
 
 
-@app.command()
-def compare(
-    config: Annotated[Path, typer.Argument(help="A TOML file; its `method` plays no part.")],
-    methods: Annotated[str, typer.Option(help="Which methods, with commas between; default all nine.")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to average over, from the file's own on.")] = 3,
-    out: Annotated[Path | None, typer.Option(help="Folder for runs, table and pictures; default runs/NAME.")] = None,
-    set_: Settings = None,
-    threads: Threads = 1,
-) -> None:
-    """Run several methods on the same data and splits. Started again, it goes on where it stopped."""
-    from fedaux.compare import compare as compare_methods
-    from fedaux.config import Config
-    from fedaux.errors import unknown
-    from fedaux.methods import METHODS
-    from fedaux.report.terminal import Live
-
-    settings, folder = Config.load(config, set_ or []), out or Path("runs") / config.stem
-    names = [name.strip() for name in methods.split(",")] if methods else list(METHODS)
-    for name in names:
-        if name not in METHODS:
-            raise unknown("method", name, METHODS)
-    set_threads(threads)
-    with Live(console) as live:
-        found = compare_methods(settings, folder, seeds, names, tell=live.tell)
-    _show_comparison(found, folder, f"Test accuracy in %, {config.stem}, {seeds} seed(s)")
+register_sweeps(app)
 
 
 @app.command()
@@ -165,16 +144,6 @@ def _show(result: Result) -> None:
     console.print(f"[bold]Privacy.[/bold] {result.privacy}")
     pictures = draw_run(None if config.data.partition == "own" else open_data(config), result.state, result.folder)
     console.print(f"Everything is in {result.folder} (pictures: {', '.join(path.name for path in pictures)}).")
-
-
-def _show_comparison(found: Comparison, folder: Path, title: str) -> None:
-    from fedaux.report.tables import HEADER, comparison
-    from fedaux.report.terminal import results_table
-
-    console.print(results_table(title, HEADER, comparison(found.curves)))
-    if found.privacy:
-        console.print(f"[bold]Privacy.[/bold] {found.privacy}\n")
-    console.print(f"Pictures: {found.pictures[0]} and {found.pictures[1]}; the table is also in {folder / 'table.md'}.")
 
 
 def main() -> None:

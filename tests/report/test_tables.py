@@ -13,7 +13,7 @@ def test_last_round_mean_of_five_and_best() -> None:
 def test_spread_over_seeds() -> None:
     curves = np.array([[0.5, 0.6], [0.7, 0.8]])
     assert comparison({"a": curves, "b": curves[:1]}) == [
-        ("a", "70.0 ± 10.0", "65.0 ± 10.0", "70.0 ± 10.0"),
+        ("a", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),
         ("b", "60.0", "55.0", "60.0"),
     ]
 
