@@ -113,6 +113,7 @@ class _Crew:
             process.join(10)
             if process.is_alive():
                 process.kill()
+                process.join()
 
 
 def _hire(threads: int) -> tuple[Connection, SpawnProcess]:
