@@ -239,17 +239,7 @@ class Config:
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
         """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`."""
-        path = Path(path)
-        if not path.is_file():
-            raise ConfigError(
-                f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks."
-            )
-        try:
-            text = path.read_text(encoding="utf-8")
-            table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
-        return cls.from_dict(table, overrides)
+        return cls.from_dict(read_table(path), overrides)
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
@@ -267,3 +257,15 @@ class Config:
     @property
     def hash(self) -> str:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file, or JSON, before anybody has looked at what they say."""
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        return dict(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error

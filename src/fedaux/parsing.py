@@ -38,11 +38,16 @@ def override(table: dict[str, Any], text: str) -> None:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value  # a bare word is a string: --set method=feddf
-    *parents, leaf = key.strip().split(".")
+    put(table, key.strip(), parsed, f"--set {key}")
+
+
+def put(table: dict[str, Any], key: str, value: Any, who: str) -> None:
+    """Set a dotted key in nested tables; `who` asked for it, should it be impossible."""
+    *parents, leaf = key.split(".")
     for parent in parents:
         table = table.setdefault(parent, {})
-        need(isinstance(table, dict), f"--set {key}: {parent} is a value, not a table of settings.")
-    table[leaf] = parsed
+        need(isinstance(table, dict), f"{who}: {parent} is a value, not a table of settings.")
+    table[leaf] = value
 
 
 def build(cls: Any, table: Mapping[str, Any], prefix: str = "") -> Any:

@@ -1,29 +1,162 @@
-"""The figures of several runs side by side: last round, mean of the last five, maximum."""
+"""The figures of several runs side by side, as text, Markdown, CSV and LaTeX.
+
+A cell is a mean over seeds ± the sample standard deviation (n − 1): a handful of seeds is a sample of all there could
+have been, and dividing by n would make it look steadier than it is. CSV has shares of 1, the others per cent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Row = tuple[str, str, str, str]
-HEADER: Row = ("method", "last round", "mean of last 5", "best round (for reference)")
+from fedaux.measured import Measured
+
+HEADER = ("method", "last round", "mean of last 5", "best round (for reference)")
+SPREAD = "± is the sample standard deviation over seeds (n − 1)."
+_LATEX = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"α": r"$\alpha$", "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "μ": r"$\mu$"},
+    **{"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}"},
+}
 
 
-def comparison(curves: Mapping[str, NDArray[np.float64]]) -> list[Row]:
+@dataclass(frozen=True)
+class Cell:
+    """One figure over seeds, a share between 0 and 1; `std` is unknown with a single seed."""
+
+    mean: float
+    std: float | None
+    n: int
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> Cell:
+        return cls(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None, len(values))
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:.1f}" + ("" if self.std is None else f" ± {100 * self.std:.1f}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells below a header; None where nothing was measured."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+
+    def texts(self) -> list[tuple[str, ...]]:
+        return [(label, *("–" if cell is None else str(cell) for cell in cells)) for label, cells in self.rows]
+
+    def best(self) -> list[float]:
+        """The highest mean of each column."""
+        return [max((cells[i].mean for _, cells in self.rows if cells[i]), default=0) for i in range(self.columns)]  # type: ignore[union-attr]
+
+    @property
+    def columns(self) -> int:
+        return len(self.header) - 1
+
+
+def figures(values: NDArray[np.float64]) -> tuple[Cell, Cell, Cell]:
+    """Of curves, (seeds, rounds): the last round, the mean of the last five, and the best, which is no result."""
+    return Cell.of(values[:, -1]), Cell.of(values[:, -5:].mean(axis=1)), Cell.of(values.max(axis=1))
+
+
+def summary(curves: Mapping[str, NDArray[np.float64]], first: str = HEADER[0]) -> Table:
+    return Table((first, *HEADER[1:]), tuple((label, figures(values)) for label, values in curves.items()))
+
+
+def comparison(curves: Mapping[str, NDArray[np.float64]]) -> list[tuple[str, ...]]:
     """One row per method from its curves, (seeds, rounds), in per cent; ± over seeds where there are several."""
-    return [
-        (label, _percent(values[:, -1]), _percent(values[:, -5:].mean(axis=1)), _percent(values.max(axis=1)))
-        for label, values in curves.items()
+    return summary(curves).texts()
+
+
+def pivot(arms: Sequence[Measured]) -> Table | None:
+    """Of two settings that vary: values of one as rows (the method, if it is one), of the other as columns."""
+    keys = sorted(arms[0].words, key=lambda key: key != "method") if arms else []
+    if len(keys) != 2:
+        return None
+    cells = {tuple(arm.words[key] for key in keys): figures(arm.curves)[0] for arm in arms}
+    rows, columns = (list(dict.fromkeys(arm.words[key] for arm in arms)) for key in keys)
+    body = tuple((row, tuple(cells.get((row, column)) for column in columns)) for row in rows)
+    return Table((keys[0], *columns), body)
+
+
+def markdown(rows: Iterable[Sequence[str]], header: Sequence[str] = HEADER) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in lines) + "\n"
+
+
+def latex(table: Table, caption: str, notes: str = "") -> str:
+    """For `\\usepackage{booktabs}`; the best mean of each column is bold, notes stand below in small print."""
+    best = table.best()
+    lines = [
+        " & ".join([escape(label), *(_in_latex(cell, top) for cell, top in zip(cells, best, strict=True))]) + r" \\"
+        for label, cells in table.rows
     ]
+    small = [r"\par\smallskip", f"{{\\footnotesize {escape(notes)}\\par}}"] if notes else []
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            f"\\caption{{{escape(caption)}}}",
+            f"\\begin{{tabular}}{{l{'c' * table.columns}}}",
+            r"\toprule",
+            " & ".join(map(escape, table.header)) + r" \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *small,
+            r"\end{table}",
+            "",
+        ]
+    )
 
 
-def markdown(rows: list[Row]) -> str:
-    lines = [HEADER, ("---",) * len(HEADER), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+def escape(text: str) -> str:
+    """Text that LaTeX sets as it stands."""
+    return "".join(_LATEX.get(char, char) for char in text).replace("\n\n", r"\par ")
 
 
-def _percent(values: NDArray[np.float64]) -> str:
-    spread = f" ± {100 * values.std():.1f}" if len(values) > 1 else ""
-    return f"{100 * values.mean():.1f}{spread}"
+def summary_csv(arms: Sequence[Measured]) -> str:
+    """One line per arm: its settings, how many seeds, mean and std of each figure, and its privacy statement."""
+    names = [f"{figure}_{part}" for figure in ("last", "last5", "best") for part in ("mean", "std")]
+    lines: list[list[Any]] = [["label", *_keys(arms), "n", *names, "privacy"]]
+    for arm in arms:
+        numbers = [part for cell in figures(arm.curves) for part in (cell.mean, cell.std)]
+        lines.append([arm.label, *arm.settings.values(), len(arm.seeds), *numbers, arm.privacy])
+    return _csv(lines)
+
+
+def runs_csv(arms: Sequence[Measured]) -> str:
+    """The long form: one line per run and round."""
+    lines: list[list[Any]] = [["label", *_keys(arms), "seed", "round", "accuracy"]]
+    for arm in arms:
+        for seed, curve in zip(arm.seeds, arm.curves.tolist(), strict=True):
+            lines += [
+                [arm.label, *arm.settings.values(), seed, round_, accuracy] for round_, accuracy in enumerate(curve, 1)
+            ]
+    return _csv(lines)
+
+
+def _keys(arms: Sequence[Measured]) -> list[str]:
+    return list(arms[0].settings) if arms else []
+
+
+def _csv(lines: Iterable[Sequence[Any]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
+    return file.getvalue()
+
+
+def _in_latex(cell: Cell | None, best: float) -> str:
+    if cell is None:
+        return "--"
+    text = str(cell).replace("±", r"\pm")
+    return f"$\\mathbf{{{text}}}$" if cell.mean == best else f"${text}$"

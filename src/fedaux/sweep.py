@@ -1,0 +1,244 @@
+"""A sweep at work: every run in its own folder, several at a time, nothing done twice, and one failure ends no other.
+
+sweep = Sweep.load("grid.toml")
+found = run_sweep(sweep, Path("runs/grid"), jobs=2)
+write_results(found)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.config import Config
+from fedaux.errors import Exit, FedauxError
+from fedaux.experiment import Result, prepare, run, stored_state
+from fedaux.files import write_atomically
+from fedaux.grid import Arm, Run, Sweep
+from fedaux.measured import Measured
+from fedaux.methods import METHODS
+from fedaux.prototypes import PrototypeSpec
+from fedaux.server import Tell
+from fedaux.state import FILE, StateError
+from fedaux.workers import Task, Trouble, work
+
+__all__ = ["Arm", "Failed", "Run", "Sweep", "SweepError", "Swept", "read_sweep", "run_sweep"]
+
+
+class SweepError(FedauxError):
+    """Runs that failed while others went on; its code is that of the first."""
+
+    def __init__(self, text: str, code: Exit) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Failed:
+    run: Run
+    trouble: Trouble
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """What a sweep has found so far: arms with at least one finished run, and runs that failed."""
+
+    sweep: Sweep
+    folder: Path
+    arms: tuple[Measured, ...]
+    failures: tuple[Failed, ...] = ()
+    pictures: tuple[Path, ...] = ()  # that `write_results` has drawn
+
+    @property
+    def curves(self) -> dict[str, NDArray[np.float64]]:
+        """By label, (seeds, rounds)."""
+        return {arm.label: arm.curves for arm in self.arms}
+
+    @property
+    def last(self) -> dict[str, float]:
+        return {label: float(values[:, -1].mean()) for label, values in self.curves.items()}
+
+    @property
+    def privacy(self) -> str:
+        """The one statement of all arms that release anything; several, each with its arms, where they differ."""
+        labels: dict[str, list[str]] = {}
+        for arm in self.arms:
+            if arm.privacy:
+                labels.setdefault(arm.privacy, []).append(arm.label)
+        if len(labels) == 1:
+            return next(iter(labels))
+        return "\n\n".join(f"{'; '.join(names)}: {statement}" for statement, names in labels.items())
+
+    def check(self) -> None:
+        """Raise if a run failed."""
+        if not self.failures:
+            return
+        shown = " ".join(f"{one.run.label}: {one.trouble.text.rstrip('.')}." for one in self.failures[:3])
+        count, of = len(self.failures), len(self.sweep.runs(self.folder))
+        more = f" (the first 3 of {count})" if count > 3 else ""
+        raise SweepError(
+            f"{count} of {of} runs failed{more}. {shown} What the others have is kept in {self.folder}; "
+            "the same command goes on with what is missing.",
+            self.failures[0].trouble.code,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        failures = [
+            {"label": one.run.label, "code": int(one.trouble.code), "error": one.trouble.text} for one in self.failures
+        ]
+        return {
+            "title": self.sweep.title,
+            "folder": str(self.folder),
+            "axes": {key: list(values) for key, values in self.sweep.axes.items()},
+            "arms": [arm.to_dict(self.folder) for arm in self.arms],
+            "failures": failures,
+        }
+
+
+def run_sweep(
+    sweep: Sweep,
+    folder: Path,
+    *,
+    jobs: int = 1,
+    threads: int = 1,
+    tell: Tell = lambda what, done, of, note: None,
+    cache: Path | None = None,
+) -> Swept:
+    """All runs that are not finished, `jobs` at a time in processes of `threads` each; one job runs in this process.
+
+    An extractor is trained once, before the runs that share it. A run that fails is among the `failures`.
+    """
+    runs = sweep.runs(folder)
+    missing = {str(one.folder): one for one in runs if not _result(one)}
+    progress = _Progress(len(runs), len(runs) - len(missing), tell)
+    tasks = _tasks(list(missing.values()), cache, shared=jobs > 1)
+
+    def hear(task: Task, what: str, done: int, of: int, note: str) -> None:
+        """Arms and extractors have a bar each; what passes within a round can be followed for one run only."""
+        one = missing.get(task.name)
+        if one and what == METHODS[one.config.method].label:
+            tell(one.arm.label, done, of, note)
+        elif jobs == 1:
+            tell(what, done, of, note)
+        elif what.startswith("pretrain"):
+            tell(what if one else f"{what}, {task.name}", done, of, note)
+
+    failures = []
+    for task, trouble in work(tasks, jobs, threads, hear):
+        if task.name not in missing:
+            continue
+        one = missing[task.name]
+        if trouble:
+            failures.append(Failed(one, _with_details(one, trouble)))
+        progress.ended(one, trouble)
+    return replace(read_sweep(sweep, folder), failures=tuple(failures))
+
+
+def read_sweep(sweep: Sweep, folder: Path) -> Swept:
+    """What the folder holds of a sweep; nothing is run."""
+    measured = [_measured(arm, sweep.runs_of(arm, folder)) for arm in sweep.arms]
+    return Swept(sweep, folder, tuple(arm for arm in measured if len(arm.seeds)))
+
+
+def _measured(arm: Arm, runs: list[Run]) -> Measured:
+    results = [result for result in map(_result, runs) if result]
+    private = METHODS[arm.config.method].scores or arm.config.privacy.train_epsilon > 0
+    return Measured(
+        arm.label,
+        arm.settings,
+        arm.words,
+        tuple(result.state.config.seed for result in results),
+        tuple(result.folder for result in results),
+        np.array([result.curve for result in results]),
+        results[0].privacy if results and private else "",
+    )
+
+
+def _result(one: Run) -> Result | None:
+    """Of a finished run. None where it is yet to be run, which also brings to light what is wrong with its folder."""
+    try:
+        state = stored_state(one.config, one.folder)
+    except StateError:
+        return None
+    return Result(state, one.folder) if state and state.round == one.config.rounds else None
+
+
+def _run(config: Config, folder: Path, cache: Path | None, tell: Tell) -> None:
+    run(config, folder, tell=tell, cache=cache)
+
+
+def _prepare(config: Config, cache: Path | None, tell: Tell) -> None:
+    prepare(config, tell=tell, cache=cache)
+
+
+def _tasks(runs: list[Run], cache: Path | None, shared: bool) -> list[Task]:
+    """One for each run. Those `shared` among processes wait for their extractors, so that no two train the same."""
+    extractors: dict[Hashable, Task] = {}
+    tasks = []
+    for one in runs:
+        needs = set()
+        for spec in _to_pretrain(one) if shared else ():
+            config = replace(one.config, prototypes=(spec,))
+            name = f"extractor {len(extractors) + 1}"
+            needs.add(extractors.setdefault(_made_from(config), Task(name, _prepare, (config, cache))).name)
+        tasks.append(Task(str(one.folder), _run, (one.config, one.folder, cache), frozenset(needs)))
+    return [*extractors.values(), *tasks]
+
+
+def _to_pretrain(one: Run) -> tuple[PrototypeSpec, ...]:
+    """A run that has begun has its extractors."""
+    begun = (one.folder / FILE).is_file()
+    wanted = METHODS[one.config.method].pretrained and one.config.pretrain.epochs > 0
+    return one.config.prototypes if wanted and not begun else ()
+
+
+def _made_from(config: Config) -> Hashable:
+    """Settings that decide what an extractor sees and how it is trained; what else differs, it is the same one."""
+    data, aux = config.data, replace(config.aux, negatives=0.5)
+    held_out = (data.source, data.path, data.options, data.test_share, config.seed)
+    return aux, config.pretrain, config.prototypes, None if aux.source else held_out
+
+
+def _with_details(one: Run, trouble: Trouble) -> Trouble:
+    """What nobody foresaw leaves its traceback beside the run."""
+    if trouble.code is not Exit.BUG:
+        return trouble
+    path = one.folder / "error.txt"
+    write_atomically(path, trouble.details.encode())
+    return replace(trouble, text=f"this should not have happened ({trouble.text}). Please report it with {path}")
+
+
+@dataclass
+class _Progress:
+    """Runs done of all, the last of them, and how long the rest will take at the pace so far."""
+
+    of: int
+    before: int
+    tell: Tell
+    done: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.tell("runs", self.before, self.of, f"{self.before} were done before" if self.before else "")
+
+    def ended(self, one: Run, trouble: Trouble | None) -> None:
+        self.done += 1
+        left = self.of - self.before - self.done
+        seconds = (time.monotonic() - self.started) / self.done * left
+        result = None if trouble else _result(one)
+        how = f"accuracy {result.accuracy:.3f}" if result else "failed"
+        note = f"{one.label}: {how}" + (f", {in_words(seconds)} left" if left else "")
+        self.tell("runs", self.before + self.done, self.of, note)
+
+
+def in_words(seconds: float) -> str:
+    """As exact as a forecast can be."""
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
