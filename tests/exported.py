@@ -7,8 +7,8 @@ import pytest
 import typer
 
 from fedaux import Config, run
-from fedaux.cli_common import ended
-from fedaux.cli_model import EXPORT_EPILOG, PREDICT_EPILOG, export, predict
+from fedaux.cli.common import ended
+from fedaux.cli.model import EXPORT_EPILOG, PREDICT_EPILOG, export, predict
 from fedaux.config import AuxConfig, DataConfig, PretrainConfig
 from fedaux.experiment import Result
 from fedaux.prototypes import PrototypeSpec

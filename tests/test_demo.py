@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from fedaux.compare import compare
 from fedaux.demo import DIGITS
 from fedaux.methods import METHODS
+from fedaux.sweeps.comparison import compare
 
 
 def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from fedaux.data.federated import open_data
 from fedaux.data.form import Form
 from fedaux.errors import MissingPackageError
 from fedaux.experiment import Result
-from fedaux.export import export
-from fedaux.model import Model
-from fedaux.onnx_graph import OnnxError, to_onnx
+from fedaux.models.export import export
+from fedaux.models.model import Model
+from fedaux.models.onnx_graph import OnnxError, to_onnx
 from fedaux.privacy.ledger import Ledger
 from fedaux.prototypes import Prototype, PrototypeSpec, build, load
 from fedaux.state import RunState

@@ -18,8 +18,8 @@ from exported import TINY, tiny_run
 from fedaux.data.federated import open_data
 from fedaux.data.form import Form, RecordsError
 from fedaux.errors import Exit
-from fedaux.export import export
-from fedaux.model import Model, ModelError
+from fedaux.models.export import export
+from fedaux.models.model import Model, ModelError
 from fedaux.prototypes import PrototypeSpec
 
 IMAGES = np.zeros((2, 8, 8, 1), np.uint8)

@@ -16,8 +16,8 @@ from fedaux import Config
 from fedaux.data.federated import open_data
 from fedaux.data.form import Form
 from fedaux.data.inputs import Inputs
-from fedaux.export import export
-from fedaux.model import Model
+from fedaux.models.export import export
+from fedaux.models.model import Model
 from tiny_text import publish_encoder, write_texts
 
 
@@ -220,7 +220,7 @@ def test_help_imports_nothing_heavy() -> None:
     import subprocess
 
     code = (
-        "import sys, fedaux.cli_model\n"
+        "import sys, fedaux.cli.model\n"
         "print(sorted({'torch', 'flwr', 'numpy', 'matplotlib', 'onnx', 'PIL'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

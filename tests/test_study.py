@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedaux.cli import app
-from fedaux.study import studies
-from fedaux.sweep import Sweep
+from fedaux.sweeps.engine import Sweep
+from fedaux.sweeps.study import studies
 from test_cli import fedaux, paragraph
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "studies.md"

@@ -17,7 +17,7 @@ from fedaux.config import Config
 from fedaux.errors import Exit
 from fedaux.parsing import ConfigError
 from fedaux.state import FILE, RunState
-from fedaux.sweep import Sweep, SweepError, read_sweep, run_sweep
+from fedaux.sweeps.engine import Sweep, SweepError, read_sweep, run_sweep
 from test_cli import TINY, fedaux, paragraph
 
 TABLE: dict[str, Any] = {

@@ -1,4 +1,7 @@
-"""Federated learning with public auxiliary data: FedAUX and its rivals on Flower, with a true privacy statement."""
+"""Federated learning with public auxiliary data: FedAUX and its rivals on Flower, with a true privacy statement.
+
+Everything a command does is a function here. These names are stable; modules below may move.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,12 +10,24 @@ if TYPE_CHECKING:
     from fedaux.config import Config as Config
     from fedaux.data.records import Corpus as Corpus
     from fedaux.data.records import Records as Records
+    from fedaux.errors import FedauxError as FedauxError
     from fedaux.experiment import Result as Result
+    from fedaux.experiment import planner as planner
+    from fedaux.experiment import pretrain as pretrain
     from fedaux.experiment import resume as resume
     from fedaux.experiment import run as run
     from fedaux.methods import METHODS as METHODS
+    from fedaux.models.export import export as export
+    from fedaux.models.model import Model as Model
     from fedaux.parsing import ConfigError as ConfigError
+    from fedaux.privacy.audit import audit as audit
     from fedaux.prototypes import register as register
+    from fedaux.report.write import write_report as write_report
+    from fedaux.sweeps.comparison import compare as compare
+    from fedaux.sweeps.engine import run_sweep as run_sweep
+    from fedaux.sweeps.grid import Sweep as Sweep
+    from fedaux.tracking import Tracker as Tracker
+    from fedaux.tracking import make_trackers as make_trackers
 
 __version__ = "0.1.0"
 
@@ -20,12 +35,24 @@ _HOMES = {
     "Config": "config",
     "ConfigError": "parsing",
     "Corpus": "data.records",
+    "FedauxError": "errors",
     "METHODS": "methods",
+    "Model": "models.model",
     "Records": "data.records",
     "Result": "experiment",
+    "Sweep": "sweeps.grid",
+    "Tracker": "tracking",
+    "audit": "privacy.audit",
+    "compare": "sweeps.comparison",
+    "export": "models.export",
+    "make_trackers": "tracking",
+    "planner": "experiment",
+    "pretrain": "experiment",
     "register": "prototypes",
     "resume": "experiment",
     "run": "experiment",
+    "run_sweep": "sweeps.engine",
+    "write_report": "report.write",
 }
 __all__ = sorted(_HOMES)
 

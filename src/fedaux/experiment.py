@@ -134,7 +134,7 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
     return replace(state, config=config)
 
 
-def prepare(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, Path]:
+def pretrain(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, Path]:
     """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache."""
     server = make_server(config, tell, cache)
     return {spec.label: server.pretrain(spec) for spec in config.prototypes}

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.measured import Measured
 from fedaux.report.tables import (
     HEADER,
     Cell,
@@ -22,6 +21,7 @@ from fedaux.report.tables import (
     summary,
     summary_csv,
 )
+from fedaux.sweeps.measured import Measured
 
 
 def arm(method: str, alpha: float, curves: list[list[float]], privacy: str = "") -> Measured:

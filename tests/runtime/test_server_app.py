@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from exported import MLP, TINY
-from fedaux.model import Model
+from fedaux.models.model import Model
 from fedaux.runtime.client import app as clients
 from fedaux.runtime.inprocess import InProcessGrid
 from fedaux.runtime.server_app import app as server

@@ -26,7 +26,6 @@ from fedaux.tracking import mean_accuracy
 
 _EVERY = 10.0  # seconds between lines of one task where there is no terminal
 _ORDER = {"runs": 1, "rounds": 2, "now": 3}
-_LABELS = frozenset(method.label for method in METHODS.values())
 
 
 @dataclass
@@ -52,7 +51,7 @@ class Live:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.bars: dict[str, Bar] = {}
-        self.finished: list[tuple[str, list[float]]] = []
+        self.finished: list[tuple[str, str]] = []
         self.config: Config | None = None
         self.state: RunState | None = None
         self._folder, self._over = "", False
@@ -76,7 +75,7 @@ class Live:
 
     def tell(self, what: str, done: int, of: int, note: str) -> None:
         """Work that comes and goes within a run shares one bar; rounds, and what spans several runs, have their own."""
-        key = "rounds" if what in _LABELS else what if self.config is None or what == "runs" else "now"
+        key = "rounds" if self._is_method(what) else what if self.config is None or what == "runs" else "now"
         bar, now = self.bars.get(key), time.monotonic()
         if bar is None or bar.what != what or done < bar.done:
             bar = self.bars[key] = Bar(what, done, of, note, now, done)
@@ -85,6 +84,8 @@ class Live:
             bar.began = now  # what came before the first step says nothing about the next
         if not self.console.is_terminal:
             self._say(bar, now)
+        elif self.config is None and done == of and key != "runs":  # one of several processes
+            self.finished.append((what, self.bars.pop(key).note))
 
     def start(self, config: Config, folder: Path, state: RunState | None) -> None:
         self.config, self.state, self._folder, self._over = config, state, folder.name, False
@@ -96,7 +97,12 @@ class Live:
     def end(self) -> None:
         self._over = True
         if self.state is not None and self.state.history:
-            self.finished.append((self._folder, [mean_accuracy(record) for record in self.state.history]))
+            curve = [mean_accuracy(record) for record in self.state.history]
+            self.finished.append((self._folder, f"{curve[-1]:.3f}  {sparkline(curve)}"))
+
+    def _is_method(self, what: str) -> bool:
+        """Told with the name of the run's method, or with a longer one that begins so, such as `FedAUX, α = 0.1`."""
+        return self.config is not None and what.startswith(METHODS[self.config.method].label)
 
     # what it shows
 
@@ -106,7 +112,7 @@ class Live:
         line = f"{bar.what}: {bar.done}/{bar.of} {bar.note}"
         if line == self._said:
             return  # saved again, with nothing new
-        whole = bar.what in _LABELS or bar.what == "runs"
+        whole = bar.what.startswith("Fed") or bar.what == "runs"
         if whole or bar.done == bar.of or now - self._spoken.get(bar.what, -_EVERY) >= _EVERY:
             self._spoken[bar.what], self._said = now, line
             left = bar.left(now)
@@ -143,7 +149,7 @@ class Live:
         left = bar.left(now)
         words = f"{bar.done}/{bar.of}  {duration(now - bar.began)}"
         words += f", about [bold]{duration(left)}[/bold] left" if left else ""
-        note = "" if bar.what in _LABELS else escape(bar.note)
+        note = "" if self._is_method(bar.what) else bar.note
         line = Table.grid(padding=(0, 2))
         line.add_row(ProgressBar(total=bar.of, completed=bar.done, width=24), Text.from_markup(words), Text(note))
         return line
@@ -172,8 +178,8 @@ class Live:
         return found
 
 
-def _table_of(runs: list[tuple[str, list[float]]]) -> RenderableType:
+def _table_of(runs: list[tuple[str, str]]) -> RenderableType:
     table = Table.grid(padding=(0, 2))
-    for name, curve in runs:
-        table.add_row(Text(name, style="dim"), f"[bold]{curve[-1]:.3f}[/bold]", sparkline(curve))
+    for name, words in runs:
+        table.add_row(Text(name, style="dim"), Text(words))
     return table

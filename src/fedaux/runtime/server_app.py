@@ -12,7 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedaux.data.federated import open_public
 from fedaux.experiment import make_server, run_in, stored_state
-from fedaux.export import write_models
+from fedaux.models.export import write_models
 from fedaux.prepare.scoring import bounds_of
 from fedaux.rounds import quorum
 from fedaux.runtime.directory import Directory

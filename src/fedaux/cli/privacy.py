@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from fedaux.privacy.planner import Planner
 
-from fedaux.cli_common import Json, console_for, emit, examples
+from fedaux.cli.common import Json, console_for, emit, examples
 from fedaux.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="What was spent, what is worth spending, and whether the promise holds.")

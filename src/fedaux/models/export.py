@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fedaux.card import make_card
 from fedaux.data.federated import open_public
 from fedaux.data.form import Form
-from fedaux.model import Model
-from fedaux.onnx_graph import check_onnx
+from fedaux.models.card import make_card
+from fedaux.models.model import Model
+from fedaux.models.onnx_graph import check_onnx
 from fedaux.prototypes import Prototype, PrototypeSpec, build, load
 from fedaux.state import RunState, StateError
 

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaux.cli_common import Json, console_for, emit, examples
+from fedaux.cli.common import Json, console_for, emit, examples
 
 if TYPE_CHECKING:
-    from fedaux.model import Model
+    from fedaux.models.model import Model
 
 SHOWN = 20  # predictions that the terminal shows
 
-EXPORT_EPILOG = examples(
-    "fedaux export runs/digits-fedaux-seed0            # writes runs/digits-fedaux-seed0/model/cnn-0",
-    "fedaux export runs/digits-fedaux-seed0 --out digits --onnx   # with a graph for ONNX Runtime",
-)
-PREDICT_EPILOG = examples(
-    "fedaux predict digits/cnn-0 scan.png photos/ --resize        # image files and folders",
-    "fedaux predict digits/cnn-0 x.npy --out predictions.csv      # an array, all rows",
-    "fedaux predict topics/encoder-0 letters.csv --column body    # texts",
-)
+app = typer.Typer()
 
 
+@app.command(
+    epilog=examples(
+        "fedaux export runs/digits-fedaux-seed0            # writes runs/digits-fedaux-seed0/model/cnn-0",
+        "fedaux export runs/digits-fedaux-seed0 --out digits --onnx   # with a graph for ONNX Runtime",
+    )
+)
 def export(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the models, one each; default RUN/model.")] = None,
@@ -32,8 +30,8 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write the trained networks of a run with a model card: weights, classes, accuracy, privacy, how to use them."""
-    from fedaux.export import export as export_run
-    from fedaux.model import read_card
+    from fedaux.models.export import export as export_run
+    from fedaux.models.model import read_card
 
     folders = export_run(run, out, onnx)
     cards = [read_card(folder) for folder in folders]
@@ -49,6 +47,13 @@ def export(
     console.print("README.md is the model card; choose a licence in it before you publish.", highlight=False)
 
 
+@app.command(
+    epilog=examples(
+        "fedaux predict digits/cnn-0 scan.png photos/ --resize        # image files and folders",
+        "fedaux predict digits/cnn-0 x.npy --out predictions.csv      # an array, all rows",
+        "fedaux predict topics/encoder-0 letters.csv --column body    # texts",
+    )
+)
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder of an exported model.")],
     inputs: Annotated[list[Path], typer.Argument(metavar="INPUT...", help="Images, folders, .npy, .npz, .csv, .txt …")],
@@ -62,7 +67,7 @@ def predict(
     from rich.markup import escape
 
     from fedaux.data.inputs import Inputs
-    from fedaux.model import Model
+    from fedaux.models.model import Model
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)

@@ -45,7 +45,7 @@ def check_onnx(form: Form) -> None:
     if form.kind == "text":
         raise OnnxError(
             "text cannot be exported as ONNX: the network itself turns text into tokens, which a graph of tensors "
-            "cannot do. Export without --onnx and use fedaux.model.Model."
+            "cannot do. Export without --onnx and use fedaux.models.model.Model."
         )
     try:
         for name in ("onnx", "onnxscript", "onnxruntime"):

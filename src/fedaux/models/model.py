@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from fedaux.card import FORMAT, Card, page
 from fedaux.data.form import Form
 from fedaux.data.records import Records
 from fedaux.errors import Exit, FedauxError
 from fedaux.files import write_atomically
-from fedaux.onnx_graph import to_onnx
+from fedaux.models.card import FORMAT, Card, page
+from fedaux.models.onnx_graph import to_onnx
 from fedaux.prepare.features import outputs
 from fedaux.prototypes import Prototype, PrototypeSpec, build
 from fedaux.prototypes.text import CARRIED, TextExtractor

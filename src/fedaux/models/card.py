@@ -74,7 +74,7 @@ Everything below is also in `card.json`, for programs, with all settings of the 
 ## Use
 
 ```python
-from fedaux.model import Model
+from fedaux.models.model import Model
 
 model = Model.from_pretrained({json.dumps(folder, ensure_ascii=False)})
 probabilities = model.predict(records)  # {form.words}; returns (N, {len(card["classes"])})

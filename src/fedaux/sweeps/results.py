@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from fedaux.data.federated import open_data
 from fedaux.files import write_atomically
-from fedaux.grid import SYMBOLS, Sweep
+from fedaux.report.comparison_page import write_comparison
 from fedaux.report.pictures import draw_curves, draw_split
 from fedaux.report.tables import SPREAD, latex, markdown, pivot, runs_csv, summary, summary_csv
-from fedaux.sweep import Swept
+from fedaux.sweeps.engine import Swept
+from fedaux.sweeps.grid import SYMBOLS, Sweep
 
 
 def write_results(found: Swept) -> Swept:
-    """table.md, table.csv, table.tex, runs.csv, sweep.json and pictures in the sweep's folder."""
+    """report.html, table.md, table.csv, table.tex, runs.csv, sweep.json and pictures in the sweep's folder."""
     if not found.arms:
         found.check()  # nothing to show but what went wrong
     caption, pivoted = caption_of(found.sweep), pivot(found.arms)
@@ -38,7 +39,8 @@ def write_results(found: Swept) -> Swept:
     }
     for name, content in files.items():
         write_atomically(found.folder / name, content.encode())
-    return replace(found, pictures=_draw(found))
+    title = found.sweep.title or "Methods side by side"
+    return replace(found, pictures=_draw(found), report=write_comparison(found.folder, title, found.arms))
 
 
 def first_column(sweep: Sweep) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fedaux.config import Config
 from fedaux.methods import METHODS
-from fedaux.results import write_results
 from fedaux.server import Tell
-from fedaux.sweep import Sweep, Swept, run_sweep
+from fedaux.sweeps.engine import Sweep, Swept, run_sweep
+from fedaux.sweeps.results import write_results
 
 
 def compare(

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.cli_common import Json, Settings, Threads, Track, console_for, emit, examples, set_threads
+from fedaux.cli.common import Json, Settings, Threads, Track, console_for, emit, examples, set_threads
 
 if TYPE_CHECKING:
     from fedaux.experiment import Result
@@ -110,7 +110,7 @@ def prepare(
 ) -> None:
     """Pre-train the extractors of a run on its auxiliary data. Stopped or killed, it goes on after the last epoch."""
     from fedaux.config import Config
-    from fedaux.experiment import prepare as prepare_experiment
+    from fedaux.experiment import pretrain
     from fedaux.experiment import probe as probe_experiment
     from fedaux.prepare.extractor import read_card
     from fedaux.report.live import Live
@@ -120,7 +120,7 @@ def prepare(
     settings, console = Config.load(config, set_ or []), console_for(as_json)
     set_threads(threads)
     with Live(console) as live:
-        found = prepare_experiment(settings, tell=live.tell, cache=cache)
+        found = pretrain(settings, tell=live.tell, cache=cache)
         accuracies = probe_experiment(settings, tell=live.tell, cache=cache) if probe else {}
     for label, path in found.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
@@ -147,17 +147,11 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Make one self-contained HTML page of a run, or of several side by side. It needs no network to be read."""
-    from fedaux.report.arms import find_runs, group
-    from fedaux.report.comparison_page import write_comparison
-    from fedaux.report.run_page import write_run_report
+    from fedaux.report.write import write_report
 
-    runs = find_runs(folders)
-    if len(runs) == 1 and out is None:
-        path = write_run_report(runs[0])
-    else:
-        path = write_comparison(out or folders[0], f"{len(runs)} runs side by side", group(runs))
+    path = write_report(*folders, out=out)
     if as_json:
-        emit({"report": str(path), "runs": [str(run) for run in runs]})
+        emit({"report": str(path)})
     else:
         console_for(as_json).print(f"Report: {path}", highlight=False, soft_wrap=True)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fedaux.cli_common import Json, console_for, emit, examples
+from fedaux.cli.common import Json, console_for, emit, examples
 from fedaux.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")

@@ -9,35 +9,53 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.cli_common import Json, Settings, Threads, console_for, emit, examples, set_threads
+from fedaux.cli.common import Json, Settings, Threads, console_for, emit, examples, set_threads
 
 if TYPE_CHECKING:
-    from fedaux.grid import Sweep
-    from fedaux.sweep import Swept
+    from fedaux.sweeps.engine import Swept
+    from fedaux.sweeps.grid import Sweep
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds to average over; default: what the file says.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for runs, tables and pictures; default runs/NAME.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the program's own."""
-    app.command(epilog=examples("fedaux compare examples/digits.toml --methods fedavg,fedaux --jobs 2"))(compare)
-    app.command(
-        epilog=examples(
-            "fedaux sweep grid.toml --jobs 2",
-            "fedaux sweep grid.toml --set rounds=20 --set 'sweep.data.alpha=[0.01, 100.0]'",
-        )
-    )(sweep)
-    app.command(
-        epilog=examples(
-            "fedaux study  # lists them",
-            "fedaux study heterogeneity --jobs 2",
-            "fedaux study privacy --set data.source=cifar10 --set data.path=DATA --set 'prototypes=[\"resnet8\"]'",
-        )
-    )(study)
+app = typer.Typer()
 
 
+@app.command(
+    epilog=examples(
+        "fedaux demo                  # nine methods, one seed, about a minute",
+        "fedaux demo --seeds 5 --jobs 2",
+    )
+)
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for runs, report, table and pictures.")] = Path("fedaux-demo"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many splits and initialisations to average over.")] = 1,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget ε of each client's certainty scores.")] = 1.0,
+    jobs: Jobs = 1,
+    threads: Threads = 1,
+    as_json: Json = False,
+) -> None:
+    """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
+    from dataclasses import replace
+
+    from fedaux.demo import DIGITS
+    from fedaux.methods import METHODS
+    from fedaux.sweeps.grid import Sweep
+
+    config = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=epsilon))
+    plan = Sweep.of(config, {"method": list(METHODS)}, seeds)
+    title = "Test accuracy in %, 10 clients with about one digit each"
+    _sweep(plan, out, jobs, threads, as_json, title, cache=out / "cache")
+
+
+@app.command(
+    epilog=examples(
+        "fedaux compare examples/digits.toml",
+        "fedaux compare examples/digits.toml --methods fedavg,fedaux --seeds 5 --jobs 2",
+    )
+)
 def compare(
     config: Annotated[Path, typer.Argument(help="A TOML file; its `method` plays no part.")],
     methods: Annotated[str, typer.Option(help="Which methods, with commas between; default all nine.")] = "",
@@ -46,27 +64,29 @@ def compare(
     jobs: Jobs = 1,
     set_: Settings = None,
     threads: Threads = 1,
+    as_json: Json = False,
 ) -> None:
     """Run several methods on the same data and splits. Started again, it goes on where it stopped."""
-    from fedaux.compare import compare as compare_methods
     from fedaux.config import Config
     from fedaux.errors import unknown
     from fedaux.methods import METHODS
-    from fedaux.report.terminal import Live
+    from fedaux.sweeps.grid import Sweep
 
-    settings, folder = Config.load(config, set_ or []), out or Path("runs") / config.stem
     names = [name.strip() for name in methods.split(",")] if methods else list(METHODS)
     for name in names:
         if name not in METHODS:
             raise unknown("method", name, METHODS)
-    set_threads(threads)
-    console = Console()
-    with Live(console) as live:
-        found = compare_methods(settings, folder, seeds, names, jobs=jobs, threads=threads, tell=live.tell)
-    show(found, console, f"Test accuracy in %, {config.stem}, {seeds} seed(s)")
-    found.check()
+    plan = Sweep.of(Config.load(config, set_ or []), {"method": names}, seeds)
+    title = f"Test accuracy in %, {config.stem}, {seeds} seed(s)"
+    _sweep(plan, out or Path("runs") / config.stem, jobs, threads, as_json, title)
 
 
+@app.command(
+    epilog=examples(
+        "fedaux sweep grid.toml --jobs 2",
+        "fedaux sweep grid.toml --set rounds=20 --set 'sweep.data.alpha=[0.01, 100.0]'",
+    )
+)
 def sweep(
     grid: Annotated[Path, typer.Argument(help="A config with a table [sweep] of lists.")],
     out: Out = None,
@@ -77,11 +97,18 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Run every combination of some settings, over seeds. Started again, it goes on where it stopped."""
-    from fedaux.grid import Sweep
+    from fedaux.sweeps.grid import Sweep
 
     _sweep(Sweep.load(grid, _overrides(set_, seeds)), out or Path("runs") / grid.stem, jobs, threads, as_json)
 
 
+@app.command(
+    epilog=examples(
+        "fedaux study                           # lists them",
+        "fedaux study heterogeneity --jobs 2",
+        "fedaux study privacy --set data.source=cifar10 --set data.path=DATA --set 'prototypes=[\"resnet8\"]'",
+    )
+)
 def study(
     name: Annotated[str, typer.Argument(help="Which study; without a name, all of them are listed.")] = "",
     list_: Annotated[bool, typer.Option("--list", help="List the studies, and do nothing else.")] = False,
@@ -95,13 +122,13 @@ def study(
     as_json: Json = False,
 ) -> None:
     """Run a study that comes with fedaux, on the bundled digits or with --set on data of your own."""
-    from fedaux.study import study as find
+    from fedaux.sweeps.study import study as find
 
     if list_ or not name:
         _list(as_json)
         return
     path = find(name).path
-    from fedaux.grid import Sweep
+    from fedaux.sweeps.grid import Sweep
 
     _sweep(Sweep.load(path, _overrides(set_, seeds)), out or Path("runs") / f"study-{name}", jobs, threads, as_json)
 
@@ -112,7 +139,7 @@ def _overrides(settings: list[str] | None, seeds: int | None) -> list[str]:
 
 def _list(as_json: bool) -> None:
     from fedaux.report.terminal import results_table
-    from fedaux.study import studies
+    from fedaux.sweeps.study import studies
 
     found = studies().values()
     if as_json:
@@ -124,21 +151,24 @@ def _list(as_json: bool) -> None:
     console.print("`fedaux study NAME --jobs 2` runs one; docs/studies.md tells more.", highlight=False)
 
 
-def _sweep(plan: Sweep, folder: Path, jobs: int, threads: int, as_json: bool) -> None:
-    from fedaux.report.terminal import Live
-    from fedaux.results import write_results
-    from fedaux.sweep import run_sweep
+def _sweep(
+    plan: Sweep, folder: Path, jobs: int, threads: int, as_json: bool, title: str = "", cache: Path | None = None
+) -> None:
+    from fedaux.report.live import Live
+    from fedaux.sweeps.engine import run_sweep
+    from fedaux.sweeps.results import write_results
 
     set_threads(threads)
     console = console_for(as_json)
     if plan.about:
         console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}", highlight=False)
     with Live(console) as live:
-        found = write_results(run_sweep(plan, folder, jobs=jobs, threads=threads, tell=live.tell))
+        found = run_sweep(plan, folder, jobs=jobs, threads=threads, tell=live.tell, trackers=[live], cache=cache)
+    found = write_results(found)
     if as_json:
-        emit(found.to_dict())
+        emit({**found.to_dict(), "report": str(found.report)})
     else:
-        show(found, console, "")
+        show(found, console, title)
     found.check()
 
 
@@ -146,7 +176,7 @@ def show(found: Swept, console: Console, title: str) -> None:
     """The table, a second one where two settings vary, what was revealed under noise, and where everything is."""
     from fedaux.report.tables import pivot, summary
     from fedaux.report.terminal import results_table
-    from fedaux.results import caption_of, first_column
+    from fedaux.sweeps.results import caption_of, first_column
 
     table, pivoted = summary(found.curves, first_column(found.sweep)), pivot(found.arms)
     if pivoted:
@@ -155,5 +185,5 @@ def show(found: Swept, console: Console, title: str) -> None:
     console.print(results_table(title or caption_of(found.sweep), table.header, table.texts()))
     if found.privacy:
         console.print(f"[bold]Privacy.[/bold] {found.privacy}\n")
-    pictures = " and ".join(map(str, found.pictures))
-    console.print(f"Pictures: {pictures}; the table is also in {found.folder / 'table.md'}.")
+    words = "tables (Markdown, CSV, LaTeX) and pictures are beside it."
+    console.print(f"Report: [bold]{found.report}[/bold]; {words}", soft_wrap=True)

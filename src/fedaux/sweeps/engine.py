@@ -8,7 +8,7 @@ write_results(found)
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 
 from fedaux.config import Config
 from fedaux.errors import Exit, FedauxError
-from fedaux.experiment import Result, prepare, run, stored_state
+from fedaux.experiment import Result, pretrain, run, stored_state
 from fedaux.files import write_atomically
-from fedaux.grid import Arm, Run, Sweep
-from fedaux.measured import Measured
 from fedaux.methods import METHODS
 from fedaux.prototypes import PrototypeSpec
 from fedaux.server import Tell
 from fedaux.state import FILE, StateError
-from fedaux.workers import Task, Trouble, work
+from fedaux.sweeps.grid import Arm, Run, Sweep
+from fedaux.sweeps.measured import Measured
+from fedaux.sweeps.workers import Task, Trouble, work
+from fedaux.tracking import Tracker
 
 __all__ = ["Arm", "Failed", "Run", "Sweep", "SweepError", "Swept", "read_sweep", "run_sweep"]
 
@@ -54,6 +55,7 @@ class Swept:
     arms: tuple[Measured, ...]
     failures: tuple[Failed, ...] = ()
     pictures: tuple[Path, ...] = ()  # that `write_results` has drawn
+    report: Path | None = None  # and the page it has written
 
     @property
     def curves(self) -> dict[str, NDArray[np.float64]]:
@@ -108,16 +110,18 @@ def run_sweep(
     jobs: int = 1,
     threads: int = 1,
     tell: Tell = lambda what, done, of, note: None,
+    trackers: Sequence[Tracker] = (),
     cache: Path | None = None,
 ) -> Swept:
     """All runs that are not finished, `jobs` at a time in processes of `threads` each; one job runs in this process.
 
-    An extractor is trained once, before the runs that share it. A run that fails is among the `failures`.
+    An extractor is trained once, before the runs that share it. A run that fails is among the `failures`. Trackers can
+    follow one job only: they live in this process.
     """
     runs = sweep.runs(folder)
     missing = {str(one.folder): one for one in runs if not _result(one)}
     progress = _Progress(len(runs), len(runs) - len(missing), tell)
-    tasks = _tasks(list(missing.values()), cache, shared=jobs > 1)
+    tasks = _tasks(list(missing.values()), cache, tuple(trackers), shared=jobs > 1)
 
     def hear(task: Task, what: str, done: int, of: int, note: str) -> None:
         """Arms and extractors have a bar each; what passes within a round can be followed for one run only."""
@@ -169,15 +173,15 @@ def _result(one: Run) -> Result | None:
     return Result(state, one.folder) if state and state.round == one.config.rounds else None
 
 
-def _run(config: Config, folder: Path, cache: Path | None, tell: Tell) -> None:
-    run(config, folder, tell=tell, cache=cache)
+def _run(config: Config, folder: Path, cache: Path | None, trackers: Sequence[Tracker], tell: Tell) -> None:
+    run(config, folder, tell=tell, cache=cache, trackers=trackers)
 
 
 def _prepare(config: Config, cache: Path | None, tell: Tell) -> None:
-    prepare(config, tell=tell, cache=cache)
+    pretrain(config, tell=tell, cache=cache)
 
 
-def _tasks(runs: list[Run], cache: Path | None, shared: bool) -> list[Task]:
+def _tasks(runs: list[Run], cache: Path | None, trackers: tuple[Tracker, ...], shared: bool) -> list[Task]:
     """One for each run. Those `shared` among processes wait for their extractors, so that no two train the same."""
     extractors: dict[Hashable, Task] = {}
     tasks = []
@@ -187,7 +191,8 @@ def _tasks(runs: list[Run], cache: Path | None, shared: bool) -> list[Task]:
             config = replace(one.config, prototypes=(spec,))
             name = f"extractor {len(extractors) + 1}"
             needs.add(extractors.setdefault(_made_from(config), Task(name, _prepare, (config, cache))).name)
-        tasks.append(Task(str(one.folder), _run, (one.config, one.folder, cache), frozenset(needs)))
+        told = () if shared else trackers
+        tasks.append(Task(str(one.folder), _run, (one.config, one.folder, cache, told), frozenset(needs)))
     return [*extractors.values(), *tasks]
 
 

@@ -1,0 +1,39 @@
+"""The person at the terminal. Commands stand in one file for each of their kinds; heavy imports wait until needed."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fedaux.cli.common import ended, examples
+from fedaux.cli.deploy import app as deploy
+from fedaux.cli.model import app as model
+from fedaux.cli.privacy import app as privacy
+from fedaux.cli.run import app as run
+from fedaux.cli.sweep import app as sweep
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    epilog=examples(
+        "fedaux demo                          # the first result, in about a minute",
+        "fedaux init images                   # a config to start from",
+        "fedaux run images.toml               # a run, with a report",
+        "fedaux compare images.toml --jobs 2  # nine methods, three seeds",
+    ),
+)
+for kind in (sweep, run, model):
+    app.add_typer(kind)
+app.add_typer(privacy, name="privacy")
+app.add_typer(deploy, name="deploy")
+
+
+@app.callback()
+def fedaux() -> None:
+    """Federated learning with public auxiliary data, on Flower: FedAUX, FedAVG, FedPROX, FedDF, FedBE."""
+
+
+def main() -> None:
+    sys.exit(ended(app))

@@ -1,0 +1,1 @@
+"""Many runs: grids of settings over seeds, several at a time, and what they have shown together."""
