@@ -23,4 +23,4 @@ def train(message: Message, context: Context) -> Message:
     return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
 
 
-answer(app, model=Net, features=before("fc2"), data=own_data, epsilon=1.0, vault="~/.fedaux/digits-app")
+answer(app, model=Net, features=before("fc3"), data=own_data, epsilon=1.0, vault="~/.fedaux/digits-app")

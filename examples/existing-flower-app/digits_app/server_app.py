@@ -17,9 +17,10 @@ def main(grid: Grid, context: Context) -> None:
     model = Net()
     strategy = FedAUX(
         model=model,
-        features=before("fc2"),
+        features=before("fc3"),
         public=public_images(),
         classes=10,
+        dims=16,
         distill_epochs=5,
         fraction_evaluate=0.0,
     )

@@ -81,8 +81,8 @@ class Own:
     def __post_init__(self) -> None:
         if self.privacy.train_epsilon > 0:
             raise SettingsError(
-                "train_epsilon has no effect here, as the app trains by itself: leave it out, and see fedaux's own apps "
-                "for private training"
+                "train_epsilon has no effect here, where the app trains by itself: leave it out; fedaux's own apps can "
+                "train privately"
             )
 
     def at(self, context: Context) -> Own:
@@ -115,7 +115,7 @@ def _absolute(folder: str | Path) -> Path:
     found = Path(folder).expanduser()
     if not found.is_absolute():
         raise SettingsError(
-            f"vault = {str(folder)!r} must be an absolute path, or begin with ~: Flower runs apps from folders that come "
-            "and go, and a client that forgets its release would make another"
+            f"vault = {str(folder)!r} must be an absolute path, or begin with ~: Flower runs apps from folders that "
+            "come and go, and a client that forgets its release would make another"
         )
     return found

@@ -63,8 +63,8 @@ def _named(name: str) -> FeaturesOf:
             part = attrgetter(name)(model)
         except AttributeError as error:
             raise SettingsError(
-                f"features = {name!r} names nothing in {type(model).__name__}: give the name of the layer or method that "
-                'returns the features, a function of (model, x), or before("NAME") with the name of the last layer'
+                f"features = {name!r} names nothing in {type(model).__name__}: give the name of the layer or method "
+                'that returns the features, a function of (model, x), or before("NAME") with the name of the last layer'
             ) from error
         found: Tensor = part(x)
         return found

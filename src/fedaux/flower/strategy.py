@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 from fedaux.config import DistillConfig, PrivacyConfig
-from fedaux.exchange import Arrays, Release
+from fedaux.exchange import Arrays, Failure, Release
 from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given
 from fedaux.flower.public import Public
+from fedaux.flower.replies import Trained, sane
 from fedaux.prepare.features import outputs
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import bounds_of
 from fedaux.privacy.ledger import Ledger
 from fedaux.runtime.federation import read, replies
-from fedaux.runtime.guard import MAX_RECORDS, Refused, check, check_weights
+from fedaux.runtime.guard import Refused, check
 from fedaux.runtime.inprocess import CLIENT_EXCEPTION
 from fedaux.runtime.messages import MessageError, Packer, from_array
 from fedaux.runtime.settings import SettingsError
@@ -35,6 +35,7 @@ from fedaux.train.distill import distill
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
 QUORUM = 0.5  # the share of a round's models that must be teachers: fewer would pull the student towards themselves
+_REASON = 500  # characters of a reason that are logged: a client writes some of them
 
 
 class FedAUX(FedAvg):
@@ -116,7 +117,7 @@ class FedAUX(FedAvg):
                 made = read(Release, message)
                 check(order, made, bounds=bounds_of(scorer))
             except (MessageError, Refused) as error:
-                log.warning("node %s has no score: %s", order.client, str(error)[:500])
+                log.warning("node %s has no score: %s", order.client, str(error)[:_REASON])
                 self._mute.add(order.client)
             else:
                 self._remember(made)
@@ -136,84 +137,52 @@ class FedAUX(FedAvg):
         """T2 and T3. A model that makes no sense costs that client's contribution, never the round."""
         answers = list(replies)
         failed = [message for message in answers if message.has_error()]
-        sane = self._sane(server_round, [message for message in answers if not message.has_error()])
-        ensemble = self._teach(server_round, sane)
-        arrays, metrics = super().aggregate_train(server_round, [*failed, *(message for message, _ in sane.values())])
+        found, failures = sane([one for one in answers if not one.has_error()], self._sent, self.weighted_by_key)
+        ensemble, mistaken = self._teach(server_round, found)
+        for one in [*failures, *mistaken]:
+            log.warning("node %s is left out of round %d: %s", one.client, server_round, one.reason[:_REASON])
+        wrong = {one.client for one in mistaken}
+        kept = [one.message for one in found if one.node not in wrong]
+        arrays, metrics = super().aggregate_train(server_round, [*failed, *kept])
         if arrays is None or metrics is None:
-            return arrays, metrics
+            return None, None
         self._load(arrays)
         if ensemble is not None and ensemble.taught:
-            generator, how = torch_stream(self.seed, "distill", server_round), self.settings
-            knobs = {"epochs": how.epochs, "batch": how.batch}
-            loss = distill(self._model, self._public.distill, ensemble, lr=how.lr, generator=generator, **knobs)
-            if not np.isfinite(loss):
-                raise DivergedError(f"distillation diverged in round {server_round}: lower distill_lr = {how.lr:g}")
-            metrics["fedaux-distill-loss"], metrics["fedaux-teachers"] = loss, ensemble.effective_teachers()
+            metrics["fedaux-distill-loss"] = self._distil(server_round, ensemble)
+            metrics["fedaux-teachers"] = ensemble.effective_teachers()
         return ArrayRecord(self._model.state_dict()), metrics
 
-    def _sane(self, server_round: int, answers: list[Message]) -> dict[str, tuple[Message, Arrays]]:
-        """The replies that can be averaged, by node: models like the one sent, and metrics like most others'."""
-        forms = {id(message): _form(message.content) for message in answers}
-        usual = Counter(forms.values()).most_common(1)
-        found = {}
-        for message in answers:
-            node = str(message.metadata.src_node_id)
+    def _teach(self, server_round: int, found: Sequence[Trained]) -> tuple[Ensemble | None, list[Failure]]:
+        """The ensemble of all that have a release, None where they are too few; and models that predict nonsense."""
+        teachers = [one for one in found if one.node in self.releases]
+        if not teachers or len(teachers) < QUORUM * len(found):
+            said = "round %d is plain FedAvg: %d of %d models are of clients with a release"
+            log.warning(said, server_round, len(teachers), len(found))
+            return None, []
+        weighing = self._public.weighing(self.releases, [one.node for one in teachers])
+        ensemble, mistaken = Ensemble(len(self._public.distill), self.classes), []
+        for one in teachers:
+            self._load(one.model)
             try:
-                if forms[id(message)] != usual[0][0]:
-                    raise Refused(f"its reply holds {forms[id(message)]}, those of most others {usual[0][0]}")
-                found[node] = message, self._weights(message.content)
-            except (Refused, MessageError) as error:
-                self._leave_out(server_round, node, error)
-        return found
-
-    def _weights(self, content: RecordDict) -> Arrays:
-        """The model of a reply, if it can be one."""
-        models = [record for record in content.values() if isinstance(record, ArrayRecord)]
-        metrics = [record for record in content.values() if isinstance(record, MetricRecord)]
-        if len(models) != 1 or len(metrics) != 1:
-            raise Refused(f"sends {len(models)} ArrayRecords and {len(metrics)} MetricRecords, one of each is expected")
-        size = metrics[0].get(self.weighted_by_key, 0)
-        if isinstance(size, list) or not 0 < size <= MAX_RECORDS:
-            raise Refused(f"states {self.weighted_by_key} = {size}; above 0 and up to {MAX_RECORDS} is believed")
-        weights = {name: from_array(array) for name, array in models[0].items()}
-        check_weights(self._sent, weights)
-        return weights
-
-    def _teach(self, server_round: int, sane: dict[str, tuple[Message, Arrays]]) -> Ensemble | None:
-        """The ensemble of all that have a release; None where they are too few. Who cannot predict is left out."""
-        teachers = [node for node in sane if node in self.releases]
-        if not teachers or len(teachers) < QUORUM * len(sane):
-            log.warning(
-                "round %d is plain FedAvg: of %d models, %d are of clients with a release; does the ClientApp call "
-                "fedaux.flower.answer?",
-                server_round,
-                len(sane),
-                len(teachers),
-            )
-            return None
-        weighing = self._public.weighing(self.releases, teachers)
-        ensemble = Ensemble(len(self._public.distill), self.classes)
-        for node in teachers:
-            self._load(next(record for record in sane[node][0].content.values() if isinstance(record, ArrayRecord)))
-            try:
-                ensemble.add(outputs(self._model, self._public.distill), weighing.weights(node))
+                ensemble.add(outputs(self._model, self._public.distill), weighing.weights(one.node))
             except ValueError as error:
-                self._leave_out(server_round, node, error)
-                del sane[node]
-        return ensemble
+                mistaken.append(Failure(one.node, str(error)))
+        return ensemble, mistaken
+
+    def _distil(self, server_round: int, ensemble: Ensemble) -> float:
+        """The average becomes a student; its loss."""
+        loss = distill(
+            self._model,
+            self._public.distill,
+            ensemble,
+            epochs=self.settings.epochs,
+            lr=self.settings.lr,
+            batch=self.settings.batch,
+            generator=torch_stream(self.seed, "distill", server_round),
+        )
+        if not np.isfinite(loss):
+            raise DivergedError(f"distillation diverged in round {server_round}: lower distill_lr")
+        return loss
 
     def _load(self, arrays: ArrayRecord) -> None:
         self._model.load_state_dict(arrays.to_torch_state_dict())
-
-    def _leave_out(self, server_round: int, node: str, error: Exception) -> None:
-        log.warning("node %s is left out of round %d: %s", node, server_round, str(error)[:500])
-
-
-def _form(content: RecordDict) -> str:
-    """Records and metrics by name and length: replies that agree in it can be averaged."""
-    metrics = {name: record for name, record in content.items() if isinstance(record, MetricRecord)}
-    lengths = {
-        name: sorted((key, len(value) if isinstance(value, list) else 0) for key, value in record.items())
-        for name, record in metrics.items()
-    }
-    return f"{sorted(content)} with metrics {lengths}"
