@@ -76,7 +76,7 @@ class FedAUX(FedAvg):
         self.settings = DistillConfig(distill_epochs, distill_lr, distill_batch)
         self._model, self._mute, self._sent = copy.deepcopy(model).cpu(), set[str](), Arrays()
         rows, path = Given.of(public), None if keep is None else Path(keep).expanduser()
-        found = outputs(self._model, rows.take(np.arange(1))).shape[1:]
+        found = outputs(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if found != (classes,):
             raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {found} numbers for a row")
         made = make_scorer(PrivacyConfig(scorer=scorer, dims=dims), classes)
@@ -135,7 +135,7 @@ class FedAUX(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """T2 and T3. A model that makes no sense costs that client's contribution, never the round."""
-        answers = list(replies)
+        answers = sorted(replies, key=lambda message: message.metadata.src_node_id)  # not in order of arrival
         failed = [message for message in answers if message.has_error()]
         found, failures = sane([one for one in answers if not one.has_error()], self._sent, self.weighted_by_key)
         ensemble, mistaken = self._teach(server_round, found)
