@@ -41,7 +41,7 @@ def check(
         _check_noise(reply)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         _check_round(order, reply)
-        _check_weights(order.weights, reply.weights)
+        check_weights(order.weights, reply.weights)
         if not np.isfinite(reply.loss):
             raise Refused(f"its training diverged: the loss is {reply.loss}")
         if not 0 <= reply.seconds < math.inf:
@@ -66,7 +66,7 @@ def _check_round(order: Any, reply: Update | Score) -> None:
         raise Refused(f"answers round {reply.round}, not {order.round}")
 
 
-def _check_weights(sent: Arrays, got: Arrays) -> None:
+def check_weights(sent: Arrays, got: Arrays) -> None:
     if set(got) != set(sent):
         raise Refused(f"sends arrays {sorted(got)}, expected {sorted(sent)}")
     for name, ours in sent.items():

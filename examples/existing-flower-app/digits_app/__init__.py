@@ -1,0 +1,1 @@
+"""Handwritten digits, of which every client has seen about one."""
