@@ -253,6 +253,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+        """From nested tables, as TOML or JSON has them; the tables given are not changed."""
         merged = copy.deepcopy(dict(table))
         for text in overrides:
             override(merged, text)
@@ -266,4 +267,5 @@ class Config:
 
     @property
     def hash(self) -> str:
+        """16 hex digits that are the same for the same settings, defaults included."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
