@@ -1,4 +1,4 @@
-"""For the reference: the comment behind a field of a dataclass is its documentation, so that it is written once."""
+"""For the reference: the fields of a dataclass as a table, described by the comments behind them, written once."""
 
 import io
 import tokenize
@@ -8,11 +8,22 @@ import griffe
 
 
 class FieldComments(griffe.Extension):
-    """Gives attributes without a docstring the comment that follows them in their own lines."""
+    """Adds a section "Attributes" to the docstring of every dataclass: name, type, comment, default."""
 
-    def on_attribute(self, *, attr: griffe.Attribute, **_: Any) -> None:
-        if attr.docstring is None and not attr.is_alias and (text := comment_of(attr.source)):
-            attr.docstring = griffe.Docstring(text, parent=attr)
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        if cls.docstring is None or not any("dataclass" in str(one.value) for one in cls.decorators):
+            return
+        fields = [one for one in cls.attributes.values() if one.annotation is not None and "property" not in one.labels]
+        rows = [f"    {one.name}: {described(one)}" for one in fields if not one.name.startswith("_")]
+        if rows:
+            cls.docstring.value = "\n".join([cls.docstring.value, "", "Attributes:", *rows])
+
+
+def described(field: griffe.Attribute) -> str:
+    """`How many. Default 10.`"""
+    default = str(field.value)
+    told = field.value is not None and not default.startswith("field(")
+    return " ".join(part for part in (comment_of(field.source), f"Default `{default}`." if told else "") if part) or "–"
 
 
 def comment_of(source: str) -> str:

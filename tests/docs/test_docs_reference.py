@@ -76,3 +76,16 @@ def extension() -> ModuleType:
 )
 def test_a_comment_behind_a_field_is_its_documentation(extension: ModuleType, source: str, text: str) -> None:
     assert extension.comment_of(source) == text
+
+
+def test_every_setting_says_what_it_is(extension: ModuleType) -> None:
+    """A comment behind the field; the parts of a `Config` have a docstring of their own."""
+    import griffe
+
+    classes = griffe.load("fedaux.config", search_paths=[ROOT / "src"], allow_inspection=False).classes
+    assert {"Config", "PrivacyConfig", "DataConfig"} <= set(classes)
+    for name in [found for found in classes if found.endswith("Config")]:
+        fields = [one for one in classes[name].attributes.values() if one.annotation is not None]
+        bare = [one.name for one in fields if "Config" not in str(one.annotation) and "property" not in one.labels]
+        bare = [field for field in bare if not extension.comment_of(classes[name].attributes[field].source)]
+        assert bare == [], name
