@@ -40,12 +40,6 @@ def test_the_mixed_example_runs(tmp_path: Path) -> None:
     assert len(result.state.history[0]["accuracy"]) == 3
 
 
-@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")]), ids=lambda page: page.name)
-def test_local_links_and_pictures_exist(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
-
-
 def test_files_named_in_the_docs_exist() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
     for name in re.findall(r"`((?:tests|examples|prepare|privacy|train|runtime)/[\w/.-]+\.\w+)`", text):

@@ -22,13 +22,13 @@ from fedaux.prototypes import PrototypeSpec
 class DataConfig:
     """Private and test data, and how the private part is spread over the clients."""
 
-    source: str = "digits"
-    path: str = ""
-    options: Options = ()
+    source: str = "digits"  # a name of `data.sources`, or module:function
+    path: str = ""  # passed to the source where it takes one
+    options: Options = ()  # further arguments of the source
     test_share: float = 0.2  # held out of the training part where the source has no test part of its own
-    clients: int = 10
+    clients: int = 10  # how many the records are dealt to
     partition: str = "dirichlet"  # "own": nothing is split, this machine reads what it holds itself (real sites)
-    alpha: float = 0.01
+    alpha: float = 0.01  # of the Dirichlet split: 0.01 is about one class a client, 100 nearly even
     shards: int = 2  # per client, for partition = "shards"
 
     def __post_init__(self) -> None:
@@ -44,9 +44,9 @@ class DataConfig:
 class AuxConfig:
     """Public unlabelled data. Without a source of its own it is held out of the private source, labels dropped."""
 
-    source: str = ""
-    path: str = ""
-    options: Options = ()
+    source: str = ""  # as data.source; "" holds records out of the private source
+    path: str = ""  # passed to the source where it takes one
+    options: Options = ()  # further arguments of the source
     share: float = 0.5  # of the training part, where there is no source of its own
     limit: int = 0  # use at most so many records; 0 means all
     negatives: float = 0.2  # D⁻; the rest is D_distill
@@ -62,14 +62,14 @@ class AuxConfig:
 class PretrainConfig:
     """P1: self-supervised training of each prototype's extractor on all auxiliary data (SimCLR)."""
 
-    epochs: int = 100
+    epochs: int = 100  # 0 leaves the extractor random
     seed: int = 0  # not the run's: one costly extractor serves all splits and seeds of a study
-    lr: float = 1e-3
-    weight_decay: float = 1e-6
-    batch: int = 512
+    lr: float = 1e-3  # Adam's
+    weight_decay: float = 1e-6  # Adam's
+    batch: int = 512  # of images; each gives two views
     chunk: int = 0  # pass a batch through the network in parts of so many images, for small memory; 0: all at once
-    temperature: float = 0.5
-    projection: int = 128
+    temperature: float = 0.5  # of the contrastive loss
+    projection: int = 128  # size of the space in which views are compared
     crop: float = 0.2  # smallest area of a random crop
     precision: str = "float32"  # bfloat16 is faster where the processor has it: 32×32 images, wide networks
     flip: bool = True  # false where left and right mean something: digits, text in images, anatomy
@@ -89,9 +89,9 @@ class PretrainConfig:
 class LocalConfig:
     """T1: what a client does with the model it receives (Adam)."""
 
-    epochs: int = 1
-    lr: float = 1e-3
-    batch: int = 32
+    epochs: int = 1  # E: passes over the client's records a round
+    lr: float = 1e-3  # Adam's
+    batch: int = 32  # of records
     mu: float = 0.01  # FedPROX only
 
     def __post_init__(self) -> None:
@@ -103,9 +103,9 @@ class LocalConfig:
 class DistillConfig:
     """T3: how students learn from the ensemble (Adam, KL), and how many models FedBE draws."""
 
-    epochs: int = 1
-    lr: float = 5e-5
-    batch: int = 128
+    epochs: int = 1  # passes over D_distill a round
+    lr: float = 5e-5  # Adam's
+    batch: int = 128  # of public examples
     samples: int = 10  # FedBE only
 
     def __post_init__(self) -> None:
@@ -117,11 +117,11 @@ class DistillConfig:
 class PrivacyConfig:
     """P2, P3 and private training: what a client may reveal, and under what noise."""
 
-    scorer: str = "class-embedding"
-    weights: str = "odds"
-    epsilon: float = 0.1
-    delta: float = 1e-5
-    adjacency: str = "replace-one"
+    scorer: str = "class-embedding"  # or mean-embedding, logistic, module:function
+    weights: str = "odds"  # of teachers: s/(1 − s), or certainty: s
+    epsilon: float = 0.1  # of a client's one release
+    delta: float = 1e-5  # of everything; well below one over the number of records
+    adjacency: str = "replace-one"  # what a neighbour is; or add-remove
     certificate: str = "opendp"  # who vouches for ε: OpenDP for its own sampler, or the analytic Gaussian
     dims: int = 32  # class- and mean-embedding: size of the public PCA
     ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
@@ -198,12 +198,12 @@ class FederationConfig:
 class Config:
     """A whole run. The defaults of the parts are the paper's, where the paper is right."""
 
-    method: str = "fedaux"
-    rounds: int = 10
+    method: str = "fedaux"  # a name of `METHODS`
+    rounds: int = 10  # T: how often clients are asked to train
     participation: float = 1.0  # C: the share of clients asked each round
     linear: bool = False  # only the heads train, on features of the frozen h0 that are computed once
     start: str = "random"  # of the heads; "closed-form" makes them from the first round's releases, at no further ε
-    seed: int = 0
+    seed: int = 0  # of every draw but the privacy noise
     prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # dealt to the clients in turn
     data: DataConfig = field(default_factory=DataConfig)
     aux: AuxConfig = field(default_factory=AuxConfig)
@@ -243,6 +243,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+        """From nested tables, as TOML or JSON has them; the tables given are not changed."""
         merged = copy.deepcopy(dict(table))
         for text in overrides:
             override(merged, text)
@@ -256,6 +257,7 @@ class Config:
 
     @property
     def hash(self) -> str:
+        """16 hex digits that are the same for the same settings, defaults included."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -51,6 +51,7 @@ class Result:
 
     @property
     def privacy(self) -> str:
+        """What was promised to whom, and what is not covered: one paragraph that is true as it stands."""
         return self.ledger.statement()
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +83,21 @@ def run(
     cache: Path | None = None,
     trackers: Sequence[Tracker] = (),
 ) -> Result:
-    """Run `config` in `folder`, or go on with the run that is already there if it is the same one."""
+    """Run `config` in `folder`, or go on with the run that is already there if it is the same one.
+
+    Clients are simulated in this process. The folder gets everything the run makes, after preparation and after every
+    round; a run with more `rounds` than the one in the folder goes on for longer.
+
+    Args:
+        config: What to run.
+        folder: Where; made if it is not there. One that holds another run raises `StateError`.
+        tell: Called with (what, done, of how many, note) as work goes on.
+        cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
+        trackers: Who else is told every round's figures (`make_trackers`); JSON lines are always in the folder.
+
+    Returns:
+        The finished run, with its accuracy, curve and privacy statement.
+    """
     folder = Path(folder)
     state = stored_state(config, folder)
     server = make_server(config, tell, cache)
@@ -135,7 +150,13 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
 
 
 def pretrain(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, Path]:
-    """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache."""
+    """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache.
+
+    Stopped, it goes on after the last finished epoch. `tell` and `cache` are as in `run`.
+
+    Returns:
+        For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
+    """
     server = make_server(config, tell, cache)
     return {spec.label: server.pretrain(spec) for spec in config.prototypes}
 
@@ -179,7 +200,10 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
 def resume(
     folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None, trackers: Sequence[Tracker] = ()
 ) -> Result:
-    """Go on where a stopped run left off; a finished one is simply read."""
+    """Go on where a stopped run left off, to the same bits as if it had not stopped; a finished one is simply read.
+
+    The configuration is the one stored in the folder. `tell` and `cache` are as in `run`.
+    """
     return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache, trackers=trackers)
 
 

@@ -24,6 +24,7 @@ class Method:
 
     @property
     def distils(self) -> bool:
+        """Whether students learn from an ensemble (T3)."""
         return self.teachers != "none"
 
     @property
@@ -45,3 +46,4 @@ METHODS: dict[str, Method] = {
     **_PRETRAINED,
     "fedaux": Method("FedAUX", pretrained=True, teachers="clients", weights="certainty"),
 }
+"""All methods by the name that `method` takes: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""

@@ -36,6 +36,7 @@ class Records:
 
     @property
     def labels(self) -> NDArray[np.int64]:
+        """One integer from 0 on for each record; an error where there are none."""
         if self.y is None:
             raise ValueError("these records have no labels; private and test data need them, auxiliary data does not")
         return self.y if self.rows is None else self.y[self.rows]
@@ -45,6 +46,7 @@ class Records:
         return replace(self, rows=positions if self.rows is None else self.rows[positions])
 
     def unlabelled(self) -> Records:
+        """The same rows without their labels: what auxiliary data is to everybody."""
         return replace(self, y=None)
 
     def gather(self, positions: Indices | slice = slice(None)) -> NDArray[Any]:
@@ -89,7 +91,10 @@ def to_tensor(x: NDArray[Any]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """What one source holds. Without `test`, a share of `train` is held out; auxiliary data needs no labels."""
+    """What one source holds. Without `test`, a share of `train` is held out; auxiliary data needs no labels.
+
+    `classes` are the names of labels 0, 1, …; without them the labels' numbers are their names.
+    """
 
     train: Records
     test: Records | None = None

@@ -35,6 +35,7 @@ class Audit:
 
     @property
     def violated(self) -> bool:
+        """Whether more was told apart than the claim allows."""
         return max(self.any_mechanism, self.gaussian) > self.claimed
 
 

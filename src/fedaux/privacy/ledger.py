@@ -43,10 +43,12 @@ class Ledger:
 
     @property
     def clients(self) -> list[str]:
+        """Who revealed anything under noise, in alphabetical order."""
         return sorted({*self.releases, *self.training})
 
     @property
     def unsafe(self) -> bool:
+        """Whether any noise came from a known seed, so that nothing is private."""
         return any(one.unsafe for one in self.releases.values())
 
     @property
@@ -55,6 +57,7 @@ class Ledger:
         return max((one.delta for one in self.releases.values()), default=1e-5)
 
     def adjacency(self, client: str) -> str:
+        """Which data sets are neighbours for this client: `replace-one` or `add-remove`."""
         return self.releases[client].adjacency if client in self.releases else "replace-one"
 
     def scoring(self, client: str) -> tuple[Spend, ...]:

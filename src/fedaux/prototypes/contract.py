@@ -98,7 +98,11 @@ class PrototypeSpec:
 
 
 def register(name: str) -> Callable[[M], M]:
-    """Make a network known by `name`: `@register("mine")` above `def mine(shape, depth=3) -> nn.Module`."""
+    """Make a network known by `name`: `@register("mine")` above `def mine(shape, depth=3) -> nn.Module`.
+
+    The function returns a feature extractor with an integer attribute `width`; its further arguments are options in a
+    configuration: `{name = "mine", depth = 5}`. A name that is taken by another function is refused.
+    """
 
     def remember(maker: M) -> M:
         known = _makers.get(name, maker)

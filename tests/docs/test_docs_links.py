@@ -1,0 +1,111 @@
+"""Links lead somewhere: files, anchors and pictures exist, addresses are well formed, no page names a machine."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.md")])
+DRAWINGS = sorted(ROOT.glob("docs/images/*.svg"))
+TEXT_FILES = sorted({*PAGES, *DRAWINGS, *ROOT.glob("*.yml"), *ROOT.glob("*.cff"), *ROOT.glob(".github/**/*.yml")})
+
+_FENCED = re.compile(r"^ *```.*?^ *```", flags=re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+(?:\([^()]*\))?)[^)]*\)")
+_AUTOLINK = re.compile(r"<(https?:[^>]+)>")
+_HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", flags=re.MULTILINE)
+_MACHINE = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt|opt)/\w|[A-Za-z]:\\Users")
+
+
+def prose(text: str) -> str:
+    """Without code: links in it are not links."""
+    return re.sub(r"`[^`\n]*`", "`code`", _FENCED.sub("", text))
+
+
+def links(page: Path) -> list[str]:
+    text = prose(page.read_text(encoding="utf-8"))
+    return [*_LINK.findall(text), *_AUTOLINK.findall(text)]
+
+
+def _plain(heading: str) -> str:
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "")
+
+
+def site_anchor(heading: str) -> str:
+    """As the site makes them (Python-Markdown): ASCII only."""
+    text = unicodedata.normalize("NFKD", _plain(heading)).encode("ascii", "ignore").decode()
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())
+
+
+def hub_anchor(heading: str) -> str:
+    """As code hosts make them: letters of any alphabet, and every space its own hyphen."""
+    return re.sub(r"[^\w\s-]", "", _plain(heading).strip().lower()).replace(" ", "-")
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Those that hold both on the site and in the repository."""
+    headings = _HEADING.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))
+    return frozenset(map(site_anchor, headings)) & frozenset(map(hub_anchor, headings))
+
+
+def wrong(page: Path, target: str) -> str:
+    """What is wrong with this link of this page; "" if nothing is."""
+    if re.match(r"[a-z]+:", target):
+        parts = urlsplit(target)
+        web = parts.scheme == "https" and "." in (parts.hostname or "") and not re.search(r"[\s<>\"]", target)
+        return "" if web or parts.scheme == "mailto" else "no address of the web, or not https"
+    name, _, anchor = target.partition("#")
+    file = (page.parent / name).resolve() if name else page
+    if not file.exists():
+        return "no such file"
+    if page.parent == ROOT / "docs" and not file.is_relative_to(ROOT / "docs"):
+        return "leaves docs/, which the site does not"
+    return "no such heading" if anchor and anchor not in anchors(file) else ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_resolve(page: Path) -> None:
+    found = {target: wrong(page, target) for target in links(page)}
+    assert not {target: why for target, why in found.items() if why}
+
+
+@pytest.mark.parametrize("file", TEXT_FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_no_machine_is_named(file: Path) -> None:
+    assert _MACHINE.findall(file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda file: file.name)
+def test_drawings_stand_alone_and_can_be_read_aloud(drawing: Path) -> None:
+    """Well-formed, with a title and a description, and nothing fetched from elsewhere."""
+    root = ElementTree.parse(drawing).getroot()
+    names = {child.tag.rpartition("}")[2] for child in root}
+    assert {"title", "desc"} <= names
+    assert root.get("viewBox")
+    assert "href" not in drawing.read_text(encoding="utf-8")
+
+
+def test_every_page_is_in_the_site() -> None:
+    listed = re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert {page.name for page in ROOT.glob("docs/*.md")} <= set(listed)
+    assert len(listed) == len(set(listed))
+
+
+def test_the_checks_can_fail(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One heading, ε and `code`\n[a](other.md) ![b](#one) [c](http://x) `[d](none.md)`\n")
+    assert [wrong(page, target) for target in links(page)] == [
+        "no such file",
+        "no such heading",
+        "no address of the web, or not https",
+    ]
+    assert site_anchor("From 3 sites, and `to` 300") == hub_anchor("From 3 sites, and `to` 300")
+    assert site_anchor("From 3 sites, and `to` 300") == "from-3-sites-and-to-300"
+    assert _MACHINE.search("see /home/me/data")
+    assert not _MACHINE.search("see /tmp/run and sites/home/x")

@@ -1,0 +1,91 @@
+"""The reference has everything that there is: commands, exit codes, public names and the meaning of every setting."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+
+import fedaux
+from fedaux.cli import app
+from fedaux.errors import Exit
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def names(typed: typer.Typer, prefix: str = "") -> Iterator[str]:
+    """`run`, `privacy report`, …: all commands that can be typed, but for hidden ones."""
+    for one in typed.registered_commands:
+        if not one.hidden and one.callback is not None:
+            yield prefix + (one.name or one.callback.__name__.replace("_", "-"))
+    for group in typed.registered_groups:
+        if group.typer_instance is not None:
+            yield from names(group.typer_instance, f"{prefix}{group.name} ")
+
+
+def test_every_command_has_a_section() -> None:
+    assert set(names(app)) >= {"run", "privacy report", "deploy init"}
+    missing = [name for name in names(app) if f"\n### {name}\n" not in COMMANDS]
+    assert missing == []
+
+
+def test_exit_codes_are_those_of_the_program() -> None:
+    listed = {name: int(code) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", COMMANDS, flags=re.MULTILINE)}
+    assert listed == {code.name: code.value for code in Exit}
+
+
+def test_public_names_are_in_the_reference() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in fedaux.__all__:
+        assert re.search(rf"^::: fedaux[\w.]*\.{name}$", page, flags=re.MULTILINE), name
+
+
+def test_what_the_reference_names_exists() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for path in re.findall(r"^::: (\S+)$", page, flags=re.MULTILINE):
+        module, _, name = path.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), path
+
+
+@pytest.fixture
+def extension() -> ModuleType:
+    pytest.importorskip("griffe")
+    spec = importlib.util.spec_from_file_location("field_comments", ROOT / "docs" / "field_comments.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("rounds: int = 10  # how many", "How many."),
+        ("x: int = (\n    0  # as everybody knows it\n)", "As everybody knows it."),
+        ('name: str = "# no comment"', ""),
+        ("x: int = 1", ""),
+    ],
+)
+def test_a_comment_behind_a_field_is_its_documentation(extension: ModuleType, source: str, text: str) -> None:
+    assert extension.comment_of(source) == text
+
+
+def test_every_setting_says_what_it_is(extension: ModuleType) -> None:
+    """A comment behind the field; the parts of a `Config` have a docstring of their own."""
+    import griffe
+
+    classes = griffe.load("fedaux.config", search_paths=[ROOT / "src"], allow_inspection=False).classes
+    assert {"Config", "PrivacyConfig", "DataConfig"} <= set(classes)
+    for name in [found for found in classes if found.endswith("Config")]:
+        fields = [one for one in classes[name].attributes.values() if one.annotation is not None]
+        bare = [one.name for one in fields if "Config" not in str(one.annotation) and "property" not in one.labels]
+        bare = [field for field in bare if not extension.comment_of(classes[name].attributes[field].source)]
+        assert bare == [], name
