@@ -4,11 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 from fedaux import Config, run
+from fedaux.cli import app
 from fedaux.cli.common import ended
-from fedaux.cli.model import EXPORT_EPILOG, PREDICT_EPILOG, export, predict
 from fedaux.config import AuxConfig, DataConfig, PretrainConfig
 from fedaux.experiment import Result
 from fedaux.prototypes import PrototypeSpec
@@ -22,11 +21,6 @@ TINY = Config(
     aux=AuxConfig(limit=100),
     pretrain=PretrainConfig(epochs=0),
 )
-
-app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
-app.command(epilog=EXPORT_EPILOG)(export)
-app.command(epilog=PREDICT_EPILOG)(predict)
-
 
 def tiny_run(folder: Path, config: Config = TINY) -> Result:
     return run(config, folder / "run", cache=folder / "cache")

@@ -46,7 +46,7 @@ def init(
     )
 
 
-@app.command(epilog=examples("fedaux deploy key hospitals/berlin"))
+@app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))
 def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], as_json: Json = False) -> None:
     """Make a site's key pair. Only key.pub is for the server; key never leaves the site."""
     from fedaux.deploy.certificates import make_key
@@ -58,7 +58,7 @@ def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], a
     console_for(as_json).print(f"Send {public} to the server, and nothing else.", highlight=False, soft_wrap=True)
 
 
-@app.command(epilog=examples("fedaux deploy check hospitals/berlin     # at the site, before it takes part"))
+@app.command(epilog=examples("fedaux deploy check hospitals/sites/berlin     # at the site, before it takes part"))
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], as_json: Json = False) -> None:
     """Find what is wrong with a site before it takes part: certificate, server, clock, key, data, disk, budget."""
     from fedaux.deploy.checks import check as find

@@ -91,7 +91,7 @@ def plan(
         console.print(_advice(made, share, epsilon, records), highlight=False)
     draw_plan(made, records, epsilon, out)
     if as_json:
-        emit({**vars(found), "epsilon": epsilon, "delta": delta, "records": records, "picture": str(out)})
+        emit({**vars(found), "kept": found.kept, "delta": delta, "picture": str(out)})
     console.print(f"The trade-off is drawn in {out}.", highlight=False)
 
 
