@@ -22,6 +22,7 @@ TINY = Config(
     pretrain=PretrainConfig(epochs=0),
 )
 
+
 def tiny_run(folder: Path, config: Config = TINY) -> Result:
     return run(config, folder / "run", cache=folder / "cache")
 

@@ -138,7 +138,6 @@ def _overrides(settings: list[str] | None, seeds: int | None) -> list[str]:
 
 
 def _list(as_json: bool) -> None:
-    from fedaux.report.terminal import results_table
     from fedaux.sweeps.study import studies
 
     found = studies().values()
@@ -146,9 +145,10 @@ def _list(as_json: bool) -> None:
         emit({one.name: {"title": one.title, "about": one.about, "minutes": one.minutes} for one in found})
         return
     console = Console()
-    rows = [(one.name, one.title, f"{one.minutes:g}") for one in found]
-    console.print(results_table("Studies", ("name", "what is compared", "minutes on two cores"), rows))
-    console.print("`fedaux study NAME --jobs 2` runs one; docs/studies.md tells more.", highlight=False)
+    for one in found:
+        question = one.about[: one.about.index("?") + 1]
+        console.print(f"[bold]{one.name:<14}[/bold] {f'{one.minutes:g} min':>8}  {escape(question)}", highlight=False)
+    console.print("\n`fedaux study NAME --jobs 2` runs one; minutes are for two idle cores.", highlight=False)
 
 
 def _sweep(

@@ -75,7 +75,7 @@ def draw_curves(curves: Mapping[str, NDArray[np.float64]], path: Path, title: st
             rounds, mean, style, marker=marker, color=colour, linewidth=2.8 if hero else 1.6, zorder=3 if hero else 2
         )
         if len(values) > 1:
-            spread = values.std(axis=0)
+            spread = values.std(axis=0, ddof=1)
             axes.fill_between(rounds, mean - spread, mean + spread, color=colour, alpha=0.12, linewidth=0)
         ends.append((float(mean[-1]), label, colour))
     last = max(values.shape[1] for values in curves.values())

@@ -57,7 +57,7 @@ class Sweep:
     arms: tuple[Arm, ...]
     title: str = ""
     about: str = ""
-    minutes: float = 0.0  # that it took once, on two cores; 0 where nobody has measured it
+    minutes: float = 0.0  # that it takes, about, with two jobs on two idle cores; 0 where nobody knows
 
     @classmethod
     def of(cls, base: Config, axes: Mapping[str, Sequence[Any]], seeds: int = 1, **words: Any) -> Sweep:

@@ -93,5 +93,5 @@ def _groups(found: Swept) -> Iterator[tuple[str, str, Mapping[str, NDArray[np.fl
     rows, columns = keys
     for value in dict.fromkeys(arm.words[columns] for arm in found.arms):
         curves = {arm.words[rows]: arm.curves for arm in found.arms if arm.words[columns] == value}
-        slug = re.sub(r"[^\w.]+", "-", value.replace(SYMBOLS.get(columns, ""), columns, 1), flags=re.ASCII)
+        slug = re.sub(r"[^\w.+]+", "-", f"{columns} {value.split(' = ')[-1]}", flags=re.ASCII)
         yield f"-{slug.strip('-')}", f"{found.sweep.title}, {value}".lstrip(", "), curves

@@ -18,7 +18,7 @@ class Study:
     name: str
     path: Path
     title: str
-    about: str
+    about: str  # begins with the question that it answers
     minutes: float
 
 
