@@ -85,7 +85,9 @@ class Live:
         if not self.console.is_terminal:
             self._say(bar, now)
         elif self.config is None and done == of and key != "runs":  # one of several processes
-            self.finished.append((what, self.bars.pop(key).note))
+            ended = self.bars.pop(key)
+            if not what.startswith("pretrain"):
+                self.finished.append((what, ended.note))
 
     def start(self, config: Config, folder: Path, state: RunState | None) -> None:
         self.config, self.state, self._folder, self._over = config, state, folder.name, False

@@ -14,6 +14,7 @@ from fedaux.data.federated import open_public
 from fedaux.experiment import make_server, run_in, stored_state
 from fedaux.models.export import write_models
 from fedaux.prepare.scoring import bounds_of
+from fedaux.report.run_page import write_run_report
 from fedaux.rounds import quorum
 from fedaux.runtime.directory import Directory
 from fedaux.runtime.federation import GridFederation
@@ -35,6 +36,7 @@ def main(grid: Grid, context: Context) -> None:
     result = run_in(folder, server, federation, state)
     for path in write_models(result.state, folder / "model"):
         print(f"model: {path}", flush=True)
+    print(f"report: {write_run_report(folder)}", flush=True)
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.privacy}", flush=True)
 
 

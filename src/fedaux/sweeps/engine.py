@@ -7,9 +7,8 @@ write_results(found)
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -52,10 +51,10 @@ def run_sweep(
     tasks = _tasks(list(missing.values()), cache, tuple(trackers), shared=jobs > 1)
 
     def hear(task: Task, what: str, done: int, of: int, note: str) -> None:
-        """Arms and extractors have a bar each; what passes within a round can be followed for one run only."""
+        """Runs and extractors have a bar each; what passes within a round can be followed for one run only."""
         one = missing.get(task.name)
         if one and what == METHODS[one.config.method].label:
-            tell(one.arm.label, done, of, note)
+            tell(one.label if jobs > 1 else one.arm.label, done, of, note)
         elif jobs == 1:
             tell(what, done, of, note)
         elif what.startswith("pretrain"):
@@ -149,29 +148,18 @@ def _with_details(one: Run, trouble: Trouble) -> Trouble:
 
 @dataclass
 class _Progress:
-    """Runs done of all, the last of them, and how long the rest will take at the pace so far."""
+    """Runs done of all, and how the last of them ended."""
 
     of: int
     before: int
     tell: Tell
     done: int = 0
-    started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self.tell("runs", self.before, self.of, f"{self.before} were done before" if self.before else "")
 
     def ended(self, one: Run, trouble: Trouble | None) -> None:
         self.done += 1
-        left = self.of - self.before - self.done
-        seconds = (time.monotonic() - self.started) / self.done * left
         result = None if trouble else _result(one)
         how = f"accuracy {result.accuracy:.3f}" if result else "failed"
-        note = f"{one.label}: {how}" + (f", {in_words(seconds)} left" if left else "")
-        self.tell("runs", self.before + self.done, self.of, note)
-
-
-def in_words(seconds: float) -> str:
-    """As exact as a forecast can be."""
-    if seconds < 90:
-        return f"about {max(1, round(seconds))} s"
-    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+        self.tell("runs", self.before + self.done, self.of, f"{one.label}: {how}")
