@@ -38,7 +38,7 @@ def test_a_single_round_is_a_dot_that_can_be_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "nice"), [(0.9, 1), (1.0, 1), (1.7, 2), (2.2, 2.5), (3, 4), (73, 80), (9.5, 10), (0.012, 0.02)]
+    ("value", "nice"), [(0.9, 1), (1.0, 1), (1.7, 2), (21, 24), (3, 4), (73, 80), (9.5, 10), (0.013, 0.016)]
 )
 def test_axes_end_at_a_round_number(value: float, nice: float) -> None:
     assert _nice(value) == pytest.approx(nice)

@@ -41,7 +41,8 @@ def write_comparison(folder: Path, title: str, arms: Sequence[Arm]) -> Path:
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
     config = next(iter(runs.values()))[0].state.config
     sections.append(Section("settings", "Settings", f"Of {arms[0].label}, first seed.", code=commented(config, "", {})))
-    return write_page(folder / FILE, title, setting(config), _tiles(arms, runs), sections)
+    subtitle = f"{config.data.source} · {setting(config).rpartition(' · ')[0]}"  # seeds vary
+    return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections)
 
 
 Runs = dict[str, list[Result]]
@@ -82,7 +83,7 @@ def _accuracy(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
         figures.append(Figure(line_chart(lines, "round", "test accuracy", top=1.0, percent=True), words))
     ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
     rows = [(arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1])) for arm in ranked]
-    figures.append(Figure(bars(rows, "t0"), "After the last round."))
+    figures.append(Figure(bars(rows, tones=tone), "After the last round."))
     head = ("", "last round", "mean of last 5", "best round (for reference)", "seeds")
     table = [
         (

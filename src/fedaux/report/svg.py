@@ -5,7 +5,7 @@ Drawn by hand because a chart library for the browser would put megabytes of scr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -102,15 +102,16 @@ def bubbles(counts: NDArray[np.int64], clients: Sequence[str], classes: Sequence
     return _svg(width, height, body)
 
 
-def bars(rows: Sequence[tuple[str, float, str]], tone: str = "t0") -> str:
-    """Horizontal bars of values between 0 and 1: (label, value, what to say of it)."""
+def bars(rows: Sequence[tuple[str, float, str]], tone: str = "t0", tones: Mapping[str, str] | None = None) -> str:
+    """Horizontal bars of values between 0 and 1: (label, value, what to say of it); `tones` of some by their label."""
     left, width, step = 14 + 6.6 * max((len(label) for label, _, _ in rows), default=1), _WIDTH, 22
     body = []
     for i, (label, value, words) in enumerate(rows):
         at, length = i * step + 4, (width - left - 90) * min(max(value, 0.0), 1.0)
         body.append(_text(left - 6, at + 12, label, "tick", "end"))
         body.append(f'<rect class="rail" x="{left:.0f}" y="{at}" width="{width - left - 90:.0f}" height="15"/>')
-        body.append(f'<rect class="{tone}" x="{left:.0f}" y="{at}" width="{length:.1f}" height="15"/>')
+        own = (tones or {}).get(label, tone)
+        body.append(f'<rect class="{own}" x="{left:.0f}" y="{at}" width="{length:.1f}" height="15"/>')
         body.append(_text(width - 84, at + 12, words, "tick", "start"))
     return _svg(width, step * len(rows) + 6, body)
 
@@ -151,9 +152,11 @@ def stack(parts: Sequence[Part], words: str) -> str:
 
 
 def _nice(value: float) -> float:
-    """A round number that is not smaller: 1, 2, 2.5, 4, 5 or 8 times a power of ten."""
+    """A round number that is not smaller and has round quarters: 1, 1.2, 1.6, 2, … times a power of ten."""
     power = 10.0 ** np.floor(np.log10(max(value, 1e-9)))
-    return float(power * next(step for step in (1, 2, 2.5, 4, 5, 8, 10) if step * power >= value * (1 - 1e-9)))
+    return float(
+        power * next(step for step in (1, 1.2, 1.6, 2, 2.4, 4, 6, 8, 10) if step * power >= value * (1 - 1e-9))
+    )
 
 
 def _spread(line: Line) -> Sequence[float]:
