@@ -18,13 +18,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-import torch
-from safetensors.torch import load_file
 from split import HOSPITALS, split
 
-from fedaux import Config
+from fedaux import Config, Model
 from fedaux.data.sources import open_source
-from fedaux.prototypes import PrototypeSpec, build
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
@@ -132,21 +129,16 @@ def run(*command: object, quiet: bool = False, allow: int = 0) -> None:
 
 def show(server: Path, seconds: float) -> None:
     """The exported model on the server's test data, class by class, and what the run has revealed."""
-    cards = list((server / "run" / "model").glob("*.json"))
-    if not cards:
+    if not (server / "run" / "report.html").is_file():
         sys.exit(f"the run did not end well: see its log above, {server}/*.log and ../sites/*/*.log")
-    card = json.loads(cards[0].read_text("utf-8"))
-    model = build(PrototypeSpec.of(**card["prototype"]), tuple(card["shape"]), card["classes"], seed=0).eval()
-    model.load_state_dict(load_file(cards[0].with_suffix(".safetensors")))
-    test = open_source("npy", server / "test")
-    with torch.no_grad():
-        right = model(test.train.tensor()).argmax(dim=1).numpy() == test.train.labels
+    model, test = Model.from_pretrained(server / "run"), open_source("npy", server / "test")
+    card, right = model.card, model.predict(test.train.gather()).argmax(axis=1) == test.train.labels
     found = {name: right[test.train.labels == label].mean() for label, name in enumerate(test.classes)}
     print(
         f"\n{card['method']}, {card['rounds']} rounds, {seconds:.0f} s with servers. Test accuracy {right.mean():.3f}"
     )
     print(f"balanced {np.mean(list(found.values())):.3f} ({', '.join(f'{n} {a:.3f}' for n, a in found.items())})")
-    print(f"Privacy: {card['privacy']}\nModel: {cards[0].with_suffix('.safetensors')}")
+    print(f"Privacy: {card['privacy']['statement']}\nModel and report: {server / 'run'}")
 
 
 if __name__ == "__main__":
