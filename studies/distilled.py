@@ -32,11 +32,11 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
     "FedAUX, mean embedding": ("fedaux", {"privacy": MEAN}, True),
     "FedAUX, class embedding": ("fedaux", {"privacy": BASE}, True),
     "the same, ε = 1": ("fedaux", {"privacy": replace(BASE, epsilon=1.0)}, True),
-    "the same, closed-form start": ("fedaux", {"privacy": BASE, "start": "closed-form"}, True),
+    "the same, closed-form start": ("fedaux", {"privacy": BASE, "start": "closed-form"}, False),
     "the same, ε = 1, closed-form start": (
         "fedaux",
         {"privacy": replace(BASE, epsilon=1.0), "start": "closed-form"},
-        True,
+        False,
     ),
     "the same, ε = .3, closed-form start, heads trained at ε = 1": (
         "fedaux",
