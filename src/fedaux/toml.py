@@ -23,6 +23,13 @@ def commented(config: Config, head: str, notes: Mapping[str, str]) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def complete(config: Config) -> str:
+    """TOML of all keys."""
+    table = config.to_dict()
+    keys = [f"{name}.{key}" for name, part in table.items() if isinstance(part, dict) for key in part]
+    return commented(config, "", dict.fromkeys([*table, *keys], ""))
+
+
 def toml_value(value: Any) -> str:
     """One value as TOML. Its strings are JSON's, as long as no character is written as two surrogates."""
     if isinstance(value, dict):

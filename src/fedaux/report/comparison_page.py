@@ -17,7 +17,7 @@ from fedaux.report.run_page import FILE, setting
 from fedaux.report.svg import Line, bars, bubbles, heat, line_chart
 from fedaux.report.terminal import duration, megabytes
 from fedaux.state import RunState
-from fedaux.toml import commented
+from fedaux.toml import commented, complete
 
 MOST = 12  # curves that one chart can carry
 
@@ -40,7 +40,15 @@ def write_comparison(folder: Path, title: str, arms: Sequence[Arm]) -> Path:
     makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
     config = next(iter(runs.values()))[0].state.config
-    sections.append(Section("settings", "Settings", f"Of {arms[0].label}, first seed.", code=commented(config, "", {})))
+    sections.append(
+        Section(
+            "settings",
+            "Settings",
+            f"Of {arms[0].label}, first seed.",
+            code=commented(config, "", {}),
+            all=complete(config),
+        )
+    )
     subtitle = f"{config.data.source} · {setting(config).rpartition(' · ')[0]}"  # seeds vary
     return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections)
 

@@ -45,6 +45,7 @@ class Section:
     table: TableOf | None = None
     favourites: Sequence[Favourites] = ()
     code: str = ""
+    all: str = ""  # longer than most want to read
 
 
 def write_page(path: Path, title: str, subtitle: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> Path:

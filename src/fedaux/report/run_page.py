@@ -13,7 +13,7 @@ from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
 from fedaux.report.svg import Line, Part, bars, bubbles, heat, line_chart, stack
 from fedaux.report.terminal import duration, megabytes
 from fedaux.state import StateError
-from fedaux.toml import commented
+from fedaux.toml import commented, complete
 from fedaux.tracking import mean_accuracy
 
 MOST = 40  # clients that are listed one by one
@@ -201,4 +201,6 @@ def _failures(facts: RunFacts) -> Section | None:
 def _settings(facts: RunFacts) -> Section:
     missing = f" Data were not opened: {facts.missing}" if facts.missing else ""
     words = f"Every key that differs from its default.{missing}"
-    return Section("settings", "Settings", words, code=commented(facts.state.config, "", {}))
+    return Section(
+        "settings", "Settings", words, code=commented(facts.state.config, "", {}), all=complete(facts.state.config)
+    )
