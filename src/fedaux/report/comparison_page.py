@@ -13,11 +13,10 @@ from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.experiment import Result
 from fedaux.report.facts import tones
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
-from fedaux.report.run_page import FILE, setting
+from fedaux.report.run_page import FILE, setting, settings
 from fedaux.report.svg import Line, bars, bubbles, heat, line_chart
 from fedaux.report.terminal import duration, megabytes
 from fedaux.state import RunState
-from fedaux.toml import commented, complete
 
 MOST = 12  # curves that one chart can carry
 
@@ -40,15 +39,7 @@ def write_comparison(folder: Path, title: str, arms: Sequence[Arm]) -> Path:
     makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
     config = next(iter(runs.values()))[0].state.config
-    sections.append(
-        Section(
-            "settings",
-            "Settings",
-            f"Of {arms[0].label}, first seed.",
-            code=commented(config, "", {}),
-            all=complete(config),
-        )
-    )
+    sections.append(settings(f"Of {arms[0].label}, first seed: every key that differs from its default.", config))
     subtitle = f"{config.data.source} · {setting(config).rpartition(' · ')[0]}"  # seeds vary
     return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections)
 
