@@ -201,6 +201,8 @@ def _failures(facts: RunFacts) -> Section | None:
 def _settings(facts: RunFacts) -> Section:
     missing = f" Data were not opened: {facts.missing}" if facts.missing else ""
     words = f"Every key that differs from its default.{missing}"
-    return Section(
-        "settings", "Settings", words, code=commented(facts.state.config, "", {}), all=complete(facts.state.config)
-    )
+    return settings(words, facts.state.config)
+
+
+def settings(words: str, config: Config) -> Section:
+    return Section("settings", "Settings", words, code=commented(config, "", {}), all=complete(config))
