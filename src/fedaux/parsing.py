@@ -55,7 +55,8 @@ def build(cls: Any, table: Mapping[str, Any], prefix: str = "") -> Any:
     hints = get_type_hints(cls)
     for key in table:
         if key == "device":
-            raise ConfigError(f"there is no {prefix}device: fedaux computes on the processor, not on a GPU. Delete it.")
+            told = "pre-training takes a GPU if there is one, all else computes on the processor"
+            raise ConfigError(f"there is no key {prefix}device to set: {told}. Delete it.")
         if key not in hints:
             raise ConfigError(str(unknown("key", prefix + key, [prefix + name for name in hints])))
     return cls(**{key: _value(hints[key], value, prefix + key) for key, value in table.items()})
