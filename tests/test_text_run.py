@@ -102,6 +102,6 @@ def test_what_is_sent_is_said(config: Config, tmp_path: Path) -> None:
     for name, spec in (("published", config.prototypes[0]), ("own", bert)):
         once = replace(config, rounds=1, prototypes=(spec,), pretrain=replace(config.pretrain, epochs=0))
         run(once, tmp_path / name, cache=tmp_path / "cache", tell=lambda what, done, of, note: told.append(note))
-    published, own = (note for note in told if note.startswith("3 releases"))
+    published, own = (note for note in told if note.startswith("3 releases,"))
     assert published == "3 releases, extractor not sent: clients have it, public map 0.00 MB"
     assert own.startswith("3 releases, extractor 0.0")

@@ -307,7 +307,7 @@ def test_images_of_different_size_need_one(tmp_path):
 
 def test_a_folder_without_images_says_so(tmp_path):
     (tmp_path / "pics").mkdir()
-    with pytest.raises(ValueError, match="not one record"):
+    with pytest.raises(ValueError, match="holds no image"):
         open_source("images", tmp_path / "pics")
 
 
