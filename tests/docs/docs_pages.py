@@ -107,7 +107,8 @@ def environment(folder: Path) -> dict[str, str]:
     programs = folder.parent / "bin"
     programs.mkdir(exist_ok=True)
     program = programs / "fedaux"
-    program.write_text(f"#!{sys.executable}\nfrom fedaux.cli import main\nmain()\n")
+    guarded = 'if __name__ == "__main__":  # --jobs starts processes that import this file\n    main()\n'
+    program.write_text(f"#!{sys.executable}\nfrom fedaux.cli import main\n\n{guarded}")
     program.chmod(0o755)
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "NO_COLOR": "1", "COLUMNS": "200"}

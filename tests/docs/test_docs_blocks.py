@@ -13,10 +13,13 @@ SLOW = {  # pages that take more than 20 seconds
     "README.md": "nine methods and the demo",
     "bring-your-own.md": "five runs",
     "index.md": "the demo",
+    "models.md": "a run, and its graph for ONNX",
     "quickstart.md": "the demo, a run and a comparison",
     "commands.md": "nearly every command once",
     "faq.md": "a plan",
     "preparation.md": "pre-training",
+    "results-of-a-run.md": "three trackers",
+    "studies.md": "two sweeps and a comparison, in processes of their own",
 }
 RUNNABLE = ("python", "console")
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}

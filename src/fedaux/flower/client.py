@@ -43,11 +43,15 @@ def answer(
 ) -> None:
     """Give a ClientApp the handler `query.fedaux`; whatever else it does stays as it is.
 
-    model    makes the network that the app trains: the class itself will do
-    data     (context) → (x, labels) of this client: rows as the model takes them, each record exactly once
-    vault    an absolute folder of this client's own, which remembers what was released
-    features as in `FedAUX`, and the same
-    privacy  further settings of `PrivacyConfig`: adjacency, declared_records, releases, scorer, certificate, …
+    Args:
+        app: Your app.
+        model: Makes the network that the app trains: the class itself will do.
+        data: (context) → (x, labels) of this client: rows as the model takes them, each record exactly once.
+        vault: An absolute folder of this client's own, which remembers what was released.
+        epsilon: The budget of the one release.
+        delta: Its δ, well below one over the number of records.
+        features: As in `FedAUX`, and the same.
+        privacy: Further settings of `PrivacyConfig`: adjacency, declared_records, releases, scorer, certificate, …
     """
     code = Own(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
 

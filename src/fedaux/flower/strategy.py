@@ -41,14 +41,15 @@ _REASON = 500  # characters of a reason that are logged: a client writes some of
 class FedAUX(FedAvg):
     """Flower's FedAvg, and after each average a distillation on public data, teachers weighted by their releases.
 
-    model    the network that the clients train, with the weights that features are to be computed with: pre-trained
-             ones if there are any. It is copied, and runs on the CPU
-    features the name of the layer or method of the model that gives features (B, H), a function of (model, x), or
-             `before("NAME")` with the name of the last layer
-    public   unlabelled rows, an array or tensor, as the model takes them
-    keep     a file that remembers what clients are asked with, so that a later run asks the same; their vaults answer
-             one question only
-    patience seconds that a client has to make its release
+    - `model`: the network that the clients train, with the weights that features are to be computed with: pre-trained
+      ones if there are any. It is copied, and runs on the CPU.
+    - `features`: the name of the layer or method of the model that gives features (B, H), a function of (model, x), or
+      `before("NAME")` with the name of the last layer.
+    - `public`: unlabelled rows, an array or tensor, as the model takes them.
+    - `keep`: a file that remembers what clients are asked with, so that a later run asks the same; their vaults answer
+      one question only.
+    - `patience`: seconds that a client has to make its release.
+
     Whatever else is given goes to FedAvg.
     """
 

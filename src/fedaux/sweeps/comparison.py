@@ -23,6 +23,17 @@ def compare(
     tell: Tell = lambda what, done, of, note: None,
     cache: Path | None = None,
 ) -> Swept:
-    """Every method from the same data, split and first weights; only what its row of the table says differs."""
+    """Every method from the same data, split and first weights; only what its row of the table says differs.
+
+    Args:
+        base: What to run; its `method` plays no part.
+        folder: For the runs, the tables and the report. What is finished there already is only read.
+        seeds: How many, from the config's own on.
+        methods: Names in `METHODS`, all nine by default.
+        jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
+        threads: Of PyTorch, for each.
+        tell: As in `run`.
+        cache: As in `run`.
+    """
     sweep = Sweep.of(base, {"method": methods}, seeds)
     return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, tell=tell, cache=cache))

@@ -43,7 +43,7 @@ def run_sweep(
     """All runs that are not finished, `jobs` at a time in processes of `threads` each; one job runs in this process.
 
     An extractor is trained once, before the runs that share it. A run that fails is among the `failures`. Trackers can
-    follow one job only: they live in this process.
+    follow one job only: they live in this process. `write_results` makes tables and a report of it.
     """
     runs = sweep.runs(folder)
     missing = {str(one.folder): one for one in runs if not _result(one)}
