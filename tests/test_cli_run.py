@@ -51,6 +51,15 @@ def test_the_starter_for_a_model_runs_as_it_is(
     assert (place / "runs" / "model-fedaux-seed0" / "report.html").is_file()
 
 
+def test_a_starter_in_another_folder_finds_its_module(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "init", "model", "own") == 0
+    assert "fedaux run own/model.toml" in capsys.readouterr().out
+    monkeypatch.delitem(sys.modules, "my_model", raising=False)
+    assert fedaux(monkeypatch, "run", "own/model.toml", "--set", "rounds=1", "--json") == 0
+
+
 def test_json_is_one_object_and_nothing_else(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,6 +65,15 @@ def test_one_release_costs_what_it_was_calibrated_for(epsilon: float, adjacency:
     assert ledger.epsilon("a") == pytest.approx(epsilon, rel=1e-3)
 
 
+def test_a_noise_that_is_known_is_checked_and_not_just_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = training_noise(1.0, 1e-5, "replace-one", 0.05, 100)
+    with monkeypatch.context() as patch:
+        patch.setattr("fedaux.privacy.accounting._calibrated", lambda *_: pytest.fail("searched for it again"))
+        assert training_noise(1.0, 1e-5, "replace-one", 0.05, 100, known=found) == found
+    for wrong in (0.9 * found, 1.5 * found, -1.0, float("nan"), 0.01):
+        assert training_noise(1.0, 1e-5, "replace-one", 0.05, 100, known=wrong) == found
+
+
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_training_noise_is_enough_and_hardly_more(adjacency: str) -> None:
     noise = training_noise(1.0, 1e-5, adjacency, 0.05, 200)

@@ -58,7 +58,8 @@ def test_a_client_that_allows_more_answers_more_and_all_of_them_again(tmp_path: 
 def test_private_trainings_are_counted_across_restarts(tmp_path: Path) -> None:
     Vault(tmp_path).once("x", made)
     for _ in range(2):
-        Vault(tmp_path).train_once(allowed=2)
+        Vault(tmp_path).train_once(allowed=2, noise=1.25)
+        assert Vault(tmp_path).noise == 1.25
     with pytest.raises(BudgetError, match=r"for 2 rounds, and they are used up.*privacy\.train_rounds"):
         Vault(tmp_path).train_once(allowed=2)
     assert facts(Vault(tmp_path).once("x", never)) == facts(made())

@@ -23,7 +23,13 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     environment.pop("FEDAUX_CACHE", None)
     command = [sys.executable, str(RUN), "--folder", str(folder), *words]
     return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder.parent
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder.parent,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # also where the tests run in the background
     )
 
 

@@ -38,6 +38,14 @@ def console_for(as_json: bool) -> Console:
     return Console(stderr=as_json)
 
 
+def beside(config: Path) -> Path:
+    """The config, once modules beside it can be imported: a `module:function` in it is looked for there too."""
+    folder = str(config.absolute().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return config
+
+
 def emit(value: Any) -> None:
     """One object for a script."""
     print(json.dumps(value, ensure_ascii=False))

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from fedaux.privacy.planner import Planner
 
-from fedaux.cli.common import Json, console_for, emit, examples
+from fedaux.cli.common import Json, beside, console_for, emit, examples
 from fedaux.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="What was spent, what is worth spending, and whether the promise holds.")
@@ -69,7 +69,7 @@ def plan(
     console = console_for(as_json)
     if config is None:
         console.print("Scikit-learn's digits stand in for your public data; name your config to plan with its own.")
-    made = planner(config, clients, delta, adjacency)
+    made = planner(beside(config) if config else None, clients, delta, adjacency)
     found = made.plan(epsilon, records)
     console.print(
         f"With {records} records and ({epsilon:g}, {delta:g})-privacy ({adjacency}), each coordinate of a client's "

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.cli.common import Json, Settings, Threads, Track, console_for, emit, examples, set_threads
+from fedaux.cli.common import Json, Settings, Threads, Track, beside, console_for, emit, examples, set_threads
 
 if TYPE_CHECKING:
     from fedaux.experiment import Result
@@ -67,7 +67,7 @@ def run(
     from fedaux.report.live import Live
     from fedaux.tracking import make_trackers
 
-    settings = Config.load(config, set_ or [])
+    settings = Config.load(beside(config), set_ or [])
     folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
     trackers = make_trackers(track or [])
     set_threads(threads)
@@ -117,7 +117,7 @@ def prepare(
     from fedaux.report.pictures import draw_pretraining
     from fedaux.report.terminal import results_table
 
-    settings, console = Config.load(config, set_ or []), console_for(as_json)
+    settings, console = Config.load(beside(config), set_ or []), console_for(as_json)
     set_threads(threads)
     with Live(console) as live:
         found = pretrain(settings, tell=live.tell, cache=cache)
@@ -173,7 +173,8 @@ def show(result: Result, console: Console, as_json: bool) -> None:
         return
     label = METHODS[config.method].label
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
-    console.print(f"\n[bold]{label}[/bold] after {config.rounds} rounds: {figure}")
+    rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
+    console.print(f"\n[bold]{label}[/bold] after {rounds}: {figure}")
     if len(last["accuracy"]) > 1:
         for name, accuracy in last["accuracy"].items():
             console.print(f"  {escape(name)}: {accuracy:.3f}")

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.cli.common import Json, Settings, Threads, console_for, emit, examples, set_threads
+from fedaux.cli.common import Json, Settings, Threads, beside, console_for, emit, examples, set_threads
 
 if TYPE_CHECKING:
     from fedaux.sweeps.engine import Swept
@@ -76,7 +76,7 @@ def compare(
     for name in names:
         if name not in METHODS:
             raise unknown("method", name, METHODS)
-    plan = Sweep.of(Config.load(config, set_ or []), {"method": names}, seeds)
+    plan = Sweep.of(Config.load(beside(config), set_ or []), {"method": names}, seeds)
     title = f"Test accuracy in %, {config.stem}, {seeds} seed(s)"
     _sweep(plan, out or Path("runs") / config.stem, jobs, threads, as_json, title)
 
@@ -88,7 +88,7 @@ def compare(
     )
 )
 def sweep(
-    grid: Annotated[Path, typer.Argument(help="A config with a table [sweep] of lists.")],
+    grid: Annotated[Path, typer.Argument(help="A config with a table \\[sweep] of lists.")],
     out: Out = None,
     jobs: Jobs = 1,
     seeds: Seeds = None,
@@ -99,7 +99,7 @@ def sweep(
     """Run every combination of some settings, over seeds. Started again, it goes on where it stopped."""
     from fedaux.sweeps.grid import Sweep
 
-    _sweep(Sweep.load(grid, _overrides(set_, seeds)), out or Path("runs") / grid.stem, jobs, threads, as_json)
+    _sweep(Sweep.load(beside(grid), _overrides(set_, seeds)), out or Path("runs") / grid.stem, jobs, threads, as_json)
 
 
 @app.command(

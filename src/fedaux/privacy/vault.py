@@ -24,10 +24,11 @@ class BudgetError(FedauxError, RuntimeError):
 
 @dataclass
 class Spent:
-    """requests: every release that was ever begun. trained: how often private training was begun."""
+    """requests: every release that was ever begun. trained: how often private training was begun, and its last σ."""
 
     requests: list[str] = field(default_factory=list)
     trained: int = 0
+    noise: float = 0.0
 
 
 class Vault:
@@ -61,7 +62,13 @@ class Vault:
             write_atomically(path, stored.encode(), private=True)
             return made
 
-    def train_once(self, allowed: int) -> None:
+    @property
+    def noise(self) -> float:
+        """σ of the last private training, 0 before the first: found again in a process that starts anew each round."""
+        with self._locked() as spent:
+            return spent.noise
+
+    def train_once(self, allowed: int, noise: float = 0.0) -> None:
         """Count one private training; its noise was chosen for `allowed` of them."""
         with self._locked() as spent:
             if spent.trained >= allowed:
@@ -69,7 +76,7 @@ class Vault:
                     f"training is refused: this client's budget was for {allowed} rounds, and they are used up. "
                     "Its own setting privacy.train_rounds says how many there may be; more of them need more noise."
                 )
-            spent.trained += 1
+            spent.trained, spent.noise = spent.trained + 1, noise
             self._write(spent)
 
     @contextmanager

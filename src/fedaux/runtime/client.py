@@ -162,8 +162,8 @@ def train_privately(order: TrainOrder, model: Prototype, records: Records, confi
         raise BudgetError("the order asks for other training than this client's budget was planned for")
     size = public_size(records, config)
     rounds = privacy.train_rounds or config.rounds
-    plan = plan_training(privacy, local, size, rounds)
-    vault.train_once(rounds)
+    plan = plan_training(privacy, local, size, rounds, known=vault.noise)
+    vault.train_once(rounds, plan.noise)
     seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
     train_private(model, records, plan, size=size, lr=order.lr, mu=order.mu, clip=privacy.train_clip, unsafe_seed=seed)
     return plan if privacy.unsafe_seed < 0 else Spend(noise=0.0, steps=0)
