@@ -18,6 +18,7 @@ from fedaux.errors import Exit
 from fedaux.parsing import ConfigError
 from fedaux.state import FILE, RunState
 from fedaux.sweeps.engine import Sweep, SweepError, read_sweep, run_sweep
+from fedaux.sweeps.workers import Task, work
 from test_cli import TINY, fedaux, paragraph
 
 TABLE: dict[str, Any] = {
@@ -353,3 +354,24 @@ def test_a_sweep_prints_and_writes_what_it_found(
     assert found["arms"][0]["label"] == "FedAVG, α = 0.1"
     assert np.array(found["arms"][0]["curves"]).shape == (2, 2)
     assert all((tmp_path / "out" / folder / FILE).is_file() for arm in found["arms"] for folder in arm["folders"])
+
+
+def _fine(tell: object) -> None:
+    pass
+
+
+def _fails(tell: object) -> None:
+    raise ValueError("no luck")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_tasks_that_lack_something_may_be_the_last(others: int) -> None:
+    """Nobody is busy any more when they are found to lack it: the crew must not wait for a word from nobody."""
+    tasks = [Task(f"other {i}", _fine, ()) for i in range(others)]
+    tasks += [Task("first", _fails, ()), Task("second", _fine, (), frozenset({"first"}))]
+    tasks.append(Task("third", _fine, (), frozenset({"second"})))
+    ended = {task.name: trouble and trouble.text for task, trouble in work(tasks, 2, 1, lambda *_: None)}
+    assert ended == {
+        **{f"other {i}": None for i in range(others)},
+        **dict.fromkeys(("first", "second", "third"), "no luck"),
+    }

@@ -74,7 +74,9 @@ class _Crew:
                     elif len(self.busy) < self.jobs:
                         self.waiting.remove(task)
                         self._give(task)
-                for task, trouble in self._listen():
+                for task, trouble in (
+                    self._listen() if self.busy else ()
+                ):  # what lacked something may have been the last
                     ended[task.name] = trouble
                     yield task, trouble
         finally:
