@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -209,23 +208,3 @@ def test_rows_of_numbers(tmp_path: Path) -> None:
     assert model.classes == ("north", "south", "west")
     assert model.predict(x.tolist()).shape == (300, 3)
     assert "tabular-classification" in (made.folder / "model" / "mlp-0" / "README.md").read_text()
-
-
-def test_the_blocks_of_the_page_run_as_they_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
-    root = Path(__file__).resolve().parents[1]
-    blocks = re.findall(r"```python\n(.*?)```", (root / "docs/models.md").read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 2
-    (tmp_path / "examples").mkdir()
-    quick = {"rounds = 5": "rounds = 1", "epochs = 30": "epochs = 1"}
-    text = (root / "examples/digits.toml").read_text()
-    for old, new in quick.items():
-        assert old in text
-        text = text.replace(old, new)
-    (tmp_path / "examples" / "digits.toml").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
-    exec(compile("\n".join(blocks), "docs/models.md", "exec"), {})
-    assert "differentially private" in capsys.readouterr().out
