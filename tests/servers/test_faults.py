@@ -131,7 +131,8 @@ def test_a_server_app_that_is_killed_goes_on_in_a_new_run(federation: Make) -> N
     made.begin("again")
     text = made.servers.finish("again", seconds=400)
     state = checked(made)
-    assert state.history[0] == before.history[0]  # the finished round is the same one
+    finished = {key: value for key, value in before.history[0].items() if key != "confusion"}  # kept of the last alone
+    assert state.history[0] == finished
     assert "score: 1/3" not in text  # and nobody was asked for a release again
     assert "FedAUX: 2/2" in text
 
