@@ -74,7 +74,7 @@ def complain(error: BaseException) -> Exit:
 
 def ended(run: Any) -> int:
     """Run a command-line app and say how it ended, with no traceback whatever happens."""
-    sys.path.append(str(Path.cwd()))  # so that `module:function` finds a module beside the config
+    sys.path.append(str(Path.cwd()))  # where `module:function` is looked for as well
     try:
         run()
     except KeyboardInterrupt:

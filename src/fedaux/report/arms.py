@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedaux.experiment import Result
 from fedaux.methods import METHODS
+from fedaux.report.facts import begun
 from fedaux.state import FILE, RunState, StateError
 from fedaux.tracking import flat
 
@@ -37,10 +38,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 def group(folders: Sequence[Path]) -> list[FoundArm]:
     """Arms in order of first appearance, named by what makes them differ; curves are cut to the shortest run."""
-    results = [Result(RunState.load(folder), folder) for folder in folders]
-    for one in results:
-        if not one.state.history:
-            raise StateError(f"{one.folder} has not finished a round yet; go on with `fedaux resume {one.folder}`.")
+    results = [Result(begun(RunState.load(folder), folder), folder) for folder in folders]
     settings = [{k: v for k, v in flat(one.state.config).items() if k != "seed"} for one in results]
     differing = [key for key in settings[0] if len({json.dumps(one.get(key)) for one in settings}) > 1]
     rounds = min(len(one.curve) for one in results)

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.experiment import Result
-from fedaux.report.facts import tones
+from fedaux.report.facts import confusion, seconds, tones
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
 from fedaux.report.run_page import FILE, setting, settings
 from fedaux.report.svg import Line, bars, bubbles, heat, line_chart
+from fedaux.report.tables import HEADER, Cell
+from fedaux.report.tables import figures as last_and_best
 from fedaux.report.terminal import duration, megabytes
 from fedaux.state import RunState
 
@@ -53,12 +55,12 @@ def _tiles(arms: Sequence[Arm], runs: Runs) -> list[Tile]:
     tiles = [best]
     if len(ranked) > 1:
         tiles.append(Tile(_percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next"))
-    seconds = sum(_seconds(one) for results in runs.values() for one in results)
+    total = sum(seconds(one.state) for results in runs.values() for one in results)
     count = sum(map(len, runs.values()))
     return [
         *tiles,
         Tile(str(count), f"runs, {max(map(len, runs.values()))} seed(s)"),
-        Tile(duration(seconds), "in all"),
+        Tile(duration(total), "in all"),
     ]
 
 
@@ -83,17 +85,8 @@ def _accuracy(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
     ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
     rows = [(arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1])) for arm in ranked]
     figures.append(Figure(bars(rows, tones=tone), "After the last round."))
-    head = ("", "last round", "mean of last 5", "best round (for reference)", "seeds")
-    table = [
-        (
-            arm.label,
-            _percent(arm.curves[:, -1]),
-            _percent(arm.curves[:, -5:].mean(axis=1)),
-            _percent(arm.curves.max(axis=1)),
-            str(len(arm.curves)),
-        )
-        for arm in arms
-    ]
+    head = ("", *HEADER[1:], "seeds")
+    table = [(arm.label, *(f"{one} %" for one in last_and_best(arm.curves)), str(len(arm.curves))) for arm in arms]
     return Section("accuracy", "Accuracy", "", figures, TableOf(head, table))
 
 
@@ -153,8 +146,8 @@ def _costs(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
             for way in ("sent", "received")
         )
         failed = sum(len(record["failures"]) for one in results for record in one.state.history)
-        seconds = float(np.mean([_seconds(one) for one in results]))
-        rows.append((label, duration(seconds), megabytes(float(sent)), megabytes(float(received)), str(failed)))
+        mean = float(np.mean([seconds(one.state) for one in results]))
+        rows.append((label, duration(mean), megabytes(float(sent)), megabytes(float(received)), str(failed)))
     head = ("mean of a run", "time", "to clients", "from clients", "failures, all seeds")
     words = "Times include what each run prepared itself; an extractor that was found in the cache costs nothing."
     return Section("costs", "Time and communication", words, table=TableOf(head, rows))
@@ -171,12 +164,8 @@ def _runs(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
 
 
 def _recall(one: Result) -> NDArray[np.float64]:
-    table = np.sum([np.array(each) for each in one.state.history[-1]["confusion"].values()], axis=0)
+    table = confusion(one.state)
     return np.asarray(np.diag(table) / np.maximum(table.sum(axis=1), 1))
-
-
-def _seconds(one: Result) -> float:
-    return float(sum(sum(record["seconds"].values()) for record in one.state.history))
 
 
 def _relative(path: Path, folder: Path) -> Path:
@@ -189,5 +178,4 @@ def _std(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _percent(values: NDArray[np.float64]) -> str:
-    spread = f" ± {100 * values.std(ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{100 * values.mean():.1f}{spread} %"
+    return f"{Cell.of(values)} %"

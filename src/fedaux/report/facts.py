@@ -15,7 +15,7 @@ from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
 from fedaux.experiment import Result, make_server
 from fedaux.methods import METHODS
-from fedaux.state import RunState
+from fedaux.state import RunState, StateError
 
 SHOWN, EACH = 12, 10  # clients whose favourite public examples are shown, and how many of them
 
@@ -46,9 +46,7 @@ class RunFacts:
 
     @property
     def confusion(self) -> NDArray[np.int64]:
-        """Of the last round, summed over prototypes: true class (rows) by predicted class."""
-        tables = [np.array(one, np.int64) for one in self.state.history[-1]["confusion"].values()]
-        return np.asarray(np.sum(tables, axis=0))
+        return confusion(self.state)
 
     @property
     def recall(self) -> NDArray[np.float64]:
@@ -58,12 +56,29 @@ class RunFacts:
             return np.asarray(np.diag(table) / table.sum(axis=1))
 
 
+def confusion(state: RunState) -> NDArray[np.int64]:
+    """Of the last round, summed over prototypes: true class (rows) by predicted class."""
+    tables = [np.array(one, np.int64) for one in state.history[-1]["confusion"].values()]
+    return np.asarray(np.sum(tables, axis=0))
+
+
+def seconds(state: RunState) -> float:
+    """Of all rounds and all their phases."""
+    return float(sum(sum(record["seconds"].values()) for record in state.history))
+
+
+def begun(state: RunState, folder: Path) -> RunState:
+    """The state, if there is a round to report."""
+    if not state.history:
+        raise StateError(f"{folder} has not finished a round yet; go on with `fedaux resume {folder}`.")
+    return state
+
+
 def gather(folder: Path, cache: Path | None = None) -> RunFacts:
     """Everything about the run in `folder`. Nothing is trained; favourites need features of the auxiliary data."""
-    state = RunState.load(folder)
+    state = begun(RunState.load(folder), folder)
     names, counts, favourites, missing = tuple(client_names(state.config)), None, list[Favourites](), ""
-    size = len(next(iter(state.history[-1]["confusion"].values()))) if state.history else 0
-    classes = tuple(map(str, range(size)))
+    classes = tuple(map(str, range(len(confusion(state)))))
     try:
         classes = open_public(state.config).classes
         if state.config.data.partition != "own":

@@ -55,6 +55,7 @@ class Live:
         self.config: Config | None = None
         self.state: RunState | None = None
         self._folder, self._over = "", False
+        self._facts: list[tuple[str, RenderableType]] = []
         self._spoken: dict[str, float] = {}
         self._said = ""
         self._screen = RichLive(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
@@ -91,10 +92,11 @@ class Live:
 
     def start(self, config: Config, folder: Path, state: RunState | None) -> None:
         self.config, self.state, self._folder, self._over = config, state, folder.name, False
+        self._facts = _facts_of(state) if state else []
         self.bars = {key: bar for key, bar in self.bars.items() if key == "runs"}
 
     def saved(self, state: RunState) -> None:
-        self.state = state
+        self.state, self._facts = state, _facts_of(state)
 
     def end(self) -> None:
         self._over = True
@@ -131,7 +133,7 @@ class Live:
         grid.add_column(ratio=1)
         for key, bar in sorted(self.bars.items(), key=lambda item: _ORDER.get(item[0], 0)):
             grid.add_row("rounds" if key == "rounds" else bar.what, self._bar(bar))
-        for name, text in self._facts():
+        for name, text in self._facts:
             grid.add_row(name, text)
         parts.append(Panel(grid, title=self._title(), title_align="left", border_style="dim"))
         return Group(*parts)
@@ -156,28 +158,28 @@ class Live:
         line.add_row(ProgressBar(total=bar.of, completed=bar.done, width=24), Text.from_markup(words), Text(note))
         return line
 
-    def _facts(self) -> list[tuple[str, RenderableType]]:
-        state, found = self.state, list[tuple[str, RenderableType]]()
-        if state is None:
-            return found
-        ledger = Ledger.of(state.releases, state.history)
-        if state.history:
-            last, curve = state.history[-1], [mean_accuracy(record) for record in state.history]
-            found.append(("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}")))
-            if last["teachers"]:
-                words = f"{last['teachers']:.1f} of {last['clients']} count on an example"
-                if last["loudest"]:
-                    words += f"; {last['loudest'][0]} weighs most, {last['loudest'][1]:.0%}"
-                found.append(("teachers", Text(words)))
-        if ledger.clients:
-            what = "scores only, models are not covered" if ledger.bare or not ledger.training else "scores and models"
-            words = f"ε = {ledger.worst:.3g}, δ = {ledger.delta:g}, {len(ledger.clients)} clients: {what}"
-            found.append(("privacy", Text("NOT PRIVATE, seeded noise" if ledger.unsafe else words)))
-        failures = [one for record in state.history for one in record["failures"]]
-        if failures:
-            client, reason = failures[-1]
-            found.append(("failed", Text(f"{len(failures)}, last {client}: {reason}", style="yellow", overflow="fold")))
-        return found
+
+def _facts_of(state: RunState) -> list[tuple[str, RenderableType]]:
+    """What a state says, once for each state: a panel is drawn eight times a second, and ledgers grow with a run."""
+    found: list[tuple[str, RenderableType]] = []
+    ledger = Ledger.of(state.releases, state.history)
+    if state.history:
+        last, curve = state.history[-1], [mean_accuracy(record) for record in state.history]
+        found.append(("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}")))
+        if last["teachers"]:
+            words = f"{last['teachers']:.1f} of {last['clients']} count on an example"
+            if last["loudest"]:
+                words += f"; {last['loudest'][0]} weighs most, {last['loudest'][1]:.0%}"
+            found.append(("teachers", Text(words)))
+    if ledger.clients:
+        what = "scores only, models are not covered" if ledger.bare or not ledger.training else "scores and models"
+        words = f"ε = {ledger.worst:.3g}, δ = {ledger.delta:g}, {len(ledger.clients)} clients: {what}"
+        found.append(("privacy", Text("NOT PRIVATE, seeded noise" if ledger.unsafe else words)))
+    failures = [one for record in state.history for one in record["failures"]]
+    if failures:
+        client, reason = failures[-1]
+        found.append(("failed", Text(f"{len(failures)}, last {client}: {reason}", style="yellow", overflow="fold")))
+    return found
 
 
 def _table_of(runs: list[tuple[str, str]]) -> RenderableType:

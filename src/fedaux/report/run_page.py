@@ -8,11 +8,10 @@ import numpy as np
 
 from fedaux.config import Config
 from fedaux.methods import METHODS
-from fedaux.report.facts import RunFacts, expected_accuracy, gather
+from fedaux.report.facts import RunFacts, expected_accuracy, gather, seconds
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
 from fedaux.report.svg import Line, Part, bars, bubbles, heat, line_chart, stack
 from fedaux.report.terminal import duration, megabytes
-from fedaux.state import StateError
 from fedaux.toml import commented, complete
 from fedaux.tracking import mean_accuracy
 
@@ -32,8 +31,6 @@ _PHASES = {
 def write_run_report(folder: Path, cache: Path | None = None) -> Path:
     """`report.html` in the folder of a run that has finished at least one round."""
     facts = gather(folder, cache)
-    if not facts.state.history:
-        raise StateError(f"{folder} has not finished a round yet; go on with `fedaux resume {folder}`.")
     config = facts.state.config
     makers = (_learning, _split, _classes, _clients, _teachers, _favourites, _privacy, _costs, _failures, _settings)
     sections = [section for make in makers if (section := make(facts)) is not None]
@@ -59,13 +56,12 @@ def tiles(facts: RunFacts) -> list[Tile]:
         private = Tile("not private", "the noise was drawn from a known seed", warn=True)
     elif not ledger.clients:
         private = Tile("no ε", "nothing was released under differential privacy", warn=True)
-    seconds = sum(sum(record["seconds"].values()) for record in history)
     crossed = sum(sum(record["bytes"].values()) for record in history)
     failed = len({client for record in history for client, _ in record["failures"]})
     return [
         Tile(f"{100 * facts.result.accuracy:.1f} %", f"test accuracy after round {facts.state.round}"),
         private,
-        Tile(duration(seconds), f"for {facts.state.round} rounds"),
+        Tile(duration(seconds(facts.state)), f"for {facts.state.round} rounds"),
         Tile(megabytes(crossed), "of arrays crossed, both ways"),
         Tile(str(failed), "clients failed at least once", warn=failed > 0),
     ]
