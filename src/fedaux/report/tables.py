@@ -68,12 +68,8 @@ def figures(values: NDArray[np.float64]) -> tuple[Cell, Cell, Cell]:
 
 
 def summary(curves: Mapping[str, NDArray[np.float64]], first: str = HEADER[0]) -> Table:
+    """One row per method from its curves, (seeds, rounds)."""
     return Table((first, *HEADER[1:]), tuple((label, figures(values)) for label, values in curves.items()))
-
-
-def comparison(curves: Mapping[str, NDArray[np.float64]]) -> list[tuple[str, ...]]:
-    """One row per method from its curves, (seeds, rounds), in per cent; ± over seeds where there are several."""
-    return summary(curves).texts()
 
 
 def pivot(arms: Sequence[Measured]) -> Table | None:
