@@ -25,6 +25,8 @@ class DataConfig:
     source: str = "digits"  # a name of `data.sources`, or module:function
     path: str = ""  # passed to the source where it takes one
     options: Options = ()  # further arguments of the source
+    classes: tuple[str, ...] = ()  # names of labels 0, 1, …, declared for all sites; needed where partition = "own"
+    person: str = ""  # whose a record is: a column, an array's name, or for images a pattern of their paths
     test_share: float = 0.2  # held out of the training part where the source has no test part of its own
     clients: int = 10  # how many the records are dealt to
     partition: str = "dirichlet"  # "own": nothing is split, this machine reads what it holds itself (real sites)
@@ -33,6 +35,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", sorted_options("data.options", self.options))
+        need(len(set(self.classes)) == len(self.classes), "data.classes must differ from one another.")
         need(self.shards >= 1, f"data.shards must be at least 1, not {self.shards}.")
         one_of("data.partition", self.partition, ("dirichlet", "shards", "iid", "own"))
         need(self.clients >= 1, f"data.clients must be at least 1, not {self.clients}.")
@@ -119,21 +122,21 @@ class PrivacyConfig:
 
     scorer: str = "class-embedding"  # or mean-embedding, logistic, module:function
     weights: str = "odds"  # of teachers: s/(1 − s), or certainty: s
-    epsilon: float = 0.1  # of a client's one release
+    epsilon: float = 0.1  # of one release of scores
+    epsilon_total: float = 0.0  # of all that a client ever sends under noise; 0: one release of scores and no more
     delta: float = 1e-5  # of everything; well below one over the number of records
+    unit: str = "record"  # whom the promise protects: a record, or a person with all records that data.person finds
+    person_records: int = 10  # unit = "person": so many records of a person are used, the others are left out
     adjacency: str = "replace-one"  # what a neighbour is; or add-remove
-    certificate: str = "opendp"  # who vouches for ε: OpenDP for its own sampler, or the analytic Gaussian
+    certificate: str = "analytic"  # who vouches for ε: the analytic Gaussian, or OpenDP's zCDP (9 % more noise)
     dims: int = 32  # class- and mean-embedding: size of the public PCA
     ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
     ridge: float = 0.01  # logistic: λ
-    releases: int = 1  # how many different summaries a client may ever release, each at (ε, δ)
-    train_epsilon: float = 0.0  # of all local training together, at the same δ; 0 sends models without any privacy
+    private_training: bool = False  # spend what scores leave of epsilon_total on training; false sends bare models
     train_rounds: int = 0  # for so many rounds of private training; 0: as many as the run has
     train_rate: float = 0.0  # share of a client's records in a step of private training; 0: local.batch of them
     train_clip: float = 1.0  # norm to which a record's gradient is shortened
-    declared_records: int = (
-        0  # |D_i| as everybody knows it; add-remove needs it, replace-one takes the number of records
-    )
+    declared_records: int = 0  # |D_i| as everybody knows it, in units; add-remove needs it, replace-one counts
     unsafe_seed: int = -1  # ≥ 0 makes the noise reproducible and therefore removable: tests and studies only
 
     def __post_init__(self) -> None:
@@ -152,15 +155,26 @@ class PrivacyConfig:
             f"privacy.epsilon must be above 0, not {self.epsilon}; for no scores: method = 'feddf+p'.",
         )
         need(0 < self.delta < 1, f"privacy.delta must lie between 0 and 1, not {self.delta}.")
-        need(self.releases >= 1, f"privacy.releases must be at least 1, not {self.releases}.")
+        one_of("privacy.unit", self.unit, ("record", "person"))
+        need(self.person_records >= 1, f"privacy.person_records must be at least 1, not {self.person_records}.")
+        need(0 <= self.epsilon_total < math.inf, f"privacy.epsilon_total must not be negative: {self.epsilon_total}.")
         need(
-            0 <= self.train_epsilon < math.inf and self.train_rounds >= 0 and 0 <= self.train_rate <= 1,
-            "privacy.train_epsilon and train_rounds must not be negative, privacy.train_rate is at most 1.",
+            self.epsilon_total > 0 or not self.private_training,
+            "privacy.private_training needs privacy.epsilon_total, what scores and training may cost together.",
+        )
+        need(
+            self.train_rounds >= 0 and 0 <= self.train_rate <= 1,
+            "privacy.train_rounds must not be negative, privacy.train_rate is at most 1.",
         )
         need(0 < self.train_clip < math.inf, f"privacy.train_clip must be above 0, not {self.train_clip}.")
         need(self.dims >= 1, f"privacy.dims must be at least 1, not {self.dims}.")
         need(1e-6 <= self.ridge < math.inf, f"privacy.ridge must be at least 1e-6, not {self.ridge}.")
         need(self.declared_records >= 0, f"privacy.declared_records must not be negative, not {self.declared_records}.")
+
+    @property
+    def cap(self) -> float:
+        """ε of everything that a client ever sends under noise."""
+        return self.epsilon_total or self.epsilon
 
 
 @dataclass(frozen=True)
@@ -232,6 +246,15 @@ class Config:
         need(
             self.start == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),
             "start = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding': it is made of them.",
+        )
+        need(
+            not METHODS[self.method].scores or self.privacy.epsilon <= self.privacy.cap,
+            f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than privacy.epsilon = "
+            f"{self.privacy.epsilon:g}, which the scores alone cost.",
+        )
+        need(
+            self.privacy.unit == "record" or self.data.person != "",
+            "privacy.unit = 'person' needs data.person, which says whose a record is.",
         )
         need(len(self.prototypes) >= 1, "prototypes must name at least one network.")
         need(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")

@@ -14,6 +14,13 @@ Option = int | float | str | bool | tuple[str, ...]
 Options = tuple[tuple[str, Option], ...]  # sorted by name
 
 
+RENAMED = {
+    "privacy.train_epsilon": "set privacy.private_training = true, and privacy.epsilon_total to what scores and "
+    "training may cost together",
+    "privacy.releases": "a client releases for as long as the total stays below privacy.epsilon_total",
+}
+
+
 class ConfigError(FedauxError, ValueError):
     """A setting that cannot be right; the message names the key, what is allowed and what to do."""
 
@@ -57,6 +64,8 @@ def build(cls: Any, table: Mapping[str, Any], prefix: str = "") -> Any:
         if key == "device":
             told = "pre-training takes a GPU if there is one, all else computes on the processor"
             raise ConfigError(f"there is no key {prefix}device to set: {told}. Delete it.")
+        if prefix + key in RENAMED:
+            raise ConfigError(f"there is no key {prefix + key} any more: {RENAMED[prefix + key]}.")
         if key not in hints:
             raise ConfigError(str(unknown("key", prefix + key, [prefix + name for name in hints])))
     return cls(**{key: _value(hints[key], value, prefix + key) for key, value in table.items()})

@@ -18,12 +18,14 @@ Indices = NDArray[np.int64]
 class Records:
     """Rows `x[rows]` with labels `y[rows]`; `x` may be a memory map far larger than memory.
 
-    Images are uint8 (N, H, W, C); numbers are float (N, ...); text is an array of `str`.
+    Images are uint8 (N, H, W, C); numbers are float (N, ...); text is an array of `str`. `person` numbers the people
+    behind the rows, where the source knows them.
     """
 
     x: NDArray[Any]
     y: NDArray[np.int64] | None = None
     rows: Indices | None = None
+    person: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.x) if self.rows is None else len(self.rows)
@@ -40,6 +42,13 @@ class Records:
         if self.y is None:
             raise ValueError("these records have no labels; private and test data need them, auxiliary data does not")
         return self.y if self.rows is None else self.y[self.rows]
+
+    @property
+    def persons(self) -> NDArray[np.int64]:
+        """Whose each record is, as a number; an error where the source does not know."""
+        if self.person is None:
+            raise ValueError("it is not known whose these records are; name data.person")
+        return self.person if self.rows is None else self.person[self.rows]
 
     def take(self, positions: Indices) -> Records:
         """The records at `positions`, still a view: only an index is stored."""
