@@ -6,13 +6,33 @@ An order holds what the work needs besides the client's data and its own setting
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
+
+
+class Refusal(StrEnum):
+    """All that crosses when a client does not do as it is told: the reason itself stays in its own log."""
+
+    BUDGET = "budget"
+    ORDER = "order"
+    SETTINGS = "settings"
+    FAILED = "failed"
+
+    @property
+    def in_words(self) -> str:
+        return {
+            Refusal.BUDGET: "its privacy budget does not allow it",
+            Refusal.ORDER: "the order does not fit the client's own settings",
+            Refusal.SETTINGS: "the client's own settings cannot be right",
+            Refusal.FAILED: "it failed; the reason is in the client's own log",
+        }[self]
 
 
 @dataclass(frozen=True)
@@ -22,10 +42,28 @@ class HelloOrder:
 
 @dataclass(frozen=True)
 class Hello:
-    """The clients that a node speaks for, and the names of their classes, each as JSON."""
+    """The clients that a node speaks for, and the classes declared to it, each as JSON. No data is opened for it."""
 
     clients: str
     classes: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a client says of itself: ε of everything that it ever sent under noise, in this run and in others."""
+
+    epsilon: float  # an upper bound at `delta`; ∞ where any noise came from a known seed
+    delta: float
+    adjacency: str
+    unit: str
+    entries: int  # that its account has; the server sends the number back, see `heard`
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Account:
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +76,7 @@ class PrepareOrder:
     classes: int
     size: int  # of the vector that this scorer releases
     h0: str  # hash of the extractor
+    heard: int  # entries of the client's account that the server knows of
     extractor: Arrays = field(repr=False)  # empty where the client has it, or its features, already
     public: Arrays = field(repr=False)  # what the scorer derived from D⁻
 
@@ -60,6 +99,7 @@ class Release:
     scale: float  # of the noise, in steps
     step: float
     unsafe: bool  # seeded noise: no privacy at all
+    account: str  # `Account` as JSON
     arrays: Arrays = field(repr=False)  # {"values": int64 (k,)}
 
 
@@ -77,6 +117,7 @@ class TrainOrder:
     mu: float
     seed: int
     h0: str  # "" trains the whole network; a hash trains the head on features of that extractor
+    heard: int
     extractor: Arrays = field(repr=False)  # as in `PrepareOrder`; empty without h0
     weights: Arrays = field(repr=False)
 
@@ -85,7 +126,7 @@ class TrainOrder:
 class Update:
     """The locally trained model. `noise`, `rate` and `steps` are those of private training (`privacy.accounting`).
 
-    Noise 0 means that nothing protects the model; under private training the loss is not told, and is 0.
+    Noise 0 means that nothing protects the model. Under private training neither the loss nor the seconds are told.
     """
 
     client: str
@@ -96,29 +137,8 @@ class Update:
     noise: float
     rate: float
     steps: int
+    account: str  # `Account` as JSON
     weights: Arrays = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class EvaluateOrder:
-    """How well does this model do on your data?"""
-
-    client: str
-    round: int
-    prototype: str
-    classes: int
-    h0: str
-    extractor: Arrays = field(repr=False)
-    weights: Arrays = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Score:
-    client: str
-    round: int
-    records: int
-    correct: int
-    loss: float
 
 
 @dataclass(frozen=True)
@@ -129,8 +149,8 @@ class Failure:
     reason: str
 
 
-Order = PrepareOrder | TrainOrder | EvaluateOrder
-Reply = Release | Update | Score | Failure
+Order = PrepareOrder | TrainOrder
+Reply = Release | Update | Failure
 
 
 class Federation(Protocol):

@@ -71,8 +71,8 @@ class Result:
 
     @property
     def ledger(self) -> Ledger:
-        """Every release and every private training of the run."""
-        return Ledger.of(self.state.releases, self.state.history)
+        """What the clients say they have spent."""
+        return self.state.ledger
 
 
 def run(

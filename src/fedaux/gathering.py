@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedaux.costs import Costs, payload
-from fedaux.exchange import Arrays, Failure, Update
+from fedaux.exchange import Account, Arrays, Failure, Update
 from fedaux.prepare.certainty import Certainty, Weighing
 from fedaux.seeds import numpy_stream
 from fedaux.server import Server
@@ -38,6 +38,7 @@ class Gathering:
     costs: Costs
     tallies: dict[str, Tally] = field(default_factory=dict)
     each: dict[str, dict[str, Any]] = field(default_factory=dict)  # what is known of the clients that answered
+    accounts: dict[str, Account] = field(default_factory=dict)  # of all that answered
     spent: dict[str, list[float]] = field(default_factory=dict)  # of clients that trained privately
     moved: dict[str, list[Moved]] = field(default_factory=dict)  # of each prototype's updates
     ensemble: Ensemble | None = None
@@ -56,6 +57,7 @@ class Gathering:
     def add(self, update: Update) -> None:
         """T2. An update that makes no sense costs its contribution, never the round."""
         self.costs.received += payload(update)
+        self.accounts[update.client] = Account.from_json(update.account)
         self.spent[update.client] = [update.noise, update.rate, update.steps]
         label = self.server.prototype_of[update.client].label
         tally = self.tallies.get(label, Tally())
@@ -115,6 +117,7 @@ class Gathering:
             "each": self.each,
             "failures": [[one.client, one.reason[:_REASON]] for one in self.failures],
             "spent": self.spent if any(noise for noise, _, _ in self.spent.values()) else {},
+            "epsilon": _largest(state.accounts.values()),
             "local_loss": float(np.mean(losses)),
             "distill_loss": distill_loss,
             "teachers": teachers,
@@ -138,6 +141,12 @@ class Gathering:
             rng = numpy_stream(self.server.config.seed, "bayes", label, round_)
             for drawn in [tally.average(), *tally.gaussian_draws(self.server.config.distill.samples, rng)]:
                 self.server.teach(label, drawn, ensemble, None)
+
+
+def _largest(accounts: Iterable[Account]) -> float | None:
+    """The largest total ε that any client has reported so far; None where there is none, or noise was seeded."""
+    largest = max((one.epsilon for one in accounts), default=0.0)
+    return largest if 0 < largest < math.inf else None
 
 
 def pace(sent: Arrays, got: Arrays, steps: int) -> Moved:

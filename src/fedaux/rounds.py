@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from fedaux.config import Config
 from fedaux.costs import Costs, payload
 from fedaux.errors import Exit, FedauxError
-from fedaux.exchange import Failure, Federation, PrepareOrder, Release, Update
+from fedaux.exchange import Account, Failure, Federation, PrepareOrder, Release, Update
 from fedaux.gathering import Gathering
 from fedaux.seeds import numpy_stream
 from fedaux.server import Server
@@ -53,7 +53,12 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
                 if len(gathering.each) >= wanted:
                     break  # those asked as a spare are not waited for
         gathering.failures += failures
-        check_quorum(gathering, server.config, wanted, state.round + 1)
+        state = state.with_accounts(chosen, gathering.accounts)
+        try:
+            check_quorum(gathering, server.config, wanted, state.round + 1)
+        except NoAnswerError:
+            save(state)  # the round is lost; what it cost the clients is not
+            raise
         server.tell(f"round {state.round + 1}", len(chosen), len(chosen), "averaging and distilling")
         state, costs = gathering.finish(state), Costs()  # T2, T3
         save(state)
@@ -78,7 +83,8 @@ def collect_releases(
         elif isinstance(reply, Failure):
             failures.append(Failure(reply.client, f"no score: {reply.reason}"))
         server.tell("score", len(found) + len(failures), len(missing), f"{len(found)} releases, {sent}")
-    return state.with_releases(found), failures
+    accounts = {client: Account.from_json(one.account) for client, one in found.items()}
+    return state.with_releases(found).with_accounts(missing, accounts), failures
 
 
 def sent_in_words(orders: Sequence[PrepareOrder]) -> str:

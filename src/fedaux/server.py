@@ -25,13 +25,13 @@ from fedaux.prepare.h0 import H0
 from fedaux.prepare.pretraining import Epoch
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, Scorer
+from fedaux.privacy.per_record import check_records_apart
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, halved, linear_head, load, origin
 from fedaux.seeds import derive, numpy_stream, torch_stream
 from fedaux.state import RunState
 from fedaux.train.combine import Ensemble
 from fedaux.train.distill import distill
 from fedaux.train.local import confusion
-from fedaux.train.private import check_private
 
 Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
 
@@ -103,9 +103,9 @@ class Server:
         for spec in self.config.prototypes:
             if self.method.pretrained and (self.config.pretrain.epochs > 0 or origin(self.models[spec.label].features)):
                 self.pretrain(spec)
-        if self.config.privacy.train_epsilon > 0:
+        if self.config.privacy.private_training:
             for model in self.learners.values():
-                check_private(model)
+                check_records_apart(model, training=True)
         weights = {label: dump(model) for label, model in self.learners.items()}
         if not (self.method.scores or self.config.linear):
             return RunState(self.config, 0, weights)
@@ -174,6 +174,7 @@ class Server:
             classes=self.classes,
             size=self.scorer.size(public),
             h0=self.h0[spec.label].hash,
+            heard=state.heard(client),
             extractor=self.extractor_for(state, client),
             public=public,
         )
@@ -218,6 +219,7 @@ class Server:
             mu=local.mu if self.method.proximal else 0.0,
             seed=derive(self.config.seed, "batches", client, round_),
             h0=self.h0[spec.label].hash if self.config.linear else "",
+            heard=state.heard(client),
             extractor=self.extractor_for(state, client) if self.config.linear else {},
             weights=self.on_the_wire(spec.label, state.weights[spec.label]),
         )

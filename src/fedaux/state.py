@@ -14,11 +14,12 @@ from safetensors.numpy import save
 
 from fedaux.config import Config
 from fedaux.errors import Exit, FedauxError
-from fedaux.exchange import Arrays, Release
+from fedaux.exchange import Account, Arrays, Release
 from fedaux.files import write_atomically
+from fedaux.privacy.ledger import Ledger
 
 FILE = "state.safetensors"
-VERSION = "3"
+VERSION = "4"
 ROOMS = ("weights", "extractors", "public")
 
 Record = dict[str, Any]  # one round's entry in the history; see `Gathering.finish`
@@ -43,11 +44,22 @@ class RunState:
     extractors: dict[str, Arrays] = field(default_factory=dict)
     public: dict[str, Arrays] = field(default_factory=dict)
     releases: dict[str, Release] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)  # what each client last said that it had spent
+    unheard: frozenset[str] = frozenset()  # clients that were sent an order since, and have not answered it
     prepared: frozenset[str] = frozenset()  # clients that have shown to hold h0's features of their data
     history: tuple[Record, ...] = ()
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
+
+    def with_accounts(self, asked: Iterable[str], accounts: dict[str, Account]) -> RunState:
+        """Who was asked, and what those that answered have spent; also if nothing else of their answers is kept."""
+        unheard = (self.unheard | set(asked)) - set(accounts)
+        return replace(self, accounts={**self.accounts, **accounts}, unheard=unheard)
+
+    def heard(self, client: str) -> int:
+        """How many entries of this client's account the server knows of."""
+        return self.accounts[client].entries if client in self.accounts else 0
 
     def after(
         self, weights: dict[str, Arrays], record: Record, answered: Iterable[str] = (), failed: Iterable[str] = ()
@@ -59,6 +71,11 @@ class RunState:
         prepared = (self.prepared | set(answered)) - set(failed)
         history = (*({key: one[key] for key in one if key != "confusion"} for one in self.history), record)
         return replace(self, round=self.round + 1, weights=weights, prepared=prepared, history=history)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the clients say they have spent."""
+        return Ledger.of(self.releases, self.accounts, self.unheard, self.history)
 
     def save(self, folder: Path) -> None:
         rooms = {room: getattr(self, room) for room in ROOMS}
@@ -74,6 +91,8 @@ class RunState:
             "round": self.round,
             "labels": {room: list(shelves) for room, shelves in rooms.items()},
             "releases": [{**vars(one), "arrays": len(one.arrays["values"])} for one in self.releases.values()],
+            "accounts": {client: vars(account) for client, account in self.accounts.items()},
+            "unheard": sorted(self.unheard),
             "prepared": sorted(self.prepared),
             "history": self.history,
         }
@@ -118,5 +137,13 @@ class RunState:
         if start != len(values):
             raise ValueError(f"{len(values)} numbers for releases of {start}")
         config, history = Config.from_dict(facts["config"]), tuple(facts["history"])
-        prepared = frozenset(facts["prepared"])
-        return cls(config, facts["round"], **rooms, releases=releases, prepared=prepared, history=history)
+        return cls(
+            config,
+            facts["round"],
+            **rooms,
+            releases=releases,
+            accounts={client: Account(**one) for client, one in facts["accounts"].items()},
+            unheard=frozenset(facts["unheard"]),
+            prepared=frozenset(facts["prepared"]),
+            history=history,
+        )

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from fedaux.config import Config
 from fedaux.errors import MissingPackageError, unknown
 from fedaux.files import write_atomically
-from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.accounting import round_up
 from fedaux.state import Record, RunState
 
 METRICS, CLIENTS = "metrics.jsonl", "clients.jsonl"
@@ -38,21 +38,20 @@ def in_words(state: RunState) -> str:
     """Where a run stands, for a log."""
     if not state.history:
         return f"{len(state.releases)} releases" if state.releases else "prepared"
-    last, ledger = state.history[-1], Ledger.of(state.releases, state.history)
+    last = state.history[-1]
     words = [f"accuracy {mean_accuracy(last):.3f}", f"{last['clients']} clients"]
     words += [f"{len(last['failures'])} failed"] if last["failures"] else []
     words += [f"{last['teachers']:.1f} teachers count"] if last["teachers"] else []
-    words += [f"ε {ledger.worst:.3g}"] if ledger.worst and not ledger.unsafe else []
+    words += [f"ε {round_up(last['epsilon'])}"] if last["epsilon"] else []
     return ", ".join(words)
 
 
 def metrics(state: RunState) -> list[Row]:
     """One flat row of numbers per round; what does not exist, such as teachers of FedAVG, is left out."""
-    return [round_metrics(record, state) for record in state.history]
+    return [round_metrics(record) for record in state.history]
 
 
-def round_metrics(record: Record, state: RunState) -> Row:
-    until = state.history[: record["round"]]
+def round_metrics(record: Record) -> Row:
     row = {
         "round": record["round"],
         "accuracy": mean_accuracy(record),
@@ -63,7 +62,7 @@ def round_metrics(record: Record, state: RunState) -> Row:
         "loudest": record["loudest"][1] if record["loudest"] else None,
         "clients": record["clients"],
         "failed": len(record["failures"]),
-        "epsilon": Ledger.of(state.releases, until).worst or None,
+        "epsilon": record["epsilon"],
         "bytes_sent": record["bytes"]["sent"],
         "bytes_received": record["bytes"]["received"],
         "seconds": sum(record["seconds"].values()),
@@ -98,7 +97,7 @@ class JsonLines:
         if state.round == self._round:
             return
         self._round, record = state.round, state.history[-1]
-        for name, lines in ((METRICS, [round_metrics(record, state)]), (CLIENTS, client_rows(record))):
+        for name, lines in ((METRICS, [round_metrics(record)]), (CLIENTS, client_rows(record))):
             with (self._folder / name).open("a", encoding="utf-8") as file:
                 file.writelines(map(_line, lines))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 if TYPE_CHECKING:
     from fedaux.privacy.planner import Planner
@@ -18,30 +19,68 @@ app = typer.Typer(no_args_is_help=True, help="What was spent, what is worth spen
 KEPT = (0.5, 0.9)  # shares of the noiseless signal for which `plan` says what they would take
 
 
-@app.command(epilog=examples("fedaux privacy report runs/my-fedaux-seed0"))
+@app.command(
+    epilog=examples(
+        "fedaux privacy report runs/my-fedaux-seed0     # what the clients of a run reported",
+        "fedaux privacy report --vault sites/berlin/vault     # at a site: its own account",
+    )
+)
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    folder: Annotated[Path | None, typer.Argument(help="The folder of a run.")] = None,
+    vault: Annotated[Path | None, typer.Option(help="At a site: the folder that holds its account.")] = None,
+    delta: Annotated[float, typer.Option(help="With --vault: the δ at which to state the total.")] = 1e-5,
     limit: Annotated[int, typer.Option(help="Show so many clients, those that spent most; 0 shows all.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """What every client of a run revealed under noise, what it costs together, and what is not covered."""
-    from fedaux.privacy.ledger import Ledger
+    """What every client revealed under noise, what it costs together, and what is not covered."""
+    if vault is not None and folder is None:
+        _site_report(vault, delta, as_json)
+        return
+    if folder is None or vault is not None:
+        raise typer.BadParameter("name the folder of a run, or at a site its --vault")
     from fedaux.report.terminal import results_table
     from fedaux.state import RunState
 
-    state = RunState.load(folder)
-    ledger = Ledger.of(state.releases, state.history)
-    rows, console = sorted(ledger.rows(), key=lambda row: -float(row[3])), console_for(as_json)
+    ledger = RunState.load(folder).ledger
+    rows, console, facts = ledger.rows(), console_for(as_json), ledger.facts()
     if as_json:
-        names = ("client", "scores", "training", "together", "simply_added")
+        names = ("client", "releases", "trained", "epsilon")
         clients = [dict(zip(names, row, strict=True)) for row in rows]
-        emit({"epsilon": ledger.worst, "delta": ledger.delta, "statement": ledger.statement(), "clients": clients})
+        emit({key: facts[key] for key in ("epsilon", "delta", "statement", "crosses")} | {"clients": clients})
         return
     if rows:
-        header = ("client", "scores", "training", "together", "simply added")
+        header = ("client", "releases", "private training", "ε of everything")
         title = f"ε at δ = {ledger.delta:g}; the {len(rows[: limit or None])} of {len(rows)} clients that spent most"
         console.print(results_table(title, header, rows[: limit or None]))
+    console.print(_crossing_table(facts["crosses"]))
     console.print(f"[bold]Privacy.[/bold] {ledger.statement()}", highlight=False)
+
+
+def _site_report(vault: Path, delta: float, as_json: bool) -> None:
+    """A client's own account: it knows of everything that it sent, whether or not anybody received it."""
+    from fedaux.privacy.budget import FILE, SiteAccount
+    from fedaux.report.terminal import results_table
+
+    accounts = [SiteAccount.read(path.parent, delta) for path in sorted(vault.rglob(FILE))]
+    if not accounts:
+        raise BudgetError(f"there is no account below {vault}: nothing was sent under noise, or this is no vault")
+    console = console_for(as_json)
+    if as_json:
+        emit({"accounts": [account.facts() for account in accounts]})
+        return
+    for account in accounts:
+        header = ("entry", "what", "noise σ", "sampling rate", "steps")
+        console.print(results_table(str(account.folder), header, account.rows()))
+        console.print(f"[bold]Privacy.[/bold] {account.statement()}", highlight=False)
+
+
+def _crossing_table(crosses: list[dict[str, str]]) -> Table:
+    table = Table(title="What leaves a client", title_justify="left", header_style="bold")
+    for name in ("what", "protection"):
+        table.add_column(name)
+    for one in crosses:
+        table.add_row(one["what"], one["protection"])
+    return table
 
 
 @app.command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 from collections.abc import Iterator
@@ -15,7 +14,8 @@ from fedaux.deploy.certificates import load_key, public_half
 from fedaux.deploy.contact import clock, registered, server
 from fedaux.deploy.finding import Finding
 from fedaux.errors import Exit, FedauxError
-from fedaux.privacy.vault import Spent
+from fedaux.privacy.accounting import BudgetError, round_up
+from fedaux.privacy.budget import BudgetStore, account_folder
 
 ROW = 2048 * 4  # bytes of a record's features, at most
 SPARE = 2**28  # bytes for logs and models
@@ -52,8 +52,7 @@ def check(folder: Path) -> Iterator[Finding]:
     records, found = data(config, folder, name)
     yield found
     yield disk(folder, records)
-    yield releases(config, folder / "vault" / name)
-    yield training(config, folder / "vault" / name)
+    yield account(config, account_folder(config, folder / "vault", name))
 
 
 def read_env(path: Path) -> dict[str, str]:
@@ -147,8 +146,8 @@ def privacy(config: Config) -> Finding:
     if own.unsafe_seed >= 0:
         remedy = "delete privacy.unsafe_seed from site.toml"
         return Finding("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
-    trained = f"ε = {own.train_epsilon:g} for training" if own.train_epsilon else "trained models leave without noise"
-    return Finding("privacy", True, f"ε = {own.epsilon:g} at δ = {own.delta:g} for each release; {trained}")
+    trained = "scores and models" if own.private_training else "trained models leave WITHOUT noise; scores"
+    return Finding("privacy", True, f"{trained} cost at most ε = {own.cap:g} at δ = {own.delta:g}, ever")
 
 
 def data(config: Config, folder: Path, name: str) -> tuple[int, Finding]:
@@ -178,42 +177,17 @@ def disk(folder: Path, records: int) -> Finding:
     return Finding("disk", free >= need, detail, "" if free >= need else f"make room where {folder} is")
 
 
-def releases(config: Config, vault: Path) -> Finding:
-    """How many more there may be."""
-    spent, allowed = _spent(vault), config.privacy.releases
-    if spent is None:
-        return _unreadable("releases", vault)
-    ok = len(spent.requests) < allowed
-    remedy = (
-        "a run that asks for the same again gets the stored answer, any other is refused; to allow one more, raise "
-        f"privacy.releases in site.toml, which costs another ε = {config.privacy.epsilon:g}"
-    )
-    return Finding("releases", ok, f"{len(spent.requests)} of {allowed} made", "" if ok else remedy)
-
-
-def training(config: Config, vault: Path) -> Finding:
-    """How many more rounds of private training there may be."""
-    spent, allowed = _spent(vault), config.privacy.train_rounds or config.rounds
-    if not config.privacy.train_epsilon:
-        return Finding("training", True, "not limited, and without privacy")
-    if spent is None:
-        return _unreadable("training", vault)
-    ok = spent.trained < allowed
-    remedy = (
-        "training is refused: the noise was chosen for so many rounds, and more of them cost more than train_epsilon"
-    )
-    return Finding("training", ok, f"{spent.trained} of {allowed} rounds done", "" if ok else remedy)
-
-
-def _spent(vault: Path) -> Spent | None:
-    """What the site remembers; None if that cannot be read."""
-    path = vault / "spent.json"
+def account(config: Config, vault: Path) -> Finding:
+    """What was spent, and whether there is anything left."""
+    name, privacy = "account", config.privacy
     try:
-        return Spent(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else Spent()
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _unreadable(name: str, vault: Path) -> Finding:
-    remedy = "restore it from a backup: without it the site does not know what it has revealed, and refuses everything"
-    return Finding(name, False, f"{vault / 'spent.json'} cannot be read", remedy)
+        spent = BudgetStore(vault, privacy).account()
+    except BudgetError as error:
+        return Finding(name, False, str(error), "until then the site refuses everything")
+    left = spent.epsilon + privacy.epsilon <= privacy.cap or spent.entries == 0
+    detail = f"ε = {round_up(spent.epsilon)} of {privacy.cap:g} spent in {spent.entries} entries"
+    remedy = (
+        "a run that asks for the same release again gets the stored one, and planned training goes on; any other "
+        "release is refused, unless privacy.epsilon_total in site.toml is raised"
+    )
+    return Finding(name, True if left else None, detail, "" if left else remedy)

@@ -35,7 +35,7 @@ The settings of the site {name}. They alone decide what it reveals: no server ca
 Paths may be relative to this folder. Every key that is left out has a default."""
 
 SITE_NOTES = {
-    "rounds": "privacy.train_epsilon is planned for so many rounds, unless privacy.train_rounds says otherwise",
+    "rounds": "private training is planned for so many rounds, unless privacy.train_rounds says otherwise",
     "prototypes": "networks with code or files of their own are run here only if they are named in this list",
     "data.source": "this site's PRIVATE records with labels: npy, npz, images, csv, jsonl, parquet, module:function\n"
     'for example source = "npy", path = "records" with records/x.npy and records/y.npy',
@@ -44,10 +44,11 @@ SITE_NOTES = {
     "local.epochs": "private training is refused if the server asks for other epochs or batches than these",
     "local.batch": "",
     "privacy.scorer": "what may be released: class-embedding, mean-embedding or logistic",
-    "privacy.epsilon": "of each release, under noise that is drawn here",
+    "privacy.epsilon_total": "of everything that ever leaves under noise: vault/ keeps the account, and more is refused;\n"
+    "0: one release of scores and no more",
+    "privacy.epsilon": "of one release of scores, out of the total; the noise is drawn here",
     "privacy.delta": "",
-    "privacy.releases": "how many different releases there may ever be; vault/ remembers those that were made",
-    "privacy.train_epsilon": "of all training together; 0 sends trained models WITHOUT any privacy guarantee",
+    "privacy.private_training": "true spends the rest of the total on training; false sends models WITHOUT any privacy",
     "privacy.train_rounds": "how often this site may train privately, ever; 0: as often as rounds, above",
     "federation.sites": "who this site is",
 }

@@ -6,7 +6,6 @@ configuration, which has the last word: never by a message, and never by a run's
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,23 +17,23 @@ from torch import nn
 
 from fedaux.config import PrivacyConfig
 from fedaux.exchange import PrepareOrder, Release
-from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given, check_alone
-from fedaux.prepare.features import fingerprint_arrays, outputs
+from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given
+from fedaux.prepare.features import collected, fingerprint_arrays
 from fedaux.prepare.scorers import make_scorer
-from fedaux.privacy.release import release
-from fedaux.privacy.vault import BudgetError, Vault
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.per_record import check_records_apart, outputs
+from fedaux.privacy.release import release, release_spend
+from fedaux.privacy.units import Units
 from fedaux.prototypes import load
 from fedaux.runtime.messages import pack, unpack
+from fedaux.runtime.sealed import OrderError, sealed
 from fedaux.runtime.settings import SettingsError
-
-log = logging.getLogger(__name__)
-
 
 def answer(
     app: ClientApp,
     *,
     model: Callable[[], nn.Module],
-    data: Callable[[Context], tuple[Any, Any]],
+    data: Callable[[Context], tuple[Any, ...]],
     vault: str | Path,
     epsilon: float,
     delta: float = 1e-5,
@@ -46,32 +45,29 @@ def answer(
     Args:
         app: Your app.
         model: Makes the network that the app trains: the class itself will do.
-        data: (context) → (x, labels) of this client: rows as the model takes them, each record exactly once.
-        vault: An absolute folder of this client's own, which remembers what was released.
-        epsilon: The budget of the one release.
+        data: (context) → (x, labels), or (x, labels, persons), of this client: rows as the model takes them, each
+            record exactly once.
+        vault: An absolute folder of this client's own, which keeps its account.
+        epsilon: The budget of one release.
         delta: Its δ, well below one over the number of records.
         features: As in `FedAUX`, and the same.
-        privacy: Further settings of `PrivacyConfig`: adjacency, declared_records, releases, scorer, certificate, …
+        privacy: Further settings of `PrivacyConfig`: epsilon_total, unit, adjacency, declared_records, scorer, …
     """
     code = Own(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
 
     @app.query(ACTION)
+    @sealed
     def fedaux(message: Message, context: Context) -> Message:
         order, own = unpack(PrepareOrder, message.content), code.at(context)
         if order.scorer != own.privacy.scorer:
-            raise BudgetError(f"the order asks for the scorer {order.scorer!r}, this client has {own.privacy.scorer!r}")
+            raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client has {own.privacy.scorer!r}")
         asked = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
 
         def make() -> Release:
             return make_release(order, own, Extractor(model(), features), Given.of(*data(context)))
 
-        try:
-            made = Vault(own.vault).once(asked, make, own.privacy.releases)
-        except BudgetError:
-            raise
-        except Exception as error:  # its text may quote private numbers: it stays here
-            log.exception("no release was made")
-            raise RuntimeError("no release was made; the reason is in the client's log") from error
+        store = BudgetStore(own.vault, own.privacy)
+        made = store.release(asked, release_spend(order.size, own.privacy), make, order.heard)
         return Message(pack(replace(made, client=order.client)), reply_to=message)
 
 
@@ -83,14 +79,14 @@ class Own:
     privacy: PrivacyConfig
 
     def __post_init__(self) -> None:
-        if self.privacy.train_epsilon > 0:
+        if self.privacy.private_training:
             raise SettingsError(
-                "train_epsilon has no effect here, where the app trains by itself: leave it out; fedaux's own apps can "
-                "train privately"
+                "private_training has no effect here, where the app trains by itself: leave it out; fedaux's own apps "
+                "can train privately"
             )
 
     def at(self, context: Context) -> Own:
-        """As the node's own configuration has it: fedaux-vault, fedaux-epsilon and fedaux-delta overrule the code.
+        """As the node's own configuration has it: fedaux-vault and fedaux-epsilon, -epsilon-total and -delta overrule.
 
         Nodes with a partition-id, as all simulated ones, have a folder each.
         """
@@ -98,21 +94,23 @@ class Own:
         folder = _absolute(str(node.get("fedaux-vault", self.vault)))
         if "partition-id" in node:
             folder = folder / f"client-{node['partition-id']}"
-        epsilon = float(node.get("fedaux-epsilon", self.privacy.epsilon))
-        delta = float(node.get("fedaux-delta", self.privacy.delta))
-        return Own(folder, replace(self.privacy, epsilon=epsilon, delta=delta))
+        keys = ("epsilon", "epsilon_total", "delta")
+        overruled = {key: float(node.get(f"fedaux-{key.replace('_', '-')}", getattr(self.privacy, key))) for key in keys}
+        return Own(folder, replace(self.privacy, **overruled))
 
 
 def make_release(order: PrepareOrder, own: Own, extractor: Extractor, records: Given) -> Release:
-    """P2, P3 as everywhere in fedaux: features, summary, noise."""
+    """P2, P3 as everywhere in fedaux: features, each record by itself, summary, noise."""
     privacy = own.privacy
     load(extractor.model, order.extractor)
-    check_alone(extractor, records)
-    size = len(records) if privacy.adjacency == "replace-one" else privacy.declared_records
-    scorer, rows = make_scorer(privacy, order.classes), outputs(extractor, records)
-    return release(
-        scorer.summarise(order.public, rows, records.labels, privacy.adjacency, size), own.vault.name, privacy
-    )
+    check_records_apart(extractor)
+    units = Units.of(records, privacy.unit, privacy.person_records)
+    size = units.count if privacy.adjacency == "replace-one" else privacy.declared_records
+    scorer, features = make_scorer(privacy, order.classes), collected(outputs(extractor, records), len(records))
+    summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
+    if len(summary.values) != order.size:
+        raise OrderError(f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}")
+    return release(summary, own.vault.name, privacy)
 
 
 def _absolute(folder: str | Path) -> Path:

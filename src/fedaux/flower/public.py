@@ -46,6 +46,7 @@ class Question:
             classes=classes,
             size=scorer.size(self.map),
             h0=extractor_hash(self.h0, MODEL),
+            heard=0,
             extractor=self.h0,
             public=self.map,
         )

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 from fedaux.config import DistillConfig, PrivacyConfig
-from fedaux.exchange import Arrays, Failure, Release
+from fedaux.exchange import Account, Arrays, Failure, Release
 from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given
 from fedaux.flower.public import Public
 from fedaux.flower.replies import Trained, sane
@@ -76,6 +76,7 @@ class FedAUX(FedAvg):
         self.classes, self.patience, self.seed = classes, patience, seed
         self.settings = DistillConfig(distill_epochs, distill_lr, distill_batch)
         self._model, self._mute, self._sent = copy.deepcopy(model).cpu(), set[str](), Arrays()
+        self._unheard: set[str] = set()  # nodes that were asked for a release, and made none that could be used
         rows, path = Given.of(public), None if keep is None else Path(keep).expanduser()
         found = outputs(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if found != (classes,):
@@ -86,7 +87,8 @@ class FedAUX(FedAvg):
     @property
     def privacy(self) -> str:
         """In words: what of this run is differentially private, and what is not."""
-        return Ledger(self.releases, bare=1).statement()
+        accounts = {node: Account.from_json(one.account) for node, one in self.releases.items()}
+        return Ledger(self.releases, accounts, bare=1, unheard=self._unheard).statement()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -113,6 +115,7 @@ class FedAUX(FedAvg):
         for order, message in replies(grid, messages, self.patience):
             if message is None or (message.has_error() and message.error.code != CLIENT_EXCEPTION):
                 log.warning("node %s made no release, and is asked again when it is next chosen", order.client)
+                self._unheard.add(order.client)
                 continue
             try:
                 made = read(Release, message)
@@ -120,6 +123,7 @@ class FedAUX(FedAvg):
             except (MessageError, Refused) as error:
                 log.warning("node %s has no score: %s", order.client, str(error)[:_REASON])
                 self._mute.add(order.client)
+                self._unheard.add(order.client)
             else:
                 self._remember(made)
 
@@ -131,6 +135,7 @@ class FedAUX(FedAvg):
         for one in same:
             del self.releases[one]
         self.releases[made.client] = made
+        self._unheard.discard(made.client)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

@@ -10,7 +10,6 @@ from fedaux import __version__
 from fedaux.data.federated import PublicData, client_names
 from fedaux.data.form import Form
 from fedaux.methods import METHODS
-from fedaux.privacy.ledger import Ledger
 from fedaux.prototypes import PrototypeSpec
 from fedaux.state import RunState
 
@@ -45,7 +44,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, form: Fo
             "accuracy_per_prototype": accuracy,
             "test_records": len(public.test),
         },
-        "privacy": Ledger.of(state.releases, state.history).facts(),
+        "privacy": state.ledger.facts(),
         "data": {
             "source": config.data.source,
             "clients": len(client_names(config)),

@@ -1,112 +1,117 @@
-"""What was revealed under which noise, what that costs together, and in words what it does not cover."""
+"""What the clients say they have spent, in one statement: what is covered, by how much, and in words what is not.
+
+Clients keep the account (`privacy.budget`): a reply that was lost on its way has been paid for all the same, and only
+the client knows. The server's ledger adds nothing up; it repeats the largest total that it was told, and by whom.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaux.exchange import Release
-from fedaux.privacy.accounting import Spend, total_epsilon
-from fedaux.privacy.bounded import REACH
+from fedaux.exchange import Account, Release
+from fedaux.privacy.accounting import round_up
+from fedaux.privacy.budget import NEIGHBOURS
+from fedaux.privacy.crossing import crossings
 
-_NEIGHBOURS = {
-    "replace-one": "one record of a client exchanged for any other",
-    "add-remove": "one record of a client added or removed, at a declared size",
-}
-_MODELS = "local models and their losses are sent without differential privacy"
+_MODELS = "local models, their losses and training times are sent without differential privacy"
 _SIZES = "the sizes of the clients' data are sent as they are"
-_ELSEWHERE = "what other runs reveal about the same data adds to this"
-_SEEDED = "the noise on the certainty scores was drawn from a known seed, so anybody can remove it"
+_TIMING = "when replies arrive, and whether data could be read, can be seen"
+_ELSEWHERE = "what is revealed about the same data outside these accounts adds to this"
+_SEEDED = "the noise was drawn from a known seed, so anybody can remove it"
+_NAMED = 5  # clients that a statement names
 
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """Releases, and for each client what its private training spent; `bare` counts models that came without noise."""
+    """`trained` counts each client's rounds of private training, `bare` the models that came without noise."""
 
     releases: Mapping[str, Release]
-    training: Mapping[str, tuple[Spend, ...]] = field(default_factory=dict)
+    accounts: Mapping[str, Account]
+    trained: Mapping[str, int] = field(default_factory=dict)
     bare: int = 0
+    unheard: Collection[str] = ()  # clients that have not answered their last order
 
     @classmethod
-    def of(cls, releases: Mapping[str, Release], history: Sequence[Mapping[str, Any]]) -> Ledger:
-        """From a run's releases and its history (`Gathering.finish`)."""
-        training: dict[str, tuple[Spend, ...]] = {}
+    def of(
+        cls,
+        releases: Mapping[str, Release],
+        accounts: Mapping[str, Account],
+        unheard: Collection[str],
+        history: Sequence[Mapping[str, Any]],
+    ) -> Ledger:
+        """From a run's state: its history has an entry for every round (`Gathering.finish`)."""
+        trained: dict[str, int] = {}
         bare = 0
         for record in history:
             told = record["spent"]  # empty where nobody trained privately
-            private = {client: facts for client, facts in told.items() if facts[0] > 0}
+            private = [client for client, facts in told.items() if facts[0] > 0]
             bare += len(told) - len(private) if told else record["clients"]
-            for client, (noise, rate, steps) in private.items():
-                training[client] = (*training.get(client, ()), Spend(noise, rate, int(steps)))
-        return cls(releases, training, bare)
+            trained |= {client: trained.get(client, 0) + 1 for client in private}
+        return cls(releases, accounts, trained, bare, unheard)
 
     @property
     def clients(self) -> list[str]:
         """Who revealed anything under noise, in alphabetical order."""
-        return sorted({*self.releases, *self.training})
+        return sorted({*self.releases, *self.trained})
 
     @property
     def unsafe(self) -> bool:
         """Whether any noise came from a known seed, so that nothing is private."""
-        return any(one.unsafe for one in self.releases.values())
+        return any(math.isinf(self.epsilon(client)) for client in self.clients)
 
     @property
-    def delta(self) -> float:
-        """The δ at which totals are stated: the largest that any release was promised."""
-        return max((one.delta for one in self.releases.values()), default=1e-5)
-
-    def adjacency(self, client: str) -> str:
-        """Which data sets are neighbours for this client: `replace-one` or `add-remove`."""
-        return self.releases[client].adjacency if client in self.releases else "replace-one"
-
-    def scoring(self, client: str) -> tuple[Spend, ...]:
-        """A release as the accountant counts it: noise in units of one record's vector."""
-        if client not in self.releases:
-            return ()
-        one = self.releases[client]
-        return (Spend(one.scale / one.sensitivity * REACH[one.adjacency]),)
+    def models_covered(self) -> bool:
+        return bool(self.trained) and not self.bare
 
     def epsilon(self, client: str) -> float:
-        """Everything the client revealed under noise, composed."""
-        spends = (*self.scoring(client), *self.training.get(client, ()))
-        return total_epsilon(spends, self.delta, self.adjacency(client))
+        """What the client last said that everything it ever sent under noise costs."""
+        return self.accounts[client].epsilon
+
+    @property
+    def spender(self) -> str:
+        """Who reported the largest total; "" where nobody revealed anything."""
+        return max(self.clients, key=self.epsilon, default="")
 
     @property
     def worst(self) -> float:
-        """The ε of the statement, of the client that spent most: of its scores, or of all together; 0 without any."""
-        if self.bare or not self.training:
-            return max((one.epsilon for one in self.releases.values()), default=0.0)
-        return max(self.epsilon(client) for client in self.clients)
+        """The largest total that any client reported; 0 without any."""
+        return self.epsilon(self.spender) if self.clients else 0.0
 
-    def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """(client, scores, training, together, if the two were simply added), each an ε at `delta`."""
-        found = []
-        for client in self.clients:
-            parts = [self.scoring(client), self.training.get(client, ())]
-            alone = [total_epsilon(part, self.delta, self.adjacency(client)) for part in parts]
-            scores, training = (f"{cost:.3f}" if part else "–" for part, cost in zip(parts, alone, strict=True))
-            found.append((client, scores, training, f"{self.epsilon(client):.3f}", f"{sum(alone):.3f}"))
-        return found
+    @property
+    def delta(self) -> float:
+        """The largest δ at which any client stated its total."""
+        return max((self.accounts[client].delta for client in self.clients), default=1e-5)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """(client, releases, rounds of private training, ε of everything as it reported it), the largest first."""
+        return [
+            (
+                client,
+                "1" if client in self.releases else "–",
+                str(self.trained.get(client, "–")),
+                round_up(self.epsilon(client)),
+            )
+            for client in sorted(self.clients, key=lambda client: (-self.epsilon(client), client))
+        ]
 
     def facts(self) -> dict[str, Any]:
         """The statement once more, in parts that a program can read; ε and δ are those of the worst client."""
-        whole = bool(self.training) and not self.bare
-        scores, models = bool(self.releases) and not self.unsafe, whole and not self.unsafe
-        epsilon = None
-        if models:
-            epsilon = max(self.epsilon(client) for client in self.clients)
-        elif scores:
-            epsilon = max(one.epsilon for one in self.releases.values())
-        limits = {_SEEDED: self.unsafe, _MODELS: not models, _SIZES: True, _ELSEWHERE: scores or models}
+        safe = bool(self.clients) and not self.unsafe
+        covered = {"certainty scores": safe and bool(self.releases), "local models": safe and self.models_covered}
+        limits = {_SEEDED: self.unsafe, _MODELS: not covered["local models"], _SIZES: True, _TIMING: True}
+        limits |= {_ELSEWHERE: any(covered.values())}
         return {
             "statement": self.statement(),
-            "epsilon": epsilon,
-            "delta": None if epsilon is None else self.delta,
-            "adjacency": sorted({self.adjacency(client) for client in self.clients}),
-            "covered": [what for what, is_so in (("certainty scores", scores), ("local models", models)) if is_so],
+            "epsilon": self.worst if any(covered.values()) else None,
+            "delta": self.delta if any(covered.values()) else None,
+            "neighbours": self._neighbours(),
+            "covered": [what for what, is_so in covered.items() if is_so],
             "not_covered": [what for what, is_so in limits.items() if is_so],
-            "weights_covered": models,  # the run's models are made of local models, scores and sizes alone
+            "crosses": [{"what": what, "protection": how} for what, how in crossings(self.models_covered)],
+            "weights_covered": covered["local models"],  # a run's models are made of local models, scores and sizes
         }
 
     def statement(self) -> str:
@@ -114,24 +119,29 @@ class Ledger:
         if self.unsafe:
             return "NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         if not self.clients:
-            return f"Nothing was released under differential privacy. Not covered: {_MODELS}; {_SIZES}."
-        kinds = sorted({self.adjacency(client) for client in self.clients})
-        neighbours = " or ".join(_NEIGHBOURS[kind] for kind in kinds)
-        if self.bare or not self.training:
-            return self._scores_only(neighbours)
-        what = "The certainty scores and the local models" if self.releases else "The local models"
+            return f"Nothing was released under differential privacy. Not covered: {_MODELS}; {_SIZES}; {_TIMING}."
+        if not self.releases and not self.models_covered:
+            return f"No certainty scores were released. Not covered: {_MODELS}; {_SIZES}; {_TIMING}."
+        covered = [*(["certainty scores"] if self.releases else []), *(["local models"] if self.models_covered else [])]
+        together = "together " if len(covered) > 1 else ""
+        rest = [*([] if self.models_covered else [_MODELS]), _SIZES, _TIMING, _ELSEWHERE]
         return (
-            f"{what} of this run are together ({self.worst:.3g}, {self.delta:g})-differentially private for "
-            f"{neighbours}: {len(self.clients)} clients, composed by privacy loss distributions, noise from the "
-            f"operating system. Not covered: {_SIZES}; {_ELSEWHERE}."
+            f"The {' and the '.join(covered)} of this run are {together}({round_up(self.worst)}, {self.delta:g})-"
+            f"differentially private for {' or '.join(self._neighbours())}. Each of {len(self.clients)} clients keeps "
+            f"its own account of everything that it ever sent under noise, which comes from the operating system; the "
+            f"largest total is that of {self.spender}.{self._unheard()} Not covered: {'; '.join(rest)}."
         )
 
-    def _scores_only(self, neighbours: str) -> str:
-        if not self.releases:
-            return f"No certainty scores were released. Not covered: {_MODELS}; {_SIZES}."
-        certificates = ", ".join(sorted({one.certificate for one in self.releases.values()}))
+    def _neighbours(self) -> list[str]:
+        kinds = {(self.accounts[client].adjacency, self.accounts[client].unit) for client in self.clients}
+        return [NEIGHBOURS[kind] for kind in sorted(kinds)]
+
+    def _unheard(self) -> str:
+        names = sorted(self.unheard)
+        if not names:
+            return ""
+        shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
         return (
-            f"The certainty scores of this run are ({self.worst}, {self.delta})-differentially private for "
-            f"{neighbours}: {len(self.releases)} clients, one release each, noise from the operating system, "
-            f"certificate {certificates}. Not covered: {_MODELS}; {_SIZES}; {_ELSEWHERE}."
+            f" {shown} did not answer the last order, and may have spent more than could be reported; "
+            "`fedaux privacy report --vault` says so at their sites."
         )

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fedaux.config import PrivacyConfig
 from fedaux.exchange import Release
 from fedaux.privacy import gaussian
+from fedaux.privacy.accounting import Spend
+from fedaux.privacy.bounded import GRID, REACH
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +31,22 @@ class Summary:
     bounded: bool = True
 
     def __post_init__(self) -> None:
-        if self.values.ndim != 1 or self.values.dtype != np.int64 or not 1 <= self.sensitivity < math.inf:
-            raise ValueError("a summary is one vector of 64-bit integers with a sensitivity of at least one step")
+        finest = REACH[self.adjacency] * GRID
+        if self.values.ndim != 1 or self.values.dtype != np.int64 or not finest <= self.sensitivity < math.inf:
+            raise ValueError(
+                "a summary is one vector of 64-bit integers, in steps so fine that one record moves it by up to "
+                f"{finest} of them; choose a smaller step"
+            )
+
+
+def release_spend(size: int, privacy: PrivacyConfig) -> Spend:
+    """What a release of so many integers costs, as the accountant counts it; known before any record is read."""
+    return Spend(noise_multiplier(size, privacy) * REACH[privacy.adjacency], size=size)
+
+
+def noise_multiplier(size: int, privacy: PrivacyConfig) -> float:
+    """σ/Δ of a release. Every summary has Δ ≥ GRID steps, so that its noise is as fine as the proof asks for."""
+    return gaussian.multiplier(privacy.epsilon, privacy.delta, privacy.certificate, size, float(GRID))
 
 
 def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
@@ -41,7 +57,7 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
     """
     if not summary.bounded and privacy.unsafe_seed < 0:
         raise ValueError(f"the scorer {privacy.scorer!r} protects nobody: it is for studies, with privacy.unsafe_seed")
-    scale = gaussian.multiplier(privacy.epsilon, privacy.delta, privacy.certificate) * summary.sensitivity
+    scale = noise_multiplier(len(summary.values), privacy) * summary.sensitivity
     if not summary.bounded:
         values = summary.values
     elif privacy.unsafe_seed >= 0:
@@ -61,5 +77,6 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
         scale=scale,
         step=summary.step,
         unsafe=privacy.unsafe_seed >= 0,
+        account="",  # the client's `BudgetStore` adds it
         arrays={"values": values},
     )

@@ -19,7 +19,7 @@ from rich.text import Text
 from fedaux.config import Config
 from fedaux.errors import Exit
 from fedaux.methods import METHODS
-from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.accounting import round_up
 from fedaux.report.terminal import duration, sparkline
 from fedaux.state import RunState
 from fedaux.tracking import mean_accuracy
@@ -162,7 +162,7 @@ class Live:
 def _facts_of(state: RunState) -> list[tuple[str, RenderableType]]:
     """What a state says, once for each state: a panel is drawn eight times a second, and ledgers grow with a run."""
     found: list[tuple[str, RenderableType]] = []
-    ledger = Ledger.of(state.releases, state.history)
+    ledger = state.ledger
     if state.history:
         last, curve = state.history[-1], [mean_accuracy(record) for record in state.history]
         found.append(("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}")))
@@ -172,8 +172,8 @@ def _facts_of(state: RunState) -> list[tuple[str, RenderableType]]:
                 words += f"; {last['loudest'][0]} weighs most, {last['loudest'][1]:.0%}"
             found.append(("teachers", Text(words)))
     if ledger.clients:
-        what = "scores only, models are not covered" if ledger.bare or not ledger.training else "scores and models"
-        words = f"ε = {ledger.worst:.3g}, δ = {ledger.delta:g}, {len(ledger.clients)} clients: {what}"
+        what = "scores and models" if ledger.models_covered else "scores only, models are not covered"
+        words = f"ε = {round_up(ledger.worst)}, δ = {ledger.delta:g}, {len(ledger.clients)} clients: {what}"
         found.append(("privacy", Text("NOT PRIVATE, seeded noise" if ledger.unsafe else words)))
     failures = [one for record in state.history for one in record["failures"]]
     if failures:

@@ -50,8 +50,8 @@ def setting(config: Config) -> str:
 
 def tiles(facts: RunFacts) -> list[Tile]:
     ledger, history = facts.result.ledger, facts.state.history
-    covered = "scores and models" if ledger.training and not ledger.bare else "scores only; models are not covered"
-    private = Tile(f"ε = {ledger.worst:.3g}", f"at δ = {ledger.delta:g}: {covered}")
+    covered = "scores and models" if ledger.models_covered else "scores only; models are not covered"
+    private = Tile(f"ε = {round_up(ledger.worst)}", f"at δ = {ledger.delta:g}: {covered}")
     if ledger.unsafe:
         private = Tile("not private", "the noise was drawn from a known seed", warn=True)
     elif not ledger.clients:
@@ -167,8 +167,8 @@ def _favourites(facts: RunFacts) -> Section | None:
 
 def _privacy(facts: RunFacts) -> Section:
     ledger = facts.result.ledger
-    rows = sorted(ledger.rows(), key=lambda row: -float(row[3]))[:MOST] if ledger.training else []
-    head = ("client", "ε of scores", "ε of training", "ε together", "simply added")
+    rows = ledger.rows()[:MOST] if ledger.trained else []
+    head = ("client", "releases", "rounds of private training", "ε of everything, as reported")
     return Section("privacy", "Privacy", ledger.statement(), table=TableOf(head, rows) if rows else None)
 
 

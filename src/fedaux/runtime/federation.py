@@ -9,7 +9,7 @@ from typing import TypeVar
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedaux.exchange import EvaluateOrder, Failure, Order, PrepareOrder, Release, Reply, Score, TrainOrder, Update
+from fedaux.exchange import Failure, Order, PrepareOrder, Refusal, Release, Reply, TrainOrder, Update
 from fedaux.privacy.bounded import Bounds
 from fedaux.runtime.guard import MAX_RECORDS, Refused, check
 from fedaux.runtime.messages import ACTIONS, MessageError, Packer, T, unpack
@@ -17,11 +17,7 @@ from fedaux.runtime.messages import ACTIONS, MessageError, Packer, T, unpack
 CHUNK = 8  # replies pulled at a time: server memory grows with this, not with the number of clients
 POLL = 0.5  # seconds between looks when nothing has arrived
 
-_ANSWERS: dict[type, type[Release] | type[Update] | type[Score]] = {
-    PrepareOrder: Release,
-    TrainOrder: Update,
-    EvaluateOrder: Score,
-}
+_ANSWERS: dict[type, type[Release] | type[Update]] = {PrepareOrder: Release, TrainOrder: Update}
 
 
 K = TypeVar("K")
@@ -102,5 +98,7 @@ def replies(grid: Grid, messages: Iterable[tuple[K, Message]], patience: float) 
 def read(kind: type[T], message: Message) -> T:
     """What a reply says, or a `MessageError` with the reason why it says nothing."""
     if message.has_error():
-        raise MessageError(f"error {message.error.code}: {message.error.reason}")
+        reason = message.error.reason
+        known = reason in set(Refusal)
+        raise MessageError(Refusal(reason).in_words if known else f"error {message.error.code}: {reason}")
     return unpack(kind, message.content)

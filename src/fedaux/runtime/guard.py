@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.exchange import Arrays, EvaluateOrder, Order, PrepareOrder, Release, Score, TrainOrder, Update
+from fedaux.exchange import Account, Arrays, Order, PrepareOrder, Release, TrainOrder, Update
 from fedaux.privacy.bounded import REACH, Bound, Bounds
 from fedaux.privacy.gaussian import CERTIFICATES, multiplier
 
@@ -19,6 +19,7 @@ NORM_FACTOR = 1e4  # a reply may not be longer than this many times what was sen
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would drown all others in the average
 SAME = 1e-6  # two sides that compute the same number agree to this share of it
+UNITS = ("record", "person")
 TAIL = 10.0  # standard deviations by which noise may be longer than it is on average: honest noise never is, e⁻⁵⁰
 
 
@@ -27,20 +28,22 @@ class Refused(ValueError):
 
 
 def check(
-    order: Order, reply: Release | Update | Score, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
+    order: Order, reply: Release | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
 ) -> None:
     """Raise `Refused` unless the reply answers the order and is sane. `bounds` are those of the order's scorer."""
     if reply.client != order.client:
         raise Refused(f"answers for {reply.client!r}")
     if not 1 <= reply.records <= max_records:
         raise Refused(f"claims {reply.records} records; from 1 to {max_records} are believed")
+    _check_account(reply.account)
     if isinstance(order, PrepareOrder) and isinstance(reply, Release):
         _check_release(order, reply)
         if bounds is not None:
             _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
         _check_noise(reply)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
-        _check_round(order, reply)
+        if reply.round != order.round:
+            raise Refused(f"answers round {reply.round}, not {order.round}")
         check_weights(order.weights, reply.weights)
         if not np.isfinite(reply.loss):
             raise Refused(f"its training diverged: the loss is {reply.loss}")
@@ -48,10 +51,6 @@ def check(
             raise Refused(f"claims to have trained for {reply.seconds} s")
         if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
             raise Refused("the noise it states for its training means nothing here")
-    elif isinstance(order, EvaluateOrder) and isinstance(reply, Score):
-        _check_round(order, reply)
-        if not (0 <= reply.correct <= reply.records and np.isfinite(reply.loss)):
-            raise Refused(f"claims {reply.correct} of {reply.records} correct at a loss of {reply.loss}")
     else:
         raise Refused(f"sends a {type(reply).__name__} for a {type(order).__name__}")
 
@@ -61,9 +60,16 @@ def longest(bound: Bound, scale: float, size: int) -> float:
     return bound.norm + scale * (math.sqrt(size) + TAIL)
 
 
-def _check_round(order: Any, reply: Update | Score) -> None:
-    if reply.round != order.round:
-        raise Refused(f"answers round {reply.round}, not {order.round}")
+def _check_account(text: str) -> None:
+    """A client may understate what it spent, to its own harm alone; but the statement must make sense."""
+    try:
+        told = Account.from_json(text)
+        sane = 0 <= told.epsilon and 0 < told.delta < 1 and 0 <= told.entries < 2**40
+        known = told.adjacency in REACH and told.unit in UNITS
+    except (ValueError, TypeError) as error:
+        raise Refused("the account that it gives of its privacy is not one") from error
+    if not (sane and known):
+        raise Refused("the account that it gives of its privacy means nothing here")
 
 
 def check_weights(sent: Arrays, got: Arrays) -> None:

@@ -13,26 +13,23 @@ from numpy.typing import NDArray
 
 from fedaux.exchange import (
     Arrays,
-    EvaluateOrder,
     Hello,
     HelloOrder,
     Order,
     PrepareOrder,
     Release,
-    Score,
     TrainOrder,
     Update,
 )
 
-VERSION = 2
+VERSION = 3
 ACTIONS: dict[type, str] = {
     HelloOrder: "query.hello",
     PrepareOrder: "query.prepare",
     TrainOrder: "train",
-    EvaluateOrder: "evaluate",
 }
 
-T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | EvaluateOrder | Release | Update | Score)
+T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | Release | Update)
 
 
 class MessageError(ValueError):
@@ -88,7 +85,7 @@ class Packer:
         return known[1]
 
 
-def pack(item: Order | Hello | HelloOrder | Release | Update | Score) -> RecordDict:
+def pack(item: Order | Hello | HelloOrder | Release | Update) -> RecordDict:
     return Packer().pack(item)
 
 

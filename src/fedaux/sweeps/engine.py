@@ -79,7 +79,7 @@ def read_sweep(sweep: Sweep, folder: Path) -> Swept:
 
 def _measured(arm: Arm, runs: list[Run]) -> Measured:
     results = [result for result in map(_result, runs) if result]
-    private = METHODS[arm.config.method].scores or arm.config.privacy.train_epsilon > 0
+    private = METHODS[arm.config.method].scores or arm.config.privacy.private_training
     return Measured(
         arm.label,
         arm.settings,
