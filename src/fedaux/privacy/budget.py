@@ -112,10 +112,10 @@ class BudgetStore:
                 f"{self.privacy.delta:g}, and its owner allows {cap:g}. So far it is {so_far}; {self.folder / FILE} has "
                 "every entry. Only the owner can allow more: privacy.epsilon_total in the client's own settings."
             )
+        if not (self.folder / FILE).exists():
+            head = {"adjacency": self.privacy.adjacency, "unit": self.privacy.unit}
+            write_atomically(self.folder / FILE, _line(head), private=True)
         with (self.folder / FILE).open("ab") as file:
-            if not entries and file.tell() == 0:
-                os.fchmod(file.fileno(), 0o600)
-                file.write(_line({"adjacency": self.privacy.adjacency, "unit": self.privacy.unit}))
             file.write(_line(asdict(entry)))
             file.flush()
             os.fsync(file.fileno())
