@@ -4,8 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.exchange import EvaluateOrder, PrepareOrder, Release, Score, TrainOrder, Update
+from fedaux.exchange import Account, PrepareOrder, Release, TrainOrder, Update
 from fedaux.privacy.gaussian import multiplier
+
+
+ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
 
 
 def weights(value: float = 1.0) -> dict[str, Any]:
@@ -19,6 +22,7 @@ def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
         "classes": 10,
         "size": 2,
         "h0": "f00d",
+        "heard": 0,
         "extractor": weights(),
         "public": {"mean": np.zeros(3, np.float32), "basis": np.asfortranarray(np.arange(6.0).reshape(3, 2))},
     }
@@ -37,6 +41,7 @@ def release(client: str = "a", **changes: Any) -> Release:
         "scale": multiplier(0.1, 1e-5, "analytic") * 2.0**21,
         "step": 1e-7 / 3,
         "unsafe": False,
+        "account": ACCOUNT,
         "arrays": {"values": np.array([2**62, -(2**62)], np.int64)},
     }
     return Release(client, **{**facts, **changes})
@@ -53,6 +58,7 @@ def train_order(client: str = "a", **changes: Any) -> TrainOrder:
         "mu": 0.0,
         "seed": 2**63 - 1,
         "h0": "",
+        "heard": 0,
         "extractor": {},
         "weights": weights(),
     }
@@ -61,14 +67,5 @@ def train_order(client: str = "a", **changes: Any) -> TrainOrder:
 
 def update(client: str = "a", **changes: Any) -> Update:
     facts = {"round": 2, "records": 7, "loss": 0.5, "seconds": 0.1, "weights": weights(1.5)}
-    facts |= {"noise": 0.0, "rate": 1.0, "steps": 0}
+    facts |= {"noise": 0.0, "rate": 1.0, "steps": 0, "account": ACCOUNT}
     return Update(client, **{**facts, **changes})
-
-
-def evaluate_order(client: str = "a", **changes: Any) -> EvaluateOrder:
-    facts = {"round": 2, "prototype": "p", "classes": 10, "h0": "", "extractor": {}, "weights": weights()}
-    return EvaluateOrder(client, **{**facts, **changes})
-
-
-def score(client: str = "a", **changes: Any) -> Score:
-    return Score(client, **{"round": 2, "records": 7, "correct": 5, "loss": 0.5, **changes})
