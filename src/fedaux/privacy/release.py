@@ -41,7 +41,8 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
     """
     if not summary.bounded and privacy.unsafe_seed < 0:
         raise ValueError(f"the scorer {privacy.scorer!r} protects nobody: it is for studies, with privacy.unsafe_seed")
-    scale = gaussian.multiplier(privacy.epsilon, privacy.delta, privacy.certificate) * summary.sensitivity
+    size, reach = len(summary.values), summary.sensitivity
+    scale = gaussian.multiplier(privacy.epsilon, privacy.delta, privacy.certificate, size, reach) * reach
     if not summary.bounded:
         values = summary.values
     elif privacy.unsafe_seed >= 0:

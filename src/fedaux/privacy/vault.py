@@ -11,15 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.errors import Exit, FedauxError
 from fedaux.exchange import Release
 from fedaux.files import write_atomically
-
-
-class BudgetError(FedauxError, RuntimeError):
-    """Something that the client's own settings do not allow."""
-
-    code = Exit.PRIVACY
+from fedaux.privacy.accounting import BudgetError as BudgetError
 
 
 @dataclass
