@@ -70,18 +70,18 @@ def training_noise(
     before: Sequence[Spend] = (),
     known: float = 0.0,
 ) -> float:
-    """The smallest σ, in units of the clipping norm, for which `before` and `steps` sampled sums together cost at most ε.
+    """The smallest σ, in units of the clipping norm, for which `before` and so many sampled sums together cost ε at most.
 
     Finding it composes some twenty times. A σ that is `known` from before is composed once, and taken if it costs no
     more than it may and hardly less: then it is what a search would find.
     """
-    if total_epsilon(before, delta, adjacency) >= epsilon:
-        raise BudgetError(_spent(epsilon))
     one = Spend(known, rate, steps, size)
     if 0.3 < known < math.inf:  # composing less noise takes very long, and no plan has so little
         cost = total_epsilon((*before, one), delta, adjacency)
         if _USED * epsilon <= cost <= epsilon:
             return known
+    if total_epsilon(before, delta, adjacency) >= epsilon:
+        raise BudgetError(_spent(epsilon))
     return _calibrated(epsilon, delta, adjacency, replace(one, noise=1.0), _merged(before))
 
 
@@ -96,7 +96,9 @@ def plan_training(
 ) -> Spend:
     """One of so many further rounds of private training, which together with all `before` cost `privacy.cap`."""
     if rounds < 1:
-        raise BudgetError("training is refused: no round of private training is left; privacy.train_rounds says how many")
+        raise BudgetError(
+            "training is refused: no round of private training is left; privacy.train_rounds says how many"
+        )
     rate = privacy.train_rate or min(1.0, local.batch / records)
     steps = local.epochs * max(1, round(1 / rate))
     asked = (privacy.cap, privacy.delta, privacy.adjacency, rate, steps * rounds, parameters)

@@ -41,21 +41,21 @@ def epsilon_of(multiplier: float, delta: float) -> float:
     return high
 
 
-def discretisation(size: int, scale: float) -> float:
+def discretisation(size: int, scale: float, tail: float = 64.0) -> float:
     """c: what the discrete Gaussian costs more than the continuous one, on `size` coordinates at this scale in steps.
 
     Whatever is (ε, δ)-private with continuous noise, N(0, scale²) on every coordinate, is (ε + c, e^c δ + e^(ε + c −
-    2048))-private with discrete noise; the costs of several mechanisms add up, however they are sampled and chosen.
+    tail²/2))-private with discrete noise; the costs of several mechanisms add up, however they are sampled and chosen.
     The proof is in docs/privacy.md, "How large". It needs a scale of ten steps; below that nothing is promised.
     """
-    reach = (math.sqrt(size) + 64.0) / scale
+    reach = (math.sqrt(size) + tail) / scale
     return reach * reach / 11.0 if scale >= 10.0 else math.inf
 
 
 def continuous_delta(delta: float, cost: float) -> float:
     """The δ that continuous noise may have, so that discrete noise has the one given at an ε higher by `cost`.
 
-    A thousand-millionth of it is for the e^(ε + c − 2048) of up to 10¹² mechanisms, at any ε ≤ `LARGEST`.
+    A billionth of it is for the e^(ε + c − 2048) of up to 10¹² mechanisms: enough at any ε + c ≤ `LARGEST`, δ ≥ 1e-300.
     """
     return delta * math.exp(-cost) * (1 - 1e-9)
 
