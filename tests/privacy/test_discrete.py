@@ -1,4 +1,4 @@
-"""The discrete Gaussian against the continuous one, summed over the whole lattice: the proof in docs/privacy.md holds."""
+"""The discrete Gaussian against the continuous one, summed over the whole lattice: what docs/privacy.md proves."""
 
 import itertools
 import math

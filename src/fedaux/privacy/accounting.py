@@ -19,6 +19,7 @@ from fedaux.privacy import gaussian
 from fedaux.privacy.bounded import GRID, REACH
 
 _USED = 0.995  # a plan that costs this share of what it may is as good as any
+_LEFT = 1e-4  # less of ε than this share is what calibration left by its margins, not something to train with
 _MOST_NOISE = 1e6  # more leaves nothing to learn from
 
 
@@ -70,7 +71,7 @@ def training_noise(
     before: Sequence[Spend] = (),
     known: float = 0.0,
 ) -> float:
-    """The smallest σ, in units of the clipping norm, for which `before` and so many sampled sums together cost ε at most.
+    """The smallest σ, in units of the clipping norm, with which so many sampled sums and all `before` cost at most ε.
 
     Finding it composes some twenty times. A σ that is `known` from before is composed once, and taken if it costs no
     more than it may and hardly less: then it is what a search would find.
@@ -80,7 +81,7 @@ def training_noise(
         cost = total_epsilon((*before, one), delta, adjacency)
         if _USED * epsilon <= cost <= epsilon:
             return known
-    if total_epsilon(before, delta, adjacency) >= epsilon:
+    if total_epsilon(before, delta, adjacency) > (1 - _LEFT) * epsilon:
         raise BudgetError(_spent(epsilon))
     return _calibrated(epsilon, delta, adjacency, replace(one, noise=1.0), _merged(before))
 
