@@ -131,7 +131,8 @@ class Hostile:
         assert bounds is not None
         records = 1 if order.scorer == "logistic" and self.defence.obeyed else self.defence.boldness
         bound = bounds(order.public, reply.adjacency, records)
-        scale = multiplier(self.attack.stated, reply.delta, "analytic") * bound.sensitivity
+        reach = bound.sensitivity
+        scale = multiplier(self.attack.stated, reply.delta, "analytic", size, reach) * reach
         if order.scorer == "logistic":
             values = reply.arrays["values"].astype(np.float64)
             values *= (0.99 * longest(bound, scale, size) if self.defence.obeyed else 2.0**62) / np.linalg.norm(values)

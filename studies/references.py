@@ -23,13 +23,13 @@ from fedaux.privacy.bounded import GRID, clip_rows
 from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
-STEP = 1.0 / GRID**1.5
+STEP = 1.0 / GRID
 _KEPT: dict[tuple[str, bytes, int, int], Vector] = {}
 
 
 def _bare(vector: Vector, records: int) -> Summary:
     values = np.rint(vector / STEP).astype(np.int64)
-    return Summary(values, STEP, 1.0, "replace-one", records, bounded=False)
+    return Summary(values, STEP, float(GRID), "replace-one", records, bounded=False)
 
 
 @dataclass(frozen=True)

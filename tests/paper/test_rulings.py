@@ -25,6 +25,7 @@ from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, teacher_weights
 from fedaux.privacy import gaussian
+from fedaux.privacy.bounded import GRID
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.release import Summary, release
 from fedaux.prototypes import PrototypeSpec, build, dump
@@ -119,8 +120,11 @@ def test_c_noise_is_neither_too_little_nor_too_much() -> None:
     def check(multiplier: Callable[[float, float], float], epsilon: float) -> None:
         assert 0.99e-5 < gaussian.delta_of(multiplier(epsilon, 1e-5), epsilon) <= 1e-5
 
+    def ours(epsilon: float, delta: float) -> float:
+        return gaussian.multiplier(epsilon, delta, "analytic", 330, 2.0 * GRID)
+
     for epsilon in (0.1, 1.0, 10.0):
-        check(gaussian.analytic_multiplier, epsilon)
+        check(ours, epsilon)
         caught(check, classic, epsilon)
     assert classic(0.1, 1e-5) == pytest.approx(48.45, abs=0.01)
     assert gaussian.delta_of(classic(10.0, 1e-5), 10.0) > 2e-5  # the promise is broken where ε > 1

@@ -5,13 +5,13 @@ import pytest
 
 from fedaux.config import PrivacyConfig
 from fedaux.privacy.audit import Audit, audit, lower_bounds
-from fedaux.privacy.gaussian import add_noise, analytic_multiplier, multiplier
+from fedaux.privacy.gaussian import add_noise, continuous_multiplier, multiplier
 from fedaux.privacy.release import Summary, release
 
 
 def bulk(privacy: PrivacyConfig, draws: int, factor: float = 1.0):  # type: ignore[no-untyped-def]
     """Releases as `release` makes them, with the same sampler and scale, but many at a time: that is faster."""
-    scale = factor * multiplier(privacy.epsilon, privacy.delta, privacy.certificate)
+    scale = factor * multiplier(privacy.epsilon, privacy.delta, privacy.certificate, 2, 2.0**21)
     waiting: dict[int, list[np.ndarray]] = {}
 
     def draw(summary: Summary) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_the_real_path_of_a_client() -> None:
 
 def test_noise_that_misses_a_coordinate_is_reported() -> None:
     privacy = PrivacyConfig(epsilon=1.0)
-    scale = multiplier(1.0, 1e-5, "opendp")
+    scale = multiplier(1.0, 1e-5, "opendp", 1, 2.0**21)
 
     def half(summary: Summary) -> np.ndarray:
         noisy = summary.values.copy()
@@ -85,7 +85,7 @@ def test_equal_distributions_give_nothing() -> None:
 def test_bounds_hold_in_nineteen_of_twenty_audits() -> None:
     """Scores with a known ε: Gaussian ones, calibrated analytically."""
     rng, wrong = np.random.default_rng(1), 0
-    z = analytic_multiplier(1.0, 1e-5)
+    z = continuous_multiplier(1.0, 1e-5)
     for _ in range(200):
         found = lower_bounds(rng.normal(size=2000), rng.normal(size=2000) + 1 / z, 1e-5)
         wrong += max(found) > 1.0
@@ -94,4 +94,4 @@ def test_bounds_hold_in_nineteen_of_twenty_audits() -> None:
 
 def test_a_client_without_any_noise_is_told_apart_at_once() -> None:
     assert audit(PrivacyConfig(epsilon=1.0), 200, draw=lambda summary: summary.values).violated
-    assert release(Summary(np.zeros(2, np.int64), 1.0, 4.0, "replace-one", 1), "a", PrivacyConfig()).unsafe is False
+    assert release(Summary(np.zeros(2, np.int64), 1.0, 2.0**21, "replace-one", 1), "a", PrivacyConfig()).unsafe is False

@@ -8,12 +8,12 @@ from dp_accounting.pld import PLDAccountant
 from fedaux.config import LocalConfig, PrivacyConfig
 from fedaux.exchange import Release
 from fedaux.privacy import gaussian
-from fedaux.privacy.accounting import Spend, plan_training, total_epsilon, training_noise
+from fedaux.privacy.accounting import plan_training
 from fedaux.privacy.ledger import Ledger
 
 
 def release(epsilon: float = 0.5, delta: float = 1e-5, adjacency: str = "replace-one", unsafe: bool = False) -> Release:
-    scale = gaussian.analytic_multiplier(epsilon, delta) * 100.0
+    scale = gaussian.continuous_multiplier(epsilon, delta) * 100.0
     values = {"values": np.zeros(2, np.int64)}
     return Release("a", "s", 7, epsilon, delta, adjacency, "opendp", 100.0, scale, 1.0, unsafe, values)
 
@@ -65,36 +65,10 @@ def test_one_release_costs_what_it_was_calibrated_for(epsilon: float, adjacency:
     assert ledger.epsilon("a") == pytest.approx(epsilon, rel=1e-3)
 
 
-def test_a_noise_that_is_known_is_checked_and_not_just_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = training_noise(1.0, 1e-5, "replace-one", 0.05, 100)
-    with monkeypatch.context() as patch:
-        patch.setattr("fedaux.privacy.accounting._calibrated", lambda *_: pytest.fail("searched for it again"))
-        assert training_noise(1.0, 1e-5, "replace-one", 0.05, 100, known=found) == found
-    for wrong in (0.9 * found, 1.5 * found, -1.0, float("nan"), 0.01):
-        assert training_noise(1.0, 1e-5, "replace-one", 0.05, 100, known=wrong) == found
-
-
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_training_noise_is_enough_and_hardly_more(adjacency: str) -> None:
-    noise = training_noise(1.0, 1e-5, adjacency, 0.05, 200)
-    assert total_epsilon([Spend(noise, 0.05, 200)], 1e-5, adjacency) <= 1.0
-    assert total_epsilon([Spend(0.99 * noise, 0.05, 200)], 1e-5, adjacency) > 1.0
-
-
-def test_rounds_of_training_cost_the_budget_when_all_are_used() -> None:
-    privacy = PrivacyConfig(train_epsilon=1.0)
-    plan = plan_training(privacy, LocalConfig(epochs=2, batch=32), 640, rounds=5)
-    assert (plan.rate, plan.steps) == (0.05, 40)
-    assert 0.98 < total_epsilon([plan] * 5, 1e-5, "replace-one") <= 1.0
-    assert total_epsilon([plan] * 2, 1e-5, "replace-one") < 0.7
-    whole = plan_training(PrivacyConfig(train_epsilon=1.0, train_rate=1.0), LocalConfig(), 640, rounds=5)
-    assert (whole.rate, whole.steps) == (1.0, 1)
-
-
 def test_scores_and_training_compose_as_dp_accounting_has_it_and_below_the_sum() -> None:
     """Scoring at ε = .3, training at ε = 1: against the accountant called by hand."""
     scores = release(0.3)
-    plan = plan_training(PrivacyConfig(train_epsilon=1.0), LocalConfig(batch=32), 625, rounds=8)
+    plan = plan_training(PrivacyConfig(epsilon_total=1.0), LocalConfig(batch=32), 625, rounds=8, parameters=50)
     history = [{"clients": 1, "spent": {"a": [plan.noise, plan.rate, plan.steps]}}] * 8
     ledger = Ledger.of({"a": scores}, history)
 

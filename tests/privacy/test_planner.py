@@ -6,6 +6,7 @@ import pytest
 from fedaux.config import PrivacyConfig
 from fedaux.prepare.class_embedding import ClassEmbeddingScorer
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
+from fedaux.privacy.bounded import GRID
 from fedaux.privacy.gaussian import multiplier
 from fedaux.privacy.planner import Planner
 
@@ -20,7 +21,7 @@ def planner(request: pytest.FixtureRequest) -> Planner:
 
 def test_the_noise_is_the_releases(planner: Planner) -> None:
     found = planner.plan(0.5, 200)
-    assert found.sigma == pytest.approx(multiplier(0.5, 1e-5, "analytic") * 2 / 200)
+    assert found.sigma == pytest.approx(multiplier(0.5, 1e-5, "analytic", 4, 2.0 * GRID) * 2 / 200)
     assert planner.clients == 6
 
 

@@ -15,7 +15,7 @@ def summary(size: int = 2000, adjacency: str = "replace-one") -> Summary:
 @pytest.mark.parametrize("certificate", ["opendp", "analytic"])
 def test_noise_has_the_calibrated_scale(certificate: str) -> None:
     made = release(summary(), "a", PrivacyConfig(epsilon=1.0, certificate=certificate))
-    assert made.scale == gaussian.multiplier(1.0, 1e-5, certificate) * 2.0**21
+    assert made.scale == gaussian.multiplier(1.0, 1e-5, certificate, 2000, 2.0**21) * 2.0**21
     assert np.std(made.arrays["values"] - np.arange(2000)) == pytest.approx(made.scale, rel=0.1)
     assert (made.records, made.adjacency, made.unsafe, made.sensitivity) == (50, "replace-one", False, 2.0**21)
 
@@ -51,3 +51,10 @@ def test_without_it_no_two_releases_agree() -> None:
 def test_only_sound_summaries_can_be_released(values: np.ndarray, sensitivity: float) -> None:
     with pytest.raises(ValueError, match="one vector of 64-bit integers"):
         Summary(values, 1.0, sensitivity, "replace-one", 10)
+
+
+def test_steps_too_coarse_for_the_proof_are_refused_and_opendp_is_named() -> None:
+    coarse = Summary(np.zeros(8, np.int64), 1.0, 1.0, "replace-one", 10)
+    with pytest.raises(ValueError, match=r"too coarse for the analytic certificate.*privacy\.certificate = 'opendp'"):
+        release(coarse, "a", PrivacyConfig(epsilon=0.1, certificate="analytic"))
+    assert release(coarse, "a", PrivacyConfig(epsilon=0.1, certificate="opendp")).scale > 30

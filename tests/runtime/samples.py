@@ -38,7 +38,7 @@ def release(client: str = "a", **changes: Any) -> Release:
         "adjacency": "replace-one",
         "certificate": "analytic",
         "sensitivity": 2.0**21,
-        "scale": multiplier(0.1, 1e-5, "analytic") * 2.0**21,
+        "scale": multiplier(0.1, 1e-5, "analytic", 2, 2.0**21) * 2.0**21,
         "step": 1e-7 / 3,
         "unsafe": False,
         "account": ACCOUNT,

@@ -20,7 +20,7 @@ from fedaux.runtime.guard import MAX_RECORDS, MAX_STEPS, NORM_FACTOR, Refused, c
 
 def budget(epsilon: float, delta: float, certificate: str) -> dict[str, Any]:
     """A budget, and the noise that it asks for at the sample's sensitivity."""
-    scale = multiplier(epsilon, delta, certificate) * 2.0**21
+    scale = multiplier(epsilon, delta, certificate, 2, 2.0**21) * 2.0**21
     return {"epsilon": epsilon, "delta": delta, "certificate": certificate, "scale": scale}
 
 

@@ -1,13 +1,32 @@
-"""What several mechanisms on the same records cost together, by privacy loss distributions (dp-accounting)."""
+"""What several mechanisms on the same records cost together: in closed form, or by privacy loss distributions.
+
+Every total is an upper bound for the discrete noise that is drawn, not only for the continuous one that accountants
+know (`gaussian.discretisation`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from fedaux.config import LocalConfig, PrivacyConfig
-from fedaux.privacy.bounded import REACH
+from fedaux.errors import Exit, FedauxError
+from fedaux.exchange import Release
+from fedaux.privacy import gaussian
+from fedaux.privacy.bounded import GRID, REACH
+
+_USED = 0.995  # a plan that costs this share of what it may is as good as any
+_LEFT = 1e-4  # less of ε than this share is what calibration left by its margins, not something to train with
+_MOST_NOISE = 1e6  # more leaves nothing to learn from
+
+
+class BudgetError(FedauxError, RuntimeError):
+    """Something that the client's own settings do not allow."""
+
+    code = Exit.PRIVACY
 
 
 @dataclass(frozen=True)
@@ -15,81 +34,151 @@ class Spend:
     """Gaussian noise on a sum of vectors of norm at most 1, one for each record that takes part.
 
     `noise` is σ in those units; under replace-one two vectors change, which the accountant knows. Each of the `steps`
-    draws every record with probability `rate`, independently; rate 1 takes all of them.
+    draws every record with probability `rate`, independently; rate 1 takes all of them. What is sent are `size`
+    integers, `grid` to the unit.
     """
 
     noise: float
     rate: float = 1.0
     steps: int = 1
+    size: int = 1
+    grid: float = float(GRID)
+
+    @classmethod
+    def of(cls, release: Release) -> Spend:
+        """A release as the accountant counts it: its unit is a record's share of the sensitivity."""
+        unit = release.sensitivity / REACH[release.adjacency]
+        return cls(release.scale / unit, size=len(release.arrays["values"]), grid=unit)
 
 
 def total_epsilon(spends: Iterable[Spend], delta: float, adjacency: str) -> float:
-    """ε at this δ of everything together, in any order and even if each was chosen in view of the others' results."""
+    """An ε at this δ of everything together, in any order and even if each was chosen in view of the others' results.
+
+    Never below the true one; ∞ where it would be above `gaussian.LARGEST`.
+    """
+    if adjacency not in REACH:
+        raise ValueError(f"there is no adjacency {adjacency!r}; choose from {', '.join(REACH)}")
     return _epsilon(_merged(spends), delta, adjacency)
 
 
-def training_noise(epsilon: float, delta: float, adjacency: str, rate: float, steps: int, known: float = 0.0) -> float:
-    """The smallest σ (in units of the clipping norm) for which `steps` sampled sums cost at most ε at this δ.
+def training_noise(
+    epsilon: float,
+    delta: float,
+    adjacency: str,
+    rate: float,
+    steps: int,
+    size: int = 1,
+    before: Sequence[Spend] = (),
+    known: float = 0.0,
+) -> float:
+    """The smallest σ, in units of the clipping norm, with which so many sampled sums and all `before` cost at most ε.
 
-    Finding it composes some twenty times. A σ that is `known` from before is composed twice, and taken if it is enough
-    and a little less would not be.
+    Finding it composes some twenty times. A σ that is `known` from before is composed once, and taken if it costs no
+    more than it may and hardly less: then it is what a search would find.
     """
-    if known > 0.3:  # composing less noise takes very long, and no plan has so little
-        exact, less = (_epsilon((Spend(one, rate, steps),), delta, adjacency) for one in (known, 0.998 * known))
-        if exact <= epsilon < less:
+    one = Spend(known, rate, steps, size)
+    if 0.3 < known < math.inf:  # composing less noise takes very long, and no plan has so little
+        cost = total_epsilon((*before, one), delta, adjacency)
+        if _USED * epsilon <= cost <= epsilon:
             return known
-    return _calibrated(epsilon, delta, adjacency, rate, steps)
+    if total_epsilon(before, delta, adjacency) > (1 - _LEFT) * epsilon:
+        raise BudgetError(_spent(epsilon))
+    return _calibrated(epsilon, delta, adjacency, replace(one, noise=1.0), _merged(before))
 
 
-def plan_training(privacy: PrivacyConfig, local: LocalConfig, size: int, rounds: int, known: float = 0.0) -> Spend:
-    """What one of so many rounds of private training costs: together they cost `train_epsilon`."""
-    rate = privacy.train_rate or min(1.0, local.batch / size)
+def plan_training(
+    privacy: PrivacyConfig,
+    local: LocalConfig,
+    records: int,
+    rounds: int,
+    parameters: int,
+    before: Sequence[Spend] = (),
+    known: float = 0.0,
+) -> Spend:
+    """One of so many further rounds of private training, which together with all `before` cost `privacy.cap`."""
+    if rounds < 1:
+        raise BudgetError(
+            "training is refused: no round of private training is left; privacy.train_rounds says how many"
+        )
+    rate = privacy.train_rate or min(1.0, local.batch / records)
     steps = local.epochs * max(1, round(1 / rate))
-    noise = training_noise(privacy.train_epsilon, privacy.delta, privacy.adjacency, rate, steps * rounds, known)
-    return Spend(noise, rate, steps)
+    asked = (privacy.cap, privacy.delta, privacy.adjacency, rate, steps * rounds, parameters)
+    return Spend(training_noise(*asked, before, known), rate, steps, parameters)
+
+
+def round_up(epsilon: float, digits: int = 3) -> str:
+    """To so many significant digits, and never below the value: what is printed is a promise."""
+    if not epsilon < math.inf:
+        return "∞"
+    exact = Decimal(repr(float(epsilon)))
+    if not exact:
+        return "0"
+    last = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    rounded = exact.quantize(last, ROUND_CEILING).normalize()
+    return format(rounded, "f" if -6 <= rounded.adjusted() < 16 else "E")
 
 
 def _merged(spends: Iterable[Spend]) -> tuple[Spend, ...]:
     """Equal mechanisms as one of more steps: faster to compose, and a key that does not depend on their order."""
-    steps: dict[tuple[float, float], int] = {}
+    steps: dict[Spend, int] = {}
     for one in spends:
-        steps[one.noise, one.rate] = steps.get((one.noise, one.rate), 0) + one.steps
-    return tuple(Spend(noise, rate, count) for (noise, rate), count in sorted(steps.items()))
+        kind = replace(one, steps=1)
+        steps[kind] = steps.get(kind, 0) + one.steps
+    kinds = sorted(steps, key=lambda one: (one.noise, one.rate, one.size, one.grid))
+    return tuple(replace(one, steps=steps[one]) for one in kinds if steps[one] > 0)
 
 
 @lru_cache(maxsize=1024)
 def _epsilon(spends: tuple[Spend, ...], delta: float, adjacency: str) -> float:
     if not spends:
         return 0.0
-    import dp_accounting as dpa  # slow to import, and only accounting needs it
+    if not all(0 < one.noise < math.inf for one in spends):
+        return math.inf
+    cost = sum(one.steps * gaussian.discretisation(one.size, one.noise * one.grid) for one in spends)
+    if not cost < gaussian.LARGEST:
+        return math.inf
+    left = gaussian.continuous_delta(delta, cost)
+    precision = sum(one.steps / one.noise**2 for one in spends if one.rate == 1.0)  # Gaussians compose to a Gaussian
+    sampled = [one for one in spends if one.rate < 1.0]
+    if sampled:
+        found = _composed(sampled, precision, left, adjacency)
+    else:
+        found = gaussian.epsilon_of(precision**-0.5 / REACH[adjacency], left)
+    return found + cost if found + cost <= gaussian.LARGEST else math.inf
+
+
+def _composed(sampled: Iterable[Spend], precision: float, delta: float, adjacency: str) -> float:
+    """By privacy loss distributions (dp-accounting), rounded against us."""
+    import dp_accounting as dpa  # slow to import, and only sampled mechanisms need it
     from dp_accounting.pld import PLDAccountant
 
-    accountant = PLDAccountant(_relation(adjacency))
-    for one in spends:
-        gaussian = dpa.GaussianDpEvent(one.noise)
-        event = gaussian if one.rate == 1.0 else dpa.PoissonSampledDpEvent(one.rate, gaussian)
-        accountant.compose(event, one.steps)
+    relation = dpa.NeighboringRelation
+    accountant = PLDAccountant(relation.REPLACE_ONE if adjacency == "replace-one" else relation.ADD_OR_REMOVE_ONE)
+    if precision > 0:
+        accountant.compose(dpa.GaussianDpEvent(precision**-0.5))
+    for one in sampled:
+        accountant.compose(dpa.PoissonSampledDpEvent(one.rate, dpa.GaussianDpEvent(one.noise)), one.steps)
     return float(accountant.get_epsilon(delta))
 
 
 @lru_cache(maxsize=256)
-def _calibrated(epsilon: float, delta: float, adjacency: str, rate: float, steps: int) -> float:
+def _calibrated(epsilon: float, delta: float, adjacency: str, kind: Spend, before: tuple[Spend, ...]) -> float:
+    def fits(noise: float) -> bool:
+        return total_epsilon((*before, replace(kind, noise=noise)), delta, adjacency) <= epsilon
+
     low, high = 0.1, 1.0
-    while _epsilon((Spend(high, rate, steps),), delta, adjacency) > epsilon:
+    while not fits(high):
         low, high = high, 2 * high
-    while high - low > 1e-3 * high:  # always from the safe side
+        if high > _MOST_NOISE:
+            raise BudgetError(_spent(epsilon))
+    while high - low > 5e-4 * high:  # always from the safe side
         middle = (low + high) / 2
-        if _epsilon((Spend(middle, rate, steps),), delta, adjacency) > epsilon:
-            low = middle
-        else:
-            high = middle
+        low, high = (low, middle) if fits(middle) else (middle, high)
     return high
 
 
-def _relation(adjacency: str) -> object:
-    import dp_accounting as dpa
-
-    if adjacency not in REACH:
-        raise ValueError(f"there is no adjacency {adjacency!r}; choose from {', '.join(REACH)}")
-    relation = dpa.NeighboringRelation
-    return relation.REPLACE_ONE if adjacency == "replace-one" else relation.ADD_OR_REMOVE_ONE
+def _spent(epsilon: float) -> str:
+    return (
+        f"training is refused: nothing is left of this client's ε = {epsilon:g} for it. Its own setting "
+        "privacy.epsilon_total says what scores and training may cost together."
+    )

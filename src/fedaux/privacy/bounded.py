@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedaux.exchange import Arrays
 
 REACH = {"replace-one": 2, "add-remove": 1}  # how many records a neighbour differs in, counted as vectors of norm 1
-GRID = 2**20  # steps per unit: summaries are integers, `values / GRID` their meaning
+GRID = 2**30  # steps per unit: summaries are integers, `values / GRID` their meaning; squares fit 63 bits
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from scipy.special import log_ndtr, ndtr
 from fedaux.errors import unknown
 
 CERTIFICATES = ("opendp", "analytic")
+LARGEST = 1000.0  # an ε beyond which nothing is said
 
 
 def delta_of(multiplier: float, epsilon: float) -> float:
@@ -25,8 +26,59 @@ def delta_of(multiplier: float, epsilon: float) -> float:
     return float(ndtr(a - b) - math.exp(epsilon + log_ndtr(-a - b)))
 
 
+def epsilon_of(multiplier: float, delta: float) -> float:
+    """The smallest ε with δ(ε) ≤ δ of that noise, from above and to nine digits."""
+    if delta_of(multiplier, 0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while delta_of(multiplier, high) > delta:
+        if high > LARGEST:
+            return math.inf
+        low, high = high, 2 * high
+    while high - low > 1e-10 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_of(multiplier, middle) > delta else (low, middle)
+    return high
+
+
+def discretisation(size: int, scale: float, tail: float = 64.0) -> float:
+    """c: what the discrete Gaussian costs more than the continuous one, on `size` coordinates at this scale in steps.
+
+    Whatever is (ε, δ)-private with continuous noise, N(0, scale²) on every coordinate, is (ε + c, e^c δ + e^(ε + c −
+    tail²/2))-private with discrete noise; the costs of several mechanisms add up, however they are sampled and chosen.
+    The proof is in docs/privacy.md, "How large". It needs a scale of ten steps; below that nothing is promised.
+    """
+    reach = (math.sqrt(size) + tail) / scale
+    return reach * reach / 11.0 if scale >= 10.0 else math.inf
+
+
+def continuous_delta(delta: float, cost: float) -> float:
+    """The δ that continuous noise may have, so that discrete noise has the one given at an ε higher by `cost`.
+
+    A billionth of it is for the e^(ε + c − 2048) of up to 10¹² mechanisms: enough at any ε + c ≤ `LARGEST`, δ ≥ 1e-300.
+    """
+    return delta * math.exp(-cost) * (1 - 1e-9)
+
+
 @lru_cache(maxsize=256)
-def analytic_multiplier(epsilon: float, delta: float) -> float:
+def analytic_multiplier(epsilon: float, delta: float, size: int, sensitivity: float) -> float:
+    """The smallest σ/Δ for which discrete Gaussian noise is proven (ε, δ)-private; sensitivity Δ in steps.
+
+    `discretisation` is taken at the scale of the continuous Gaussian, which is smaller than the one returned.
+    """
+    epsilon = min(epsilon, LARGEST)
+    scale = continuous_multiplier(epsilon, delta) * sensitivity
+    cost = discretisation(size, scale)
+    if not cost < epsilon / 2:
+        raise ValueError(
+            f"noise of scale {scale:.3g} steps is too coarse for the analytic certificate of {size} numbers: make the "
+            "summary's steps finer, or set privacy.certificate = 'opendp'"
+        )
+    return continuous_multiplier(epsilon - cost, continuous_delta(delta, cost))
+
+
+@lru_cache(maxsize=256)
+def continuous_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which Gaussian noise is (ε, δ)-private, for any ε > 0; the classic formula needs ε < 1."""
     from scipy.optimize import brentq
 
@@ -45,12 +97,15 @@ def opendp_multiplier(epsilon: float, delta: float) -> float:
     return float(found) * (1 + 1e-10)
 
 
-def multiplier(epsilon: float, delta: float, certificate: str) -> float:
+def multiplier(epsilon: float, delta: float, certificate: str, size: int, sensitivity: float) -> float:
+    """σ/Δ for `size` integers of that ℓ₂ sensitivity in steps, with the proof that the certificate names."""
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise ValueError(f"a budget needs ε > 0 and 0 < δ < 1, not ({epsilon}, {delta})")
     if certificate not in CERTIFICATES:
         raise unknown("certificate", certificate, CERTIFICATES)
-    return (opendp_multiplier if certificate == "opendp" else analytic_multiplier)(epsilon, delta)
+    if certificate == "opendp":
+        return opendp_multiplier(epsilon, delta)
+    return analytic_multiplier(epsilon, delta, size, sensitivity)
 
 
 def add_noise(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:

@@ -78,7 +78,7 @@ class Planner:
         return Plan(
             epsilon=epsilon,
             records=records,
-            sigma=multiplier(epsilon, self.privacy.delta, self.privacy.certificate) * reach / records,
+            sigma=self._multiplier(epsilon, records) * reach / records,
             signal=float(means.std(axis=0).mean()),
             right=float(np.mean([self._right(weights) for weights in noisy])),
             right_without_noise=self._right(ideal),
@@ -105,8 +105,7 @@ class Planner:
         enough = self.epsilon_for(kept, records)
         if not np.isfinite(enough):
             return 0
-        delta, certificate = self.privacy.delta, self.privacy.certificate
-        return int(np.ceil(records * multiplier(epsilon, delta, certificate) / multiplier(enough, delta, certificate)))
+        return int(np.ceil(records * self._multiplier(epsilon, records) / self._multiplier(enough, records)))
 
     def curve(self, epsilons: Sequence[float], records: int) -> list[float]:
         return [self.plan(epsilon, records).kept for epsilon in epsilons]
@@ -131,6 +130,10 @@ class Planner:
             labels = np.full(records, group)
             made.append(self.scorer.summarise(self.public, rows, labels, self.privacy.adjacency, records))
         return made
+
+    def _multiplier(self, epsilon: float, records: int) -> float:
+        one, privacy = self._summaries(records)[0], self.privacy
+        return multiplier(epsilon, privacy.delta, privacy.certificate, len(one.values), one.sensitivity)
 
     def _weights(self, epsilon: float, records: int, draw: int) -> Vector:
         """(clients, rows), adding up to 1 over the clients: the odds as FedAUX uses them."""

@@ -122,8 +122,9 @@ def _check_bound(reply: Release, bound: Bound) -> None:
 
 def _check_noise(reply: Release) -> None:
     """Releases are trusted by their noise: one that states too little would drown the others."""
+    size, reach = len(reply.arrays["values"]), reply.sensitivity
     try:
-        asked = multiplier(reply.epsilon, reply.delta, reply.certificate) * reply.sensitivity
+        asked = multiplier(reply.epsilon, reply.delta, reply.certificate, size, reach) * reach
     except Exception as error:  # the certificates fail in many ways on hostile budgets
         raise Refused(f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}") from error
     if not math.isclose(reply.scale, asked, rel_tol=SAME):
