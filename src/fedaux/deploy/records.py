@@ -48,5 +48,5 @@ def _persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
     """(how many there are, that and how many records are left out in words)"""
     each = np.unique(records.persons, return_counts=True)[1]
     left = int(np.maximum(each - privacy.person_records, 0).sum())
-    beyond = f"privacy.person_records = {privacy.person_records}"
-    return len(each), f"{len(each):,} person{'s' * (len(each) != 1)}; {left:,} records are beyond {beyond} and left out"
+    beyond = f"records beyond privacy.person_records = {privacy.person_records} and left out"
+    return len(each), f"{len(each):,} person{'s' * (len(each) != 1)}; {beyond}: {left:,}"
