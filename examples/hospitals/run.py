@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-from split import HOSPITALS, split
+from split import HOSPITALS, class_names, open_set, split
 
 from fedaux import Config, Model
 from fedaux.data.sources import open_source
@@ -31,8 +31,10 @@ def main() -> None:
     options = parse()
     folder = options.folder.absolute()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that everything is stopped
-    deploy(folder, options.set)
-    split(options.data, folder, tuple(options.classes.split(",")) if options.classes else ())
+    corpus = open_set(options.data)
+    classes = tuple(options.classes.split(",")) if options.classes else class_names(corpus)
+    deploy(folder, [f"data.classes={json.dumps(classes)}", *options.set])
+    split(corpus, folder, classes)
     for name in HOSPITALS:
         run("fedaux", "deploy", "check", folder / "sites" / name, quiet=True, allow=1)  # 1: no server yet
     started = time.monotonic()
@@ -133,7 +135,7 @@ def show(server: Path, seconds: float) -> None:
         sys.exit(f"the run did not end well: see its log above, {server}/*.log and ../sites/*/*.log")
     model, test = Model.from_pretrained(server / "run"), open_source("npy", server / "test")
     card, right = model.card, model.predict(test.train.gather()).argmax(axis=1) == test.train.labels
-    found = {name: right[test.train.labels == label].mean() for label, name in enumerate(test.classes)}
+    found = {name: right[test.train.labels == label].mean() for label, name in enumerate(model.classes)}
     print(
         f"\n{card['method']}, {card['rounds']} rounds, {seconds:.0f} s with servers. Test accuracy {right.mean():.3f}"
     )

@@ -6,31 +6,37 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.data.records import Records
+from fedaux.data.records import Corpus, Records
 from fedaux.data.sources import open_source
 
 HOSPITALS = ("berlin", "paris", "rome")
 STRAY = 0.05  # of each class, the share that is treated elsewhere than at its home
 
 
-def split(data: Path | None, folder: Path, names: tuple[str, ...] = (), seed: int = 0) -> None:
-    """Write sites/NAME/records, server/public (40 % of the training part, no labels) and server/test below `folder`.
+def open_set(data: Path | None) -> Corpus:
+    """A MedMNIST file (train_images, train_labels, test_images, test_labels); without one, digits stand in."""
+    return open_source("npz", data) if data else open_source("digits")
 
-    `data` is a MedMNIST file (train_images, train_labels, test_images, test_labels); without one, digits stand in.
-    """
-    corpus = open_source("npz", data) if data else open_source("digits")
-    classes, rng = names or corpus.classes, np.random.default_rng(seed)
+
+def class_names(corpus: Corpus) -> tuple[str, ...]:
+    """What labels are called where nobody has said it."""
+    return corpus.classes or tuple(map(str, range(int(corpus.train.labels.max()) + 1)))
+
+
+def split(corpus: Corpus, folder: Path, classes: tuple[str, ...], seed: int = 0) -> None:
+    """Write sites/NAME/records, server/public (40 % of the training part, no labels) and server/test below `folder`."""
+    rng = np.random.default_rng(seed)
     rows, test = rng.permutation(len(corpus.train)), corpus.test
     if test is None:
         held, rows = np.split(rows, [len(rows) // 5])
         test = corpus.train.take(held)
     public, private = np.split(rows, [2 * len(rows) // 5])
     write(corpus.train.take(public).unlabelled(), folder / "server" / "public")
-    write(test, folder / "server" / "test", classes)
+    write(test, folder / "server" / "test")
     parts = deal(corpus.train.labels[private], len(classes), rng)
     for name, part in zip(HOSPITALS, parts, strict=True):
         own = corpus.train.take(private[part])
-        write(own, folder / "sites" / name / "records", classes)
+        write(own, folder / "sites" / name / "records")
         counts = np.bincount(own.labels, minlength=len(classes))
         print(f"{name}: {', '.join(f'{n} {c}' for c, n in zip(classes, counts, strict=True))}")
 
@@ -48,10 +54,9 @@ def deal(labels: np.ndarray, classes: int, rng: np.random.Generator) -> list[np.
     return [rng.permutation(np.concatenate(part)) for part in parts]
 
 
-def write(records: Records, folder: Path, classes: tuple[str, ...] = ()) -> None:
-    """The folder that `source = "npy"` reads. It names all classes: a hospital need not have seen each of them."""
+def write(records: Records, folder: Path) -> None:
+    """The folder that `source = "npy"` reads. Labels are numbers; data.classes in the settings says what they mean."""
     folder.mkdir(parents=True)
     np.save(folder / "x.npy", records.gather())
     if records.y is not None:
         np.save(folder / "y.npy", records.labels)
-        (folder / "classes.txt").write_text("\n".join(classes), "utf-8")

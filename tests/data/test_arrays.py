@@ -24,7 +24,7 @@ def test_npy_is_mapped_not_loaded(tmp_path):
         assert np.array_equal(corpus.train.labels, Y)
         assert corpus.train.labels.dtype == np.int64
         assert corpus.test is None
-        assert corpus.classes == ("0", "1", "2", "3")
+        assert corpus.classes == ()  # numbers: who reads them knows how many there may be
 
 
 def test_npy_without_labels_and_grey_without_channel(tmp_path):
@@ -170,4 +170,4 @@ def test_real_hospital_images():
     assert np.array_equal(corpus.train.gather(), x)
     assert np.array_equal(corpus.train.labels, y)
     assert len(corpus.test) == 624
-    assert corpus.classes == ("0", "1")
+    assert corpus.classes == ()

@@ -15,7 +15,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -203,7 +202,7 @@ def test_registration_that_cannot_be_found_out(site: Path) -> None:
     assert (found.ok, found.detail) == (None, "is found out when the node starts")
 
 
-# Settings, data, disk, budget, versions
+# Settings, disk, budget, versions
 
 
 def test_settings_of_another_site_or_of_a_simulation(config: Config) -> None:
@@ -226,34 +225,6 @@ def test_a_known_seed_is_a_problem(config: Config) -> None:
     fine(checks.privacy(private), "ε = 2 for training")
     seeded = replace(config, privacy=PrivacyConfig(unsafe_seed=0))
     problem(checks.privacy(seeded), "known seed", "delete privacy.unsafe_seed")
-
-
-def test_data(config: Config, site: Path) -> None:
-    def look(source: str, path: str = "") -> tuple[int, Finding]:
-        return checks.data(replace(config, data=DataConfig(source, path, partition="own")), site, "berlin")
-
-    count, found = look("digits")
-    assert count == 1797
-    fine(found, "1,797 records of 10 of 10 classes")
-    records = site / "of berlin"
-    records.mkdir()
-    count, found = look("npy", "of berlin")
-    assert count == 0
-    problem(found, "x.npy is missing", "[data] in site.toml")
-    np.save(records / "x.npy", np.zeros((4, 2), np.float32))
-    problem(look("npy", "of berlin")[1], "no labels", "[data] in site.toml")
-    np.save(records / "y.npy", np.array([0, 2, 2, 0]))
-    for path in ("of berlin", "of {client}", str(records)):
-        count, found = look("npy", path)
-        assert count == 4
-        fine(found, "4 records of 2 of 3 classes")
-    (records / "classes.txt").write_text("a\nb")
-    problem(look("npy", "of berlin")[1], "a label is 2", "[data]")
-    np.save(records / "x.npy", np.zeros((0, 2), np.float32))
-    np.save(records / "y.npy", np.zeros(0, np.int64))
-    (records / "classes.txt").unlink()
-    assert look("npy", "of berlin")[1].ok is False
-    problem(look("nonsense")[1], "unknown source 'nonsense'", "[data]")
 
 
 def test_disk(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +336,7 @@ def test_a_source_beside_the_settings_is_found(site: Path, monkeypatch: pytest.M
     settings.write_text(settings.read_text().replace('source = "digits"', 'source = "deploy_check_source:read"'))
     aim(site, unused_address())
     done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
-    assert "3 records of 2 of 2 classes" in done.output
+    assert "3 records of 2 of 10 classes" in done.output
 
 
 def test_a_new_key_is_a_good_one(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
     x.npy  y.npy  x_test.npy  y_test.npy  classes.txt        (all but the first optional)
 
+`classes.txt` has the names of labels 0, 1, …, one a line; without it labels are numbers.
+
 Formats that cannot be mapped are turned into such a folder once, in a cache (`FEDAUX_CACHE`, else `~/.cache/fedaux`).
 """
 
@@ -12,6 +14,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.data.records import Corpus, Records
+from fedaux.data.persons import in_array
+from fedaux.data.records import UNDECLARED, Corpus, Records
 from fedaux.files import cache_folder
 
 Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
@@ -40,33 +44,49 @@ def need(file: Path, what: str) -> Path:
     return file
 
 
-def npy(path: Path) -> Corpus:
-    """A folder as above, or the file of `x` in it."""
+def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
+    """A folder as above, or the file of `x` in it. `person` names another array of it, which says whose each row is.
+
+    With `declared` classes no label is refused: one that cannot be is −1.
+    """
     folder, x = (path.parent, path) if path.suffix == ".npy" else (path, path / "x.npy")
-    train = _records(need(x, "your own arrays (np.save)"), folder / "y.npy")
-    test = _records(folder / "x_test.npy", folder / "y_test.npy") if (folder / "x_test.npy").exists() else None
+    train = _records(need(x, "your own arrays (np.save)"), folder / "y.npy", bool(declared))
+    test = None
+    if (folder / "x_test.npy").exists():
+        test = _records(folder / "x_test.npy", folder / "y_test.npy", bool(declared))
+    if person:
+        train = replace(train, person=in_array(folder / f"{person}.npy", len(train)))
     names = folder / "classes.txt"
-    if names.exists():
-        return Corpus(train, test, tuple(names.read_text("utf-8").splitlines()))
-    highest = max((int(part.y.max()) for part in (train, test) if part is not None and part.y is not None), default=-1)
-    return Corpus(train, test, tuple(map(str, range(highest + 1))))
+    return Corpus(train, test, read_classes(names) if names.exists() else ())
 
 
-def _records(x_file: Path, y_file: Path) -> Records:
+def read_classes(file: Path) -> tuple[str, ...]:
+    """The names of labels 0, 1, …, one a line."""
+    return tuple(line.strip() for line in file.read_text("utf-8-sig").rstrip().splitlines())
+
+
+def _records(x_file: Path, y_file: Path, lenient: bool) -> Records:
     x = np.load(x_file, mmap_mode="r")
     if x.dtype == np.uint8 and x.ndim == 3:
         x = x[..., None]  # grey images without their channel
     if not y_file.exists():
         return Records(x)
     y = np.load(y_file).reshape(-1)
-    if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer) or y.min(initial=0) < 0:
+    whole = np.issubdtype(y.dtype, np.integer) and y.min(initial=0) >= 0
+    if len(y) != len(x) or not (whole or (lenient and y.dtype.kind in "iuf")):
         raise ValueError(f"{y_file} must hold one integer from 0 on for each of the {len(x)} rows of {x_file.name}")
-    return Records(x, y.astype(np.int64))
+    return Records(x, y.astype(np.int64) if whole else _whole(y))
 
 
-def npz(path: Path, test: str | None = None) -> Corpus:
+def _whole(y: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels of which some are none; a label that is missing makes its array float."""
+    fits = (y >= 0) & (y < 2**53) & (y == np.floor(y))
+    return np.where(fits, y, UNDECLARED).astype(np.int64)
+
+
+def npz(path: Path, test: str | None = None, person: str = "", declared: Sequence[str] = ()) -> Corpus:
     """One `.npz` with x, y, x_test, y_test (x is enough), or two with x, y each: a second file `test`, or a folder with
-    train.npz and test.npz."""
+    train.npz and test.npz. Further options as for `npy`."""
     pair = [path / "train.npz", *path.glob("test.npz")] if path.is_dir() else [path, *([Path(test)] if test else [])]
     files = [need(file, "your own arrays (np.savez)") for file in pair]
 
@@ -74,8 +94,11 @@ def npz(path: Path, test: str | None = None) -> Corpus:
         for name in ("x", "y"):
             _extract(files[0], name, folder / f"{name}.npy")
             _extract(files[-1], name if len(files) == 2 else f"{name}_test", folder / f"{name}_test.npy")
+        if person:
+            _extract(files[0], person, folder / "person.npy")
 
-    return npy(converted("npz", files, (), write))
+    folder = converted("npz", files, (person,) if person else (), write)
+    return npy(folder, "person" if person else "", declared)
 
 
 def _extract(file: Path, name: str, target: Path) -> None:
@@ -84,12 +107,14 @@ def _extract(file: Path, name: str, target: Path) -> None:
         raise ValueError(f"{file} is no .npz archive, or a damaged one; write it with np.savez(file, x=x, y=y)")
     with zipfile.ZipFile(file) as archive:
         present = {Path(member).stem: member for member in archive.namelist()}
-        found = next((present[key] for key in ALIASES[name] if key in present), None)
+        found = next((present[key] for key in ALIASES.get(name, (name,)) if key in present), None)
         if found:
             with archive.open(found) as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
         elif name == "x":
             raise ValueError(f"{file} has no array x but {', '.join(present)}; write it with np.savez(file, x=x, y=y)")
+        elif name not in ALIASES:
+            raise ValueError(f"{file} has no array {name} but {', '.join(present)}; data.person must be one of them")
 
 
 def converted(kind: str, files: Sequence[Path], options: object, write: Callable[[Path], None]) -> Path:

@@ -1,20 +1,23 @@
 """From a config to who holds what: private parts, test data and auxiliary data, never a record in two of them.
 
 Simulated clients split one source between them. Real sites (`data.partition = "own"`) read what they hold themselves:
-`[data]` of a site's settings is its private data, `[data]` of the server's is labelled test data.
+`[data]` of a site's settings is its private data, `[data]` of the server's is labelled test data. Their classes are
+declared (`fedaux.data.declared`), so that no record says anything about another.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from fedaux.config import AuxConfig, Config, DataConfig
+from fedaux.data.declared import all_declared, declare, declared
 from fedaux.data.partition import class_counts, partition
 from fedaux.data.records import Corpus, Indices, Records
-from fedaux.data.sources import open_source
+from fedaux.data.sources import open_source, takes
 from fedaux.seeds import numpy_stream
 
 
@@ -61,25 +64,48 @@ def open_public(config: Config) -> PublicData:
     if config.data.partition != "own":
         data = open_data(config)
         return PublicData(data.aux, data.test, data.classes)
-    corpus = _source(config.data)
     if not config.aux.source:
         raise ValueError("data.partition = 'own' needs aux.source: there is no private data here to hold some out of")
-    test = corpus.train if corpus.test is None else corpus.test
-    return PublicData(_auxiliary(config.aux, test.shape).unlabelled(), test, _classes(corpus))
+    classes = declared_classes(config)
+    corpus = _source(replace(config.data, person=""))  # nobody is promised anything about test data
+    corpus = all_declared(corpus if corpus.test is None else Corpus(corpus.test, None, corpus.classes), classes)
+    return PublicData(_auxiliary(config.aux, corpus.train.shape).unlabelled(), corpus.train, classes)
 
 
 def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]:
-    """(records of one client, names of the classes): its part of the split, or all that its own source has."""
+    """(records of one client, names of the classes): its part of the split, or all that its own source has.
+
+    A label that a real site has not declared is `UNDECLARED`.
+    """
     if config.data.partition != "own":
         data = open_data(config)
         return data.client(data.clients.index(client)), data.classes
-    corpus = _source(replace(config.data, path=config.data.path.replace("{client}", client)))
-    return corpus.train, _classes(corpus)
+    classes = declared_classes(config, client)
+    return _private(replace(config.data, path=config.data.path.replace("{client}", client)), classes), classes
 
 
-@lru_cache(maxsize=64)
-def _source(data: DataConfig) -> Corpus:
-    return open_source(data.source, data.path or None, **dict(data.options))
+def declared_classes(config: Config, client: str = "") -> tuple[str, ...]:
+    """The names of all classes. At real sites no data is opened for them: the federation's owner has declared them."""
+    if config.data.partition != "own":
+        return open_data(config).classes
+    return declared(replace(config.data, path=config.data.path.replace("{client}", client)))
+
+
+def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
+    """All that a site's own source has. No record is refused for what it says, where the source can help it."""
+    lenient = {"declared": classes} if takes(data.source, "declared") else {}
+    return declare(_read(data, **lenient), classes).train
+
+
+_private = lru_cache(maxsize=64)(read_private)
+
+
+def _read(data: DataConfig, **more: Any) -> Corpus:
+    person = {"person": data.person} if data.person else {}
+    return open_source(data.source, data.path or None, **{**dict(data.options), **person, **more})
+
+
+_source = lru_cache(maxsize=64)(_read)
 
 
 def _auxiliary(aux: AuxConfig, shape: tuple[int, ...], held_out: Records | None = None) -> Records:
@@ -97,6 +123,8 @@ def _auxiliary(aux: AuxConfig, shape: tuple[int, ...], held_out: Records | None 
 @lru_cache(maxsize=4)
 def _open(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...]) -> FederatedData:
     corpus = _source(data)
+    if data.classes:
+        corpus = all_declared(corpus, data.classes)
     rng = numpy_stream(seed, "split")
     order = rng.permutation(len(corpus.train))
     if corpus.test is None:
@@ -119,4 +147,6 @@ def _open(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...])
 
 
 def _classes(corpus: Corpus) -> tuple[str, ...]:
-    return corpus.classes or tuple(str(label) for label in range(int(corpus.train.labels.max()) + 1))
+    """Their names; labels without names are called by their numbers, from 0 to the highest."""
+    labels = [part.labels for part in (corpus.train, corpus.test) if part is not None]
+    return corpus.classes or tuple(map(str, range(1 + max(int(y.max(initial=-1)) for y in labels))))

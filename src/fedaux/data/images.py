@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from fedaux.data.arrays import Block, convert, need
+from fedaux.data.folders import fit, image_files, list_images, unpacked
 from fedaux.data.records import Corpus, Records
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".tif", ".tiff", ".webp"}
 PICKLE_GLOBALS = {  # all that a dictionary of arrays, numbers and strings needs, whichever NumPy pickled it
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
@@ -43,7 +43,7 @@ def load_pickle(file: Path) -> dict[str, Any]:
 
 def cifar10(path: Path) -> Corpus:
     """CIFAR-10, python or binary version (Krizhevsky 2009)."""
-    root = _root(path, "cifar-10-batches-py", "cifar-10-batches-bin")
+    root = unpacked(path, "cifar-10-batches-py", "cifar-10-batches-bin")
     files = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
     return _cifar("CIFAR-10", root, files, "labels", ("batches.meta", "label_names", "batches.meta.txt"), (1, 0))
 
@@ -52,7 +52,7 @@ def cifar100(path: Path, labels: str = "fine") -> Corpus:
     """CIFAR-100, python or binary version; `labels` is "fine" (100 classes) or "coarse" (20)."""
     if labels not in ("fine", "coarse"):
         raise ValueError(f"labels={labels!r} must be 'fine' (100 classes) or 'coarse' (20 classes)")
-    root = _root(path, "cifar-100-python", "cifar-100-binary")
+    root = unpacked(path, "cifar-100-python", "cifar-100-binary")
     meta = ("meta", f"{labels}_label_names", f"{labels}_label_names.txt")
     return _cifar("CIFAR-100", root, ["train", "test"], f"{labels}_labels", meta, (2, int(labels == "fine")))
 
@@ -82,7 +82,7 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
 
     Mapped as it lies, 96×96; `size=32` writes a reduced copy once.
     """
-    root = _root(path, "stl10_binary")
+    root = unpacked(path, "stl10_binary")
     parts = ["train", "test"] if part == "train" else [part]
     files = [need(root / f"{name}_X.bin", "STL-10, binary version") for name in parts]
 
@@ -97,7 +97,7 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
     def read(file: Path) -> Iterator[Block]:
         whole = records(file)
         for block in whole.blocks(1000):
-            small = np.stack([_fit(Image.fromarray(image), size, "RGB") for image in whole.gather(block)])
+            small = np.stack([fit(Image.fromarray(image), size, "RGB") for image in whole.gather(block)])
             yield small, None if whole.y is None else whole.y[block]
 
     classes = _lines(root / "class_names.txt") if part == "train" else []
@@ -148,76 +148,20 @@ def imagenet32(
 
 def tinyimagenet(path: Path, wnids: Sequence[str] = (), size: int | None = None) -> Corpus:
     """Tiny ImageNet (200 classes of 64×64) or its classes `wnids` in that order; the val images are the test set."""
-    root = _root(path, "tiny-imagenet-200")
+    root = unpacked(path, "tiny-imagenet-200")
     folders = {folder.name: folder for folder in sorted(need(root / "train", "Tiny ImageNet").iterdir())}
     wnids = list(wnids or folders)
-    train = {file: label for label, folder in enumerate(_pick(folders, wnids)) for file in _images(folder)}
+    train = {file: label for label, folder in enumerate(_pick(folders, wnids)) for file in list_images(folder)}
     notes = [line.split("\t") for line in _lines(root / "val" / "val_annotations.txt")]
     test = {root / "val" / "images" / note[0]: wnids.index(note[1]) for note in notes if note[1] in wnids}
     titles = dict(line.split("\t", 1) for line in _lines(root / "words.txt"))
-    return _folder("tinyimagenet", train, test, [titles.get(wnid, wnid) for wnid in wnids], size, "RGB")
-
-
-def images(path: Path, size: int | None = None, mode: str = "RGB", classes: Sequence[str] = ()) -> Corpus:
-    """A folder of images: sub-folders are classes, a flat one is unlabelled; or two such folders, `train` and `test`.
-
-    `size` crops and shrinks each image to that square; without it all must be alike. `mode="L"` makes them grey.
-    `classes` names the sub-folders in order; a site that has not got all of them must be told, or its labels shift.
-    """
-    root = _root(need(path, "your own images"), "train")
-    folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
-    if classes and not set(folders) <= set(classes):
-        raise ValueError(f"{root} has folders {folders}, which are not all among the classes {list(classes)}")
-    classes = list(classes) if classes and folders else folders
-
-    def listing(folder: Path) -> Mapping[Path, int | None]:
-        if not classes:
-            return dict.fromkeys(_images(folder))
-        return {file: label for label, name in enumerate(classes) for file in _images(folder / name)}
-
-    if not listing(root):
-        raise ValueError(f"{root} holds no image; put them there, labelled ones in a sub-folder for each class")
-    return _folder("images", listing(root), listing(path / "test") if root != path else {}, classes, size, mode)
-
-
-def _folder(
-    kind: str,
-    train: Mapping[Path, int | None],
-    test: Mapping[Path, int | None],
-    classes: Sequence[str],
-    size: int | None,
-    mode: str,
-) -> Corpus:
-    """Image files, each with its label."""
-    labels = {**train, **test}
-
-    def read(file: Path) -> Iterator[Block]:
-        with Image.open(file) as image:
-            yield _fit(image, size, mode)[None], None if labels[file] is None else np.array([labels[file]])
-
-    return convert(kind, read, list(train), list(test), classes, (size, mode, list(labels.values())))
-
-
-def _fit(image: Image.Image, size: int | None, mode: str) -> NDArray[np.uint8]:
-    """(H, W, C), or the central square shrunk to (size, size, C) by a box filter."""
-    image = image.convert(mode)
-    x = np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BOX) if size else image)
-    return x.reshape(*x.shape[:2], -1)
+    return image_files("tinyimagenet", train, test, [titles.get(wnid, wnid) for wnid in wnids], size, "RGB")
 
 
 def _planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """(N, 3·S·S), one colour plane after another → (N, S, S, 3)."""
     side = round((rows.shape[1] / 3) ** 0.5)
     return rows.reshape(-1, 3, side, side).transpose(0, 2, 3, 1)
-
-
-def _root(path: Path, *inner: str) -> Path:
-    """The unpacked folder, whether `path` is it or holds it."""
-    return next((path / name for name in inner if (path / name).is_dir()), path)
-
-
-def _images(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
 
 
 def _lines(file: Path) -> list[str]:

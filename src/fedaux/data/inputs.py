@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from fedaux.data.folders import SUFFIXES
 from fedaux.data.form import Form, RecordsError
-from fedaux.data.images import SUFFIXES
+from fedaux.data.records import Corpus
 from fedaux.data.text import csv_text, jsonl_text, parquet_text
 from fedaux.errors import FedauxError
 
 BLOCK = 512  # records in memory at a time
 ARRAYS = (".npy", ".npz")
-TABLES = {".csv": csv_text, ".jsonl": jsonl_text, ".parquet": parquet_text}
+TABLES: dict[str, Callable[..., Corpus]] = {".csv": csv_text, ".jsonl": jsonl_text, ".parquet": parquet_text}
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 TAKES = {
     "image": "image files, folders of them, .npy or .npz",

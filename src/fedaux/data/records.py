@@ -13,6 +13,8 @@ from torch import Tensor
 
 Indices = NDArray[np.int64]
 
+UNDECLARED = -1  # the label of a record whose own is missing, or none of the declared classes
+
 
 @dataclass(frozen=True, eq=False)
 class Records:
@@ -38,7 +40,7 @@ class Records:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """One integer from 0 on for each record; an error where there are none."""
+        """One integer from 0 on for each record, or `UNDECLARED`; an error where there are none."""
         if self.y is None:
             raise ValueError("these records have no labels; private and test data need them, auxiliary data does not")
         return self.y if self.rows is None else self.y[self.rows]

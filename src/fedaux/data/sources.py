@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.data import arrays, images, text
+from fedaux.data import arrays, folders, images, text
 from fedaux.data.records import Corpus, Records
 from fedaux.errors import import_function, own_function, unknown
+from fedaux.parsing import ConfigError
 
 Source = Callable[..., Corpus]
 
 SOURCES: dict[str, Source] = {
     "npy": arrays.npy,
     "npz": arrays.npz,
-    "images": images.images,
+    "images": folders.images,
     "cifar10": images.cifar10,
     "cifar100": images.cifar100,
     "stl10": images.stl10,
@@ -53,10 +54,13 @@ def digits() -> Corpus:
 
 def open_source(name: str, path: str | Path | None = None, **options: Any) -> Corpus:
     """The corpus of a registered source, or of a user's own `module:function`; `path` is passed on if given."""
-    source = import_function(name, "source") if ":" in name else SOURCES.get(name)
-    if source is None:
-        raise unknown("source", name, [*SOURCES, "module:function"])
+    source = _find(name)
     given = options if path is None else {"path": Path(path).expanduser(), **options}
+    if "person" in given and not takes(name, "person"):
+        raise ConfigError(
+            f"source {name!r} cannot say whose a record is: data.person = {given['person']!r} would be its argument "
+            f"`person`, and it takes {inspect.signature(source)}. Delete data.person, or choose another source."
+        )
     try:
         inspect.signature(source).bind(**given)
     except TypeError as error:
@@ -66,3 +70,15 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
     if not isinstance(corpus, Corpus):
         raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
     return corpus
+
+
+def takes(name: str, option: str) -> bool:
+    """Whether a source has this argument."""
+    return option in inspect.signature(_find(name)).parameters
+
+
+def _find(name: str) -> Source:
+    source = import_function(name, "source") if ":" in name else SOURCES.get(name)
+    if source is None:
+        raise unknown("source", name, [*SOURCES, "module:function"])
+    return source

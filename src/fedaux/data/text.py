@@ -1,4 +1,8 @@
-"""Text from tables: `x` is an array of `str`, labels are numbered in the order of their names (numbers by value)."""
+"""Text from tables: `x` is an array of `str`, labels are numbered in the order of their names (numbers by value).
+
+With `declared`, the names of all classes, a label's number is its place among them and no row is refused: a text that
+is missing is empty, a label that is missing or not declared is −1. What one row says then changes no other.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,20 @@ import csv
 import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.data.arrays import need
-from fedaux.data.records import Corpus, Records
+from fedaux.data.persons import name_of, number
+from fedaux.data.records import UNDECLARED, Corpus, Records
 from fedaux.errors import MissingPackageError
 
 Row = Mapping[str, Any]
+LONGEST = 2**31 - 1  # characters in a field of a .csv; Python's own limit, 131,072, would refuse a long text
 
 
 def csv_text(
@@ -24,81 +32,167 @@ def csv_text(
     label: str = "label",
     test: str = "",
     columns: Sequence[str] | None = None,
+    person: str = "",
+    declared: Sequence[str] = (),
 ) -> Corpus:
     """A .csv or .csv.gz. `text` names one column or several to join, `label=""` means none; `test` is a second file.
 
-    `columns` names the columns of a file without a header.
+    `columns` names the columns of a file without a header, `person` the column that says whose a record is.
     """
+    table = _Table.of(text, label, person, declared)
 
     def read(file: Path) -> Iterator[Row]:
-        with _open(file) as stream:
-            yield from csv.DictReader(stream, fieldnames=columns)
+        csv.field_size_limit(LONGEST)
+        with _open(file, table) as stream:
+            reader = csv.DictReader(stream, fieldnames=columns)
+            table.need_columns(file, reader.fieldnames or ())
+            yield from reader
 
-    return _corpus(read, path, test, text, label)
+    return _corpus(table, read, path, test)
 
 
-def jsonl_text(path: Path, text: str | Sequence[str] = "text", label: str = "label", test: str = "") -> Corpus:
+def jsonl_text(
+    path: Path,
+    text: str | Sequence[str] = "text",
+    label: str = "label",
+    test: str = "",
+    person: str = "",
+    declared: Sequence[str] = (),
+) -> Corpus:
     """A .jsonl or .jsonl.gz, one object a line; options as for `csv_text`."""
+    table = _Table.of(text, label, person, declared)
 
     def read(file: Path) -> Iterator[Row]:
-        with _open(file) as stream:
-            yield from (json.loads(line) for line in stream if line.strip())
+        with _open(file, table) as stream:
+            yield from (_object(line, table) for line in stream if line.strip())
 
-    return _corpus(read, path, test, text, label)
+    return _corpus(table, read, path, test)
 
 
-def parquet_text(path: Path, text: str | Sequence[str] = "text", label: str = "label", test: str = "") -> Corpus:
+def parquet_text(
+    path: Path,
+    text: str | Sequence[str] = "text",
+    label: str = "label",
+    test: str = "",
+    person: str = "",
+    declared: Sequence[str] = (),
+) -> Corpus:
     """A .parquet file; options as for `csv_text`."""
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise MissingPackageError("reading parquet needs pyarrow: pip install 'fedaux[parquet]'") from error
+    table = _Table.of(text, label, person, declared)
 
     def read(file: Path) -> Iterator[Row]:
-        for batch in ParquetFile(file).iter_batches():
+        opened = ParquetFile(file)
+        table.need_columns(file, opened.schema_arrow.names)
+        for batch in opened.iter_batches():
             yield from batch.to_pylist()
 
-    return _corpus(read, path, test, text, label)
+    return _corpus(table, read, path, test)
 
 
-def _open(file: Path) -> TextIO:
-    return (
-        gzip.open(file, "rt", encoding="utf-8", newline="")
-        if file.suffix == ".gz"
-        else file.open(encoding="utf-8", newline="")
-    )
+@dataclass(frozen=True)
+class _Table:
+    """Which columns are read, and whether the classes were declared."""
 
+    texts: tuple[str, ...]
+    label: str
+    person: str
+    declared: tuple[str, ...]
 
-def _corpus(
-    read: Callable[[Path], Iterable[Row]], path: Path, test: str, text: str | Sequence[str], label: str
-) -> Corpus:
-    """Names become numbers by the train file; a test file must not bring new ones."""
-    columns = [text] if isinstance(text, str) else list(text)
-    files = [need(file, "your own text") for file in [path, *([Path(test).expanduser()] if test else [])]]
-    tables = [_table(read(file), file, columns, label) for file in files]
-    names = sorted(
-        set(tables[0][1]), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
-    )
-    number = {name: index for index, name in enumerate(names)}
-    if unknown := sorted(set(tables[-1][1]) - set(names)):
-        raise ValueError(f"{test} has labels that {path} has not: {', '.join(unknown[:5])}; check the column {label!r}")
-    records = [
-        Records(np.array(x, dtype=object), np.array([number[name] for name in y], dtype=np.int64) if label else None)
-        for x, y in tables
-    ]
-    return Corpus(records[0], records[1] if test else None, tuple(names))
+    @classmethod
+    def of(cls, text: str | Sequence[str], label: str, person: str, declared: Sequence[str]) -> _Table:
+        return cls((text,) if isinstance(text, str) else tuple(text), label, person, tuple(declared))
 
+    @property
+    def required(self) -> list[str]:
+        return [*self.texts, *([self.label] if self.label else [])]
 
-def _table(rows: Iterable[Row], file: Path, columns: list[str], label: str) -> tuple[list[str], list[str]]:
-    texts, labels = [], []
-    for count, row in enumerate(rows):
-        missing = [name for name in [*columns, *([label] if label else [])] if row.get(name) is None]
+    def need_columns(self, file: Path, present: Sequence[str]) -> None:
+        """A column that the file has not got at all is nobody's record: it is refused where no row would be."""
+        wanted = [*(self.required if self.declared else []), *([self.person] if self.person else [])]
+        missing = [name for name in wanted if name not in present]
+        if missing:
+            raise ValueError(
+                f"{file} has no column {', '.join(missing)}, there is {', '.join(map(str, present))}; name the columns "
+                'in [data]: options = {text = "...", label = "..."}, person = "..."'
+            )
+
+    def need_values(self, file: Path, count: int, row: Row) -> None:
+        missing = [name for name in self.required if name_of(row.get(name)) is None]
         if missing:
             raise ValueError(
                 f"{file}, record {count}: nothing in {', '.join(missing)}, there is {', '.join(map(str, row))}; "
                 "name the columns with text=... and label=... (label='' for text without labels), or mend the record"
             )
-        texts.append(" ".join(str(row[name]) for name in columns))
-        if label:
-            labels.append(str(row[label]))
-    return texts, labels
+
+    def text(self, row: Row) -> str:
+        words = " ".join(name_of(row.get(name)) or "" for name in self.texts)
+        return words.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text to a tokenizer
+
+
+def _open(file: Path, table: _Table) -> TextIO:
+    errors = "replace" if table.declared else "strict"
+    return (
+        gzip.open(file, "rt", encoding="utf-8", errors=errors, newline="")
+        if file.suffix == ".gz"
+        else file.open(encoding="utf-8", errors=errors, newline="")
+    )
+
+
+def _object(line: str, table: _Table) -> Row:
+    """What a line says; one that is no object says nothing."""
+    if not table.declared:
+        return json.loads(line)  # type: ignore[no-any-return]
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _corpus(table: _Table, read: Callable[[Path], Iterable[Row]], path: Path, test: str) -> Corpus:
+    """Without declared classes, names become numbers by the train file, and a test file must not bring new ones."""
+    files = [need(file, "your own text") for file in [path, *([Path(test).expanduser()] if test else [])]]
+    tables = [_columns(table, read(file), file) for file in files]
+    names = table.declared or _sorted_names(tables[0][1])
+    if not table.declared and (unknown := sorted(set(tables[-1][1]) - set(names))):
+        raise ValueError(
+            f"{test} has labels that {path} has not: {', '.join(unknown[:5])}; check the column {table.label!r}"
+        )
+    place = {name: index for index, name in enumerate(names)}
+
+    def labels(found: list[str]) -> NDArray[np.int64]:
+        return np.array([place.get(name, UNDECLARED) for name in found], dtype=np.int64)
+
+    records = [
+        Records(
+            np.array(x, dtype=object),
+            labels(y) if table.label else None,
+            person=number(persons) if table.person else None,
+        )
+        for x, y, persons in tables
+    ]
+    return Corpus(records[0], records[1] if test else None, tuple(names))
+
+
+def _columns(table: _Table, rows: Iterable[Row], file: Path) -> tuple[list[str], list[str], list[str]]:
+    """(texts, labels, persons)"""
+    texts, labels, persons = [], [], []
+    for count, row in enumerate(rows):
+        if not table.declared:
+            table.need_values(file, count, row)
+        texts.append(table.text(row))
+        if table.label:
+            labels.append(name_of(row.get(table.label)) or "")
+        if table.person:
+            persons.append(name_of(row.get(table.person)) or "")
+    return texts, labels, persons
+
+
+def _sorted_names(labels: Iterable[str]) -> tuple[str, ...]:
+    return tuple(
+        sorted(set(labels), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+    )

@@ -13,6 +13,7 @@ from fedaux.config import Config
 from fedaux.deploy.certificates import load_key, public_half
 from fedaux.deploy.contact import clock, registered, server
 from fedaux.deploy.finding import Finding
+from fedaux.deploy.records import data
 from fedaux.errors import Exit, FedauxError
 from fedaux.privacy.accounting import BudgetError, round_up
 from fedaux.privacy.budget import BudgetStore, account_folder
@@ -148,26 +149,6 @@ def privacy(config: Config) -> Finding:
         return Finding("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
     trained = "scores and models" if own.private_training else "trained models leave WITHOUT noise; scores"
     return Finding("privacy", True, f"{trained} cost at most ε = {own.cap:g} at δ = {own.delta:g}, ever")
-
-
-def data(config: Config, folder: Path, name: str) -> tuple[int, Finding]:
-    """(number of records, can they be read and have they labels?)"""
-    from fedaux.data.sources import open_source
-
-    own = config.data
-    path = folder / Path(own.path.replace("{client}", name)).expanduser() if own.path else None
-    try:
-        corpus = open_source(own.source, path, **dict(own.options))
-        seen = set(corpus.train.labels.tolist())
-        if not seen:
-            raise ValueError("there is not one")
-        if corpus.classes and max(seen) >= len(corpus.classes):
-            raise ValueError(f"a label is {max(seen)}, but there are only {len(corpus.classes)} classes, from 0 on")
-    except Exception as error:  # a source may be anybody's own code
-        detail = f"the records cannot be used: {str(error) or type(error).__name__}"
-        return 0, Finding("data", False, detail, "see [data] in site.toml; paths are relative to its folder")
-    count, classes = len(corpus.train), len(corpus.classes) or max(seen) + 1
-    return count, Finding("data", True, f"{count:,} records of {len(seen)} of {classes} classes")
 
 
 def disk(folder: Path, records: int) -> Finding:

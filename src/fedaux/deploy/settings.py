@@ -20,6 +20,8 @@ SERVER_NOTES = {
     "data.source": "labelled TEST data, held by the server: npy, npz, images, csv, jsonl, parquet, module:function\n"
     'for example source = "npy", path = "test" with test/x.npy and test/y.npy',
     "data.path": "",
+    "data.classes": "names of the labels, the same at the server and at every site; left empty, they are the lines of\n"
+    "a file classes.txt beside the data",
     "data.partition": "real sites: nothing here is split",
     "aux.source": "PUBLIC data without labels: what the extractor learns from and what models are distilled on",
     "aux.path": "",
@@ -40,6 +42,8 @@ SITE_NOTES = {
     "data.source": "this site's PRIVATE records with labels: npy, npz, images, csv, jsonl, parquet, module:function\n"
     'for example source = "npy", path = "records" with records/x.npy and records/y.npy',
     "data.path": "",
+    "data.classes": "names of the labels, as the server declares them: a record with any other label counts, but\n"
+    "teaches nothing; left empty, they are the lines of a file classes.txt beside the data",
     "data.partition": "all records of the source are this site's",
     "local.epochs": "private training is refused if the server asks for other epochs or batches than these",
     "local.batch": "",
@@ -56,13 +60,13 @@ SITE_NOTES = {
 
 def server_config(base: Config, sites: Sequence[str]) -> Config:
     """`base` at a server of real sites. Public data of its own it must have; else its source serves as a stand-in."""
-    data = DataConfig(source=base.data.source, path=_absolute(base.data.path), options=base.data.options)
+    data = _own_data(base.data)
     aux = replace(base.aux, path=_absolute(base.aux.path))
     if not aux.source:
         aux = replace(aux, source=data.source, path=data.path, options=data.options)
     return replace(
         base,
-        data=replace(data, partition="own"),
+        data=data,
         aux=aux,
         privacy=replace(base.privacy, unsafe_seed=-1),
         federation=replace(base.federation, sites=tuple(sites)),
@@ -71,12 +75,11 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 def site_config(base: Config, name: str) -> Config:
     """What of `base` matters at a site: its records, its budget, and the training that the budget is planned for."""
-    data = DataConfig(base.data.source, _absolute(base.data.path), base.data.options, partition="own")
     return Config(
         rounds=base.rounds,
         linear=base.linear,
         prototypes=base.prototypes,
-        data=data,
+        data=_own_data(base.data),
         local=base.local,
         privacy=replace(base.privacy, unsafe_seed=-1),
         federation=FederationConfig(sites=(name,)),
@@ -87,7 +90,13 @@ def try_out() -> Config:
     """Scikit-learn's digits stand in for everybody's data, so that a new deployment can run before it has any."""
     from fedaux.demo import DIGITS
 
-    return replace(DIGITS, aux=AuxConfig(source="digits"))
+    return replace(DIGITS, data=replace(DIGITS.data, classes=tuple("0123456789")), aux=AuxConfig(source="digits"))
+
+
+def _own_data(data: DataConfig) -> DataConfig:
+    """What everybody reads for himself, under classes and persons that all agree on."""
+    own = DataConfig(data.source, _absolute(data.path), data.options, data.classes, data.person)
+    return replace(own, partition="own")
 
 
 def _absolute(path: str) -> str:

@@ -90,6 +90,6 @@ def _names(reply: Message, wanted: Sequence[str], classes: Sequence[str]) -> tup
         return [], "its answer is not JSON"
     if not (isinstance(names, list) and names and all(isinstance(name, str) and name in wanted for name in names)):
         return [], f"it speaks for {str(names)[:200]}, and federation.sites does not"
-    if not (isinstance(theirs, list) and theirs and theirs == list(classes)[: len(theirs)]):  # unnamed: as many as seen
-        return [], f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; set data.options.classes alike"
+    if theirs != list(classes):
+        return [], f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; declare data.classes alike"
     return sorted(set(names)), ""
