@@ -25,13 +25,13 @@ from fedaux.prepare.h0 import H0
 from fedaux.prepare.pretraining import Epoch
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, Scorer
+from fedaux.privacy.apart import check_records_apart
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, halved, linear_head, load, origin
 from fedaux.seeds import derive, numpy_stream, torch_stream
 from fedaux.state import RunState
 from fedaux.train.combine import Ensemble
 from fedaux.train.distill import distill
 from fedaux.train.local import confusion
-from fedaux.train.private import check_private
 
 Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
 
@@ -105,10 +105,12 @@ class Server:
                 self.pretrain(spec)
         if self.config.privacy.train_epsilon > 0:
             for model in self.learners.values():
-                check_private(model)
+                check_records_apart(model, training=True)
         weights = {label: dump(model) for label, model in self.learners.items()}
         if not (self.method.scores or self.config.linear):
             return RunState(self.config, 0, weights)
+        for model in self.models.values():
+            check_records_apart(model.features)  # every client would refuse it, and keep the reason to itself
         extractors = {label: dump(model.features) for label, model in self.models.items()}
         state = RunState(self.config, 0, weights, extractors)
         if not self.method.scores:

@@ -18,10 +18,11 @@ from torch import nn
 
 from fedaux.config import PrivacyConfig
 from fedaux.exchange import PrepareOrder, Release
-from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given, check_alone
-from fedaux.prepare.features import fingerprint_arrays, outputs
+from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given
+from fedaux.prepare.features import fingerprint_arrays, private_outputs
 from fedaux.prepare.scorers import make_scorer
 from fedaux.privacy.release import release
+from fedaux.privacy.units import Units
 from fedaux.privacy.vault import BudgetError, Vault
 from fedaux.prototypes import load
 from fedaux.runtime.messages import pack, unpack
@@ -107,12 +108,11 @@ def make_release(order: PrepareOrder, own: Own, extractor: Extractor, records: G
     """P2, P3 as everywhere in fedaux: features, summary, noise."""
     privacy = own.privacy
     load(extractor.model, order.extractor)
-    check_alone(extractor, records)
-    size = len(records) if privacy.adjacency == "replace-one" else privacy.declared_records
-    scorer, rows = make_scorer(privacy, order.classes), outputs(extractor, records)
-    return release(
-        scorer.summarise(order.public, rows, records.labels, privacy.adjacency, size), own.vault.name, privacy
-    )
+    units = Units.of(records, "record", privacy.person_records)
+    size = units.count if privacy.adjacency == "replace-one" else privacy.declared_records
+    scorer, rows = make_scorer(privacy, order.classes), private_outputs(extractor, records)
+    found = scorer.summarise(order.public, rows, records.labels, privacy.adjacency, size, units.shares)
+    return release(found, own.vault.name, privacy)
 
 
 def _absolute(folder: str | Path) -> Path:

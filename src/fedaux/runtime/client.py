@@ -12,6 +12,7 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
@@ -25,6 +26,7 @@ from fedaux.prepare.h0 import extractor_hash
 from fedaux.prepare.scorers import make_scorer
 from fedaux.privacy.accounting import Spend, plan_training
 from fedaux.privacy.release import release
+from fedaux.privacy.units import Units
 from fedaux.privacy.vault import BudgetError, Vault
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, halved, linear_head, load, origin
 from fedaux.runtime.messages import pack, unpack
@@ -165,7 +167,8 @@ def train_privately(order: TrainOrder, model: Prototype, records: Records, confi
     plan = plan_training(privacy, local, size, rounds, known=vault.noise)
     vault.train_once(rounds, plan.noise)
     seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
-    train_private(model, records, plan, size=size, lr=order.lr, mu=order.mu, clip=privacy.train_clip, unsafe_seed=seed)
+    units, options = Units.of(records, "record", 1), {"lr": order.lr, "mu": order.mu, "clip": privacy.train_clip}
+    train_private(model, records, units, plan, size=size, **options, unsafe_seed=seed)
     return plan if privacy.unsafe_seed < 0 else Spend(noise=0.0, steps=0)
 
 
@@ -179,7 +182,7 @@ def make_release(order: PrepareOrder, context: Context, config: Config) -> Relea
     privacy, features = config.privacy, own_features(order, context)
     size = public_size(Records(features), config)
     scorer, labels = make_scorer(privacy, order.classes), own_records(context, order).labels
-    found = scorer.summarise(order.public, features, labels, privacy.adjacency, size)
+    found = scorer.summarise(order.public, features, labels, privacy.adjacency, size, np.ones(len(labels)))
     return release(found, order.client, privacy)
 
 
