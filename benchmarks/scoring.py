@@ -37,11 +37,13 @@ def main() -> None:
         privacy = PrivacyConfig(scorer=name)
         scorer = make_scorer(privacy, CLASSES)
         public = scorer.publish(negatives)
-        release(scorer.summarise(public, own, labels, "replace-one", RECORDS), "warm", privacy)
+        release(scorer.summarise(public, own, labels, "replace-one", RECORDS, np.ones(RECORDS)), "warm", privacy)
         times = []
         for _ in range(5):
             started = time.perf_counter()
-            made = release(scorer.summarise(public, own, labels, "replace-one", RECORDS), "a", privacy)
+            made = release(
+                scorer.summarise(public, own, labels, "replace-one", RECORDS, np.ones(RECORDS)), "a", privacy
+            )
             times.append(time.perf_counter() - started)
         print(
             f"client, {name}: {min(times):.3f} s, median {np.median(times):.3f}, {RECORDS} records of {WIDTH} features"

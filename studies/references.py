@@ -18,7 +18,7 @@ from fedaux.exchange import Arrays, Release
 from fedaux.prepare.class_embedding import ClassEmbeddingScorer
 from fedaux.prepare.logistic import LogisticScorer, solve
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
-from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference
+from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference, Shares
 from fedaux.privacy.bounded import GRID, clip_rows
 from fedaux.privacy.release import Summary
 
@@ -40,9 +40,11 @@ class Nonprivate(LogisticScorer):
     name: str = "studies.references:logistic_nonprivate"
     bound = None
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
         own, negatives = self.embed(public, features), clip_rows(public["negatives"])
-        return _bare(solve(own, negatives, self.ridge, len(own) + len(negatives)), size)
+        return _bare(solve(own, shares, negatives, self.ridge, len(own) + len(negatives)), size)
 
 
 def logistic_nonprivate(privacy: PrivacyConfig, classes: int) -> Nonprivate:
@@ -68,7 +70,9 @@ class Literal(LogisticScorer):
             "negatives": np.asarray(negatives, np.float32),
         }
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
         own, negatives = np.asarray(features, np.float64), np.asarray(public["negatives"], np.float64)
         rows = np.concatenate([own, negatives])
         rows = rows / np.linalg.norm(rows, axis=1).max()
@@ -96,7 +100,9 @@ class Noiseless(MeanEmbeddingScorer):
     name: str = "studies.references:mean_noiseless"
     bound = None
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
         return _bare(self.embed(public, features).mean(axis=0), size)
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
@@ -110,8 +116,10 @@ class NoiselessClasses(ClassEmbeddingScorer):
     name: str = "studies.references:class_noiseless"
     bound = None
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
-        return replace(super().summarise(public, features, labels, adjacency, size), bounded=False)
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        return replace(super().summarise(public, features, labels, adjacency, size, shares), bounded=False)
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         return super().fit(public, reference, [replace(one, scale=0.0) for one in releases])
@@ -137,7 +145,9 @@ class Kde(MeanEmbeddingScorer):
     def size(self, public: Arrays) -> int:
         return self.kept * super().size(public)
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
         rows = self.embed(public, features)
         return _bare(rows[np.arange(self.kept) % len(rows)].ravel(), size)
 

@@ -118,7 +118,7 @@ class Setting:
     def _sent(self, scorer: Scorer, public: Arrays, privacy: PrivacyConfig) -> list[Release]:
         sent = []
         for index, own in enumerate(self.own):
-            made = scorer.summarise(public, own.gather(), own.labels, privacy.adjacency, len(own))
+            made = scorer.summarise(public, own.gather(), own.labels, privacy.adjacency, len(own), np.ones(len(own)))
             sent.append(release(made, f"client-{index:03d}", privacy))
         return sent
 

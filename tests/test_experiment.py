@@ -267,8 +267,10 @@ def test_clients_are_asked_for_a_score_only_when_first_chosen(tmp_path: Path) ->
 NETWORK = '''
 import os, signal
 from pathlib import Path
+import fedaux
 from torch import nn
 
+@fedaux.keeps_records_apart
 class Fuse(nn.Module):
     """Dies by its own SIGKILL in the middle of a local epoch, once, if the fuse is lit."""
     calls = 0

@@ -133,7 +133,7 @@ CASES = [
          ["prototypes=mine:widthless"]),
     Case("own network fails", RUN, Exit.DATA, "prototype 'mine:broken' failed: KeyError", ["prototypes=mine:broken"]),
     Case("alpha beyond reason", RUN, Exit.DATA, "alpha must lie between 1e-6", ["data.alpha=1e-9"]),
-    Case("private training of BatchNorm", RUN, Exit.DATA, "norm",
+    Case("private training of BatchNorm", RUN, Exit.PRIVACY, "norm",
          ["privacy.train_epsilon=1", 'prototypes=[{name="mlp", norm="batch"}]']),
     # folders
     Case("resume nothing", "resume empty", Exit.FOLDER, "empty holds no run"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedaux.models.export import export as export
     from fedaux.models.model import Model as Model
     from fedaux.parsing import ConfigError as ConfigError
+    from fedaux.privacy.apart import keeps_records_apart as keeps_records_apart
     from fedaux.privacy.audit import audit as audit
     from fedaux.prototypes import register as register
     from fedaux.report.write import write_report as write_report
@@ -45,6 +46,7 @@ _HOMES = {
     "audit": "privacy.audit",
     "compare": "sweeps.comparison",
     "export": "models.export",
+    "keeps_records_apart": "privacy.apart",
     "make_trackers": "tracking",
     "planner": "experiment",
     "pretrain": "experiment",

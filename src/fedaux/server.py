@@ -25,7 +25,7 @@ from fedaux.prepare.h0 import H0
 from fedaux.prepare.pretraining import Epoch
 from fedaux.prepare.scorers import make_scorer
 from fedaux.prepare.scoring import Reference, Scorer
-from fedaux.privacy.per_record import check_records_apart
+from fedaux.privacy.apart import check_records_apart
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, halved, linear_head, load, origin
 from fedaux.seeds import derive, numpy_stream, torch_stream
 from fedaux.state import RunState
@@ -109,6 +109,8 @@ class Server:
         weights = {label: dump(model) for label, model in self.learners.items()}
         if not (self.method.scores or self.config.linear):
             return RunState(self.config, 0, weights)
+        for model in self.models.values():
+            check_records_apart(model.features)  # every client would refuse it, and keep the reason to itself
         extractors = {label: dump(model.features) for label, model in self.models.items()}
         state = RunState(self.config, 0, weights, extractors)
         if not self.method.scores:

@@ -41,7 +41,7 @@ Solver = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 def ours(own: np.ndarray, negatives: np.ndarray, ridge: float) -> np.ndarray:
     """Release-free logistic scorer: w for raw features, in the embedded space."""
     scorer = LogisticScorer(ridge)
-    found = scorer.summarise(scorer.publish(negatives), own, NONE, "replace-one", len(own))
+    found = scorer.summarise(scorer.publish(negatives), own, NONE, "replace-one", len(own), np.ones(len(own)))
     return found.values * found.step
 
 
@@ -105,7 +105,11 @@ def test_b_nothing_but_the_noisy_vector_is_sent(data: tuple[np.ndarray, np.ndarr
     scorer = MeanEmbeddingScorer(4)
     public = scorer.publish(data[1])
     made = [
-        release(scorer.summarise(public, factor * data[0], NONE, "replace-one", 1000), "a", PrivacyConfig(epsilon=1.0))
+        release(
+            scorer.summarise(public, factor * data[0], NONE, "replace-one", 1000, np.ones(len(data[0]))),
+            "a",
+            PrivacyConfig(epsilon=1.0),
+        )
         for factor in (1.0, 7.0)
     ]
     plain = [{name: value for name, value in vars(one).items() if name != "arrays"} for one in made]
@@ -135,7 +139,7 @@ def test_d_the_noise_counts_the_negatives_not_all_auxiliary_data() -> None:
     own, aux = rng.normal(size=(50, 6)), rng.normal(size=(1000, 6))
     split = AuxSplit.draw(1000, 0.2, rng)
     scorer = LogisticScorer(0.05)
-    found = scorer.summarise(scorer.publish(aux[split.negatives]), own, NONE, "replace-one", 50)
+    found = scorer.summarise(scorer.publish(aux[split.negatives]), own, NONE, "replace-one", 50, np.ones(len(own)))
 
     def check(sensitivity: float) -> None:
         assert sensitivity >= 2 / (0.05 * (50 + 200))
@@ -150,10 +154,10 @@ def test_e_the_released_point_is_the_minimiser() -> None:
     own, negatives = (rows / np.linalg.norm(rows, axis=1).max() for rows in (own + 1, negatives))
 
     def check(w: np.ndarray) -> None:
-        gradient = logistic.objective(w, own, negatives, 1e-3, 2000)[1]
+        gradient = logistic.objective(w, own, np.ones(len(own)), negatives, 1e-3, 2000)[1]
         assert np.linalg.norm(gradient) <= 1e-3 * 2 / 2000
 
-    check(logistic.solve(own, negatives, 1e-3, 2000))
+    check(logistic.solve(own, np.ones(len(own)), negatives, 1e-3, 2000))
     stopped = minimize(
         logistic.objective, np.zeros(40), (own, negatives, 1e-3, 2000), jac=True, tol=1e-4, method="L-BFGS-B"
     )
@@ -165,7 +169,11 @@ def test_f_each_adjacency_has_its_own_constant() -> None:
     tilt, ridge, many = np.deg2rad(75), 0.005, 20_000
     negatives = np.tile([1.0, 0.0], (many, 1))
     pair = [np.array([[np.cos(tilt), side * np.sin(tilt)]]) for side in (1, -1)]
-    moved = float(np.linalg.norm(np.subtract(*(logistic.solve(row, negatives, ridge, many + 1) for row in pair))))
+    moved = float(
+        np.linalg.norm(
+            np.subtract(*(logistic.solve(row, np.ones(len(row)), negatives, ridge, many + 1) for row in pair))
+        )
+    )
 
     def check(bound: float) -> None:
         assert moved <= bound
@@ -226,7 +234,7 @@ def test_i_the_default_scorer_has_a_signal_and_the_papers_is_kept() -> None:
     reference = default.embed(facts, public)
     sent = []
     for i, own in enumerate(clients):
-        made = default.summarise(facts, own, np.full(625, i), "replace-one", 625)
+        made = default.summarise(facts, own, np.full(625, i), "replace-one", 625, np.ones(625))
         sent.append(release(made, f"c{i}", PrivacyConfig(epsilon=1.0)))
     fitted = default.fit(facts, Reference(np.asarray(reference, np.float64)), sent)
     seen = reference if fitted.look is None else fitted.look(reference)
@@ -263,7 +271,7 @@ def test_k_a_private_record_equal_to_a_public_one_relabels_nothing() -> None:
         return -(labels * expit(-labels * (rows @ w))) @ rows / len(rows)
 
     def by_index(own: np.ndarray) -> np.ndarray:
-        return logistic.objective(w, own, negatives, 0.0, 50)[1]
+        return logistic.objective(w, own, np.ones(len(own)), negatives, 0.0, 50)[1]
 
     def check(gradient: Callable[[np.ndarray], np.ndarray]) -> None:
         """Exchanging the record −twin for twin."""

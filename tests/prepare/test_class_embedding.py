@@ -30,7 +30,7 @@ def cohort(
     sent = []
     for i in range(clients):
         labels = (i + (rng.random(size) < 0.1)) % 4
-        made = scorer.summarise(public, rows_of(rng, labels), labels, "replace-one", size)
+        made = scorer.summarise(public, rows_of(rng, labels), labels, "replace-one", size, np.ones(len(labels)))
         sent.append(release(made, f"c{i}", PrivacyConfig(epsilon=epsilon, unsafe_seed=i)))
     return scorer, public, Reference(scorer.embed(public, negatives)), sent
 

@@ -24,13 +24,13 @@ def test_no_record_moves_the_sums_further_than_claimed(adjacency: str) -> None:
     for _ in range(3000):
         rows = clip_rows(RNG.normal(size=(4, 3)) * 10 ** RNG.uniform(-2, 2))
         labels = RNG.integers(0, 3, 4)
-        one = class_sums(rows, labels, 3, adjacency, 4)
+        one = class_sums(rows, labels, 3, adjacency, 4, np.ones(len(rows)))
         if adjacency == "add-remove":
-            two = class_sums(rows[1:], labels[1:], 3, adjacency, 4)
+            two = class_sums(rows[1:], labels[1:], 3, adjacency, 4, np.ones(len(rows) - 1))
         else:
             rows, labels = rows.copy(), labels.copy()
             rows[0], labels[0] = -rows[0] / max(np.linalg.norm(rows[0]), 1e-9), RNG.integers(3)
-            two = class_sums(rows, labels, 3, adjacency, 4)
+            two = class_sums(rows, labels, 3, adjacency, 4, np.ones(len(rows)))
         assert (one.sensitivity, one.step) == (two.sensitivity, two.step)
         worst = max(worst, float(np.linalg.norm((one.values - two.values).astype(float))) / one.sensitivity)
     assert 0.95 < worst <= 1.0
@@ -38,7 +38,7 @@ def test_no_record_moves_the_sums_further_than_claimed(adjacency: str) -> None:
 
 def test_sums_and_counts_are_what_they_are_called() -> None:
     rows, labels = clip_rows(RNG.normal(size=(50, 4))), RNG.integers(0, 3, 50)
-    values = class_sums(rows, labels, 3, "replace-one", 50).values.reshape(3, 5) / GRID
+    values = class_sums(rows, labels, 3, "replace-one", 50, np.ones(50)).values.reshape(3, 5) / GRID
     for label in range(3):
         assert np.allclose(values[label, :-1], rows[labels == label].sum(axis=0), atol=1e-3)
         assert values[label, -1] == (labels == label).sum()
@@ -46,8 +46,8 @@ def test_sums_and_counts_are_what_they_are_called() -> None:
 
 def test_a_label_that_is_no_class_adds_nothing() -> None:
     rows = clip_rows(RNG.normal(size=(4, 3)))
-    odd = class_sums(rows, np.array([0, 3, -1, 2**40]), 3, "replace-one", 4)
-    assert np.array_equal(odd.values, class_sums(rows[:1], np.array([0]), 3, "replace-one", 4).values)
+    odd = class_sums(rows, np.array([0, 3, -1, 2**40]), 3, "replace-one", 4, np.ones(4))
+    assert np.array_equal(odd.values, class_sums(rows[:1], np.array([0]), 3, "replace-one", 4, np.ones(1)).values)
 
 
 def told(client: str, counts: list[float], means: np.ndarray, sigma: float, size: int) -> Release:
@@ -91,7 +91,7 @@ def releases(epsilon: float, clients: int = 9) -> tuple[float, float]:
     privacy = PrivacyConfig(epsilon=epsilon)
     made: list[Release] = []
     for i, part in enumerate(parts):
-        summary = scorer.summarise(public, features[part], labels[part], "replace-one", len(part))
+        summary = scorer.summarise(public, features[part], labels[part], "replace-one", len(part), np.ones(len(part)))
         made.append(release(summary, str(i), privacy))
     head = linear_head(8, 3)
     set_head(head, *discriminant_head(public, reference, pool(made, 3)))

@@ -8,6 +8,7 @@ from torch import nn
 
 from fedaux.data.records import Records
 from fedaux.prepare.features import FeatureCache, fingerprint, fingerprint_arrays, outputs, transformed
+from fedaux.privacy.apart import RecordsMixError
 
 
 def numbers(count: int = 1100) -> Records:
@@ -47,6 +48,26 @@ def test_private_features_are_for_their_owner(tmp_path: Path) -> None:
         FeatureCache(folder, private).features("h0", numbers(5), lambda: nn.Linear(4, 3))
         (file,) = folder.iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_private_features_are_computed_alone_and_by_networks_that_allow_it(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    rows, module = numbers(40), nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 5))
+    found = FeatureCache(tmp_path, private=True).features("h0", rows, lambda: module)
+    for position in (0, 17, 39):
+        (own,) = FeatureCache(tmp_path, private=True).features("h0", rows.take(np.array([position])), lambda: module)
+        assert np.array_equal(own, found[position])
+    assert np.allclose(found, outputs(module, rows), atol=1e-6)
+    with pytest.raises(RecordsMixError, match="0: BatchNorm1d has no running statistics"):
+        mixing = nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False))
+        FeatureCache(tmp_path, private=True).features("other", rows, lambda: mixing)
+
+
+def test_private_features_of_an_older_version_are_not_found(tmp_path: Path) -> None:
+    rows, module = numbers(5), nn.Linear(4, 3)
+    np.save(tmp_path / f"features-{fingerprint(rows, 'h0')}.npy", np.zeros((5, 3), np.float32))  # as once computed
+    assert FeatureCache(tmp_path, private=True).features("h0", rows, lambda: module).any()
+    assert not FeatureCache(tmp_path).features("h0", rows, lambda: module).any()
 
 
 def test_work_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:

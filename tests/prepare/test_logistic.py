@@ -30,7 +30,9 @@ def naive(w: np.ndarray, own: np.ndarray, negatives: np.ndarray, ridge: float) -
 def test_objective_is_equation_5() -> None:
     own, negatives = problem()
     w = np.array([0.3, -1.0, 2.0, 0.0, 0.7])
-    assert objective(w, own, negatives, 0.1, 100)[0] == pytest.approx(naive(w, own, negatives, 0.1), rel=1e-12)
+    assert objective(w, own, np.ones(len(own)), negatives, 0.1, 100)[0] == pytest.approx(
+        naive(w, own, negatives, 0.1), rel=1e-12
+    )
 
 
 def test_gradient_is_its_derivative() -> None:
@@ -40,21 +42,21 @@ def test_gradient_is_its_derivative() -> None:
         step = np.zeros(5)
         step[k] = 1e-6
         slope = (naive(w + step, own, negatives, 0.1) - naive(w - step, own, negatives, 0.1)) / 2e-6
-        assert objective(w, own, negatives, 0.1, 100)[1][k] == pytest.approx(slope, abs=1e-8)
+        assert objective(w, own, np.ones(len(own)), negatives, 0.1, 100)[1][k] == pytest.approx(slope, abs=1e-8)
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 0.01, 0.1])
 def test_solution_is_certified(ridge: float) -> None:
     own, negatives = problem(1, 200, 400, 20)
-    w = solve(own, negatives, ridge, 600)
-    assert np.linalg.norm(objective(w, own, negatives, ridge, 600)[1]) <= logistic.CERTIFIED / 600
+    w = solve(own, np.ones(len(own)), negatives, ridge, 600)
+    assert np.linalg.norm(objective(w, own, np.ones(len(own)), negatives, ridge, 600)[1]) <= logistic.CERTIFIED / 600
 
 
 def test_an_unsolved_problem_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     own, negatives = problem()
     monkeypatch.setattr(logistic, "CERTIFIED", 1e-30)
     with pytest.raises(RuntimeError, match="nothing is released"):
-        solve(own, negatives, 0.1, 100)
+        solve(own, np.ones(len(own)), negatives, 0.1, 100)
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,10 +70,9 @@ def test_no_record_moves_the_solution_further_than_stated(seed: int, size: float
     scorer = LogisticScorer(ridge=0.05)
     public = scorer.publish(rng.normal(size=(60, 4)))
     rest, record, other = rng.normal(size=(12, 4)), size * rng.normal(size=4), size * rng.normal(size=4)
-    one = scorer.summarise(public, np.vstack([rest, record]), NONE, adjacency, 13)
-    two = scorer.summarise(
-        public, np.vstack([rest, other]) if adjacency == "replace-one" else rest, NONE, adjacency, 13
-    )
+    left = np.vstack([rest, other]) if adjacency == "replace-one" else rest
+    one = scorer.summarise(public, np.vstack([rest, record]), NONE, adjacency, 13, np.ones(13))
+    two = scorer.summarise(public, left, NONE, adjacency, 13, np.ones(len(left)))
     assert np.linalg.norm((one.values - two.values).astype(float)) <= one.sensitivity
 
 
@@ -80,7 +81,7 @@ def test_the_bound_is_not_idle() -> None:
     width, ridge = 4, 1.0
     negatives = np.zeros((1, width))
     e = np.eye(width)[0]
-    moved = solve(np.array([e]), negatives, ridge, 2) - solve(np.array([-e]), negatives, ridge, 2)
+    moved = np.subtract(*(solve(np.array([row]), np.ones(1), negatives, ridge, 2) for row in (e, -e)))
     assert sensitivity(2, ridge, "replace-one") / 3 < np.linalg.norm(moved) <= sensitivity(2, ridge, "replace-one")
 
 

@@ -19,11 +19,11 @@ def cloud(rng: np.random.Generator, size: int, width: int, shift: float = 0.0) -
 
 def test_mean_embedding_is_the_mean() -> None:
     rows = clip_rows(np.random.default_rng(1).normal(size=(37, 5)))
-    found = mean_embedding(rows, "replace-one", 37)
+    found = mean_embedding(rows, "replace-one", 37, np.ones(37))
     naive = [sum(row[k] for row in rows) / len(rows) for k in range(5)]
     assert np.allclose(found.values * found.step, naive, atol=2e-6)
     assert (found.sensitivity, found.records) == (2 * GRID, 37)
-    assert mean_embedding(rows, "add-remove", 37).sensitivity == GRID
+    assert mean_embedding(rows, "add-remove", 37, np.ones(37)).sensitivity == GRID
 
 
 wild = st.one_of(
@@ -44,9 +44,9 @@ def test_no_record_moves_the_sum_further_than_stated(record: list[float], other:
     public = scorer.publish(cloud(rng, 200, 4))
     rest = cloud(rng, 9, 4)
     with np.errstate(all="ignore"):
-        one = scorer.summarise(public, np.vstack([rest, record]), NONE, adjacency, 10)
+        one = scorer.summarise(public, np.vstack([rest, record]), NONE, adjacency, 10, np.ones(len(rest) + 1))
         left = np.vstack([rest, other]) if adjacency == "replace-one" else rest
-        two = scorer.summarise(public, left, NONE, adjacency, 10)
+        two = scorer.summarise(public, left, NONE, adjacency, 10, np.ones(len(left)))
     assert np.linalg.norm((one.values - two.values).astype(float)) <= one.sensitivity
 
 
@@ -56,7 +56,7 @@ def test_log_odds_prefer_what_looks_like_the_client(ratio: str) -> None:
     negatives, own = cloud(rng, 1000, 6), cloud(rng, 400, 6, 1.0)
     scorer = MeanEmbeddingScorer(dims=6, ratio=ratio)
     public = scorer.publish(negatives)
-    found = scorer.summarise(public, own, NONE, "replace-one", 400)
+    found = scorer.summarise(public, own, NONE, "replace-one", 400, np.ones(len(own)))
     quiet = Release(
         "a",
         scorer.name,

@@ -95,7 +95,10 @@ def moved_by(scorer: Scorer, negatives: Rows, adjacency: str) -> Callable[[Rows,
     def move(own: Rows, other: Rows) -> float:
         if adjacency == "add-remove":
             other = own[1:]  # the record is taken away; the declared size stays
-        one, two = (scorer.summarise(public, rows, labels_of(rows), adjacency, len(own)) for rows in (own, other))
+        one, two = (
+            scorer.summarise(public, rows, labels_of(rows), adjacency, len(own), np.ones(len(rows)))
+            for rows in (own, other)
+        )
         assert (one.step, one.sensitivity, one.records) == (two.step, two.sensitivity, two.records)
         return float(np.linalg.norm((one.values - two.values).astype(np.float64)) / one.sensitivity)
 

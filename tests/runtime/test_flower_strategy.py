@@ -1,5 +1,6 @@
 """A Flower app that exists already learns with FedAUX: its clients keep their budget, and nobody can spoil a round."""
 
+import copy
 import importlib
 import logging
 import re
@@ -24,6 +25,7 @@ from fedaux.exchange import Release
 from fedaux.flower import FedAUX, answer, before
 from fedaux.flower.public import KeptError
 from fedaux.parsing import ConfigError
+from fedaux.privacy.apart import RecordsMixError, keeps_records_apart
 from fedaux.runtime.inprocess import InProcessGrid
 from fedaux.runtime.messages import pack, unpack
 from fedaux.runtime.settings import SettingsError
@@ -378,6 +380,7 @@ def test_a_node_that_returns_under_a_new_id_counts_once(tmp_path: Path) -> None:
 # Models
 
 
+@keeps_records_apart
 class Named(nn.Module):
     """Features by name, BatchNorm with its counters, and a dropout that must stay silent."""
 
@@ -448,9 +451,11 @@ def test_a_network_whose_rows_see_each_other_is_refused_on_both_sides(tmp_path: 
         norm = nn.BatchNorm1d(8, track_running_stats=False)
         return nn.Sequential(nn.Linear(6, 8), nn.Sequential(norm, nn.ReLU()), nn.Linear(8, 3))
 
-    with pytest.raises(SettingsError, match="which rows share a batch"):
+    with pytest.raises(RecordsMixError, match=r"1\.0: BatchNorm1d has no running statistics"):
         make_strategy(model=mixing(), features=before("2"))
-    app = make_app(features=lambda model, x: (h := model[1](model[0](x))) - h.mean(dim=0))
-    strategy = make_strategy()
-    one_round(strategy, make_grid(tmp_path, app))
+    same = nn.Sequential(nn.Linear(6, 8), nn.Sequential(nn.GroupNorm(1, 8), nn.ReLU()), nn.Linear(8, 3))
+    strategy = make_strategy(model=same)  # weights of the same shapes, which the client's network takes
+    one_round(strategy, make_grid(tmp_path, make_app(model=mixing)))
     assert strategy.releases == {}
+    one_round(strategy, make_grid(tmp_path / "honest", make_app(model=lambda: copy.deepcopy(same))))
+    assert len(strategy.releases) == CLIENTS

@@ -249,7 +249,7 @@ def made(scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed:
     """An order, and the honest answer of a client with these rows, all of one class."""
     public = scorer.publish(NEGATIVES)
     order = prepare_order(scorer=scorer.name, size=scorer.size(public), public=public, classes=3)
-    summary = scorer.summarise(public, rows, np.ones(len(rows), np.int64), adjacency, len(rows))
+    summary = scorer.summarise(public, rows, np.ones(len(rows), np.int64), adjacency, len(rows), np.ones(len(rows)))
     privacy = PrivacyConfig(scorer.name, epsilon=1.0, certificate="analytic", unsafe_seed=seed)
     return order, make_release(summary, "a", privacy)
 
@@ -266,7 +266,7 @@ def test_no_honest_release_is_too_long(scorer: Scorer, adjacency: str) -> None:
 def test_the_bound_is_as_low_as_it_can_be(scorer: Scorer) -> None:
     public, bounds = scorer.publish(NEGATIVES), bounds_of(scorer)
     assert bounds is not None
-    summary = scorer.summarise(public, ONE_CORNER, np.ones(50, np.int64), "replace-one", 50)
+    summary = scorer.summarise(public, ONE_CORNER, np.ones(50, np.int64), "replace-one", 50, np.ones(50))
     bound = bounds(public, "replace-one", 50)
     assert 0.999 * bound.norm < np.linalg.norm(summary.values) <= bound.norm
     assert (summary.step, summary.sensitivity) == (bound.step, bound.sensitivity)

@@ -34,7 +34,7 @@ RNG = np.random.default_rng(0)
 NEGATIVES, OWN, SHOWN = RNG.normal(size=(60, 6)), RNG.normal(size=(40, 6)), RNG.normal(size=(15, 6))
 SCORER = ClassEmbeddingScorer(3, 4)
 PUBLIC = SCORER.publish(NEGATIVES)
-SUMMARY = SCORER.summarise(PUBLIC, OWN, np.arange(len(OWN)) % 3, "replace-one", len(OWN))
+SUMMARY = SCORER.summarise(PUBLIC, OWN, np.arange(len(OWN)) % 3, "replace-one", len(OWN), np.ones(len(OWN)))
 PRIVACY = PrivacyConfig(epsilon=1.0, certificate="analytic", unsafe_seed=0)
 
 ORDERS = {
@@ -206,7 +206,9 @@ def scaled(name: str, factors: SearchStrategy[float]) -> Changes:
 
 def loud(factor: float) -> Change:
     """Longer than forty records and their noise can be."""
-    limit = longest(SCORER.bound(PUBLIC, "replace-one", len(OWN)), HONEST[Release].scale, SCORER.size(PUBLIC))
+    limit = longest(
+        SCORER.bound(PUBLIC, "replace-one", len(OWN), np.ones(len(OWN))), HONEST[Release].scale, SCORER.size(PUBLIC)
+    )
     return entries(
         "arrays", "values", lambda array: np.rint(array * (factor * limit / np.linalg.norm(array))).astype(np.int64)
     )

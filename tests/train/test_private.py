@@ -1,4 +1,4 @@
-"""Private training of a head: its gradients are autograd's, its sensitivity is what is claimed, and it learns."""
+"""Private training: its gradients are autograd's, its sensitivity is what is claimed, and it learns."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,16 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from fedaux.data.records import Records
 from fedaux.privacy.accounting import Spend
+from fedaux.privacy.apart import RecordsMixError
 from fedaux.privacy.bounded import GRID
+from fedaux.privacy.per_record import gradient
+from fedaux.privacy.units import Units
 from fedaux.prototypes import Extractor, Prototype, PrototypeSpec, build, dump, linear_head, load
-from fedaux.train.private import clipped_sum, record_gradients, train_private
+from fedaux.train.private import summed_steps, train_private
 
 RNG = np.random.default_rng(0)
 
@@ -20,50 +24,81 @@ def network() -> Prototype:
     return build(PrototypeSpec.of("cnn", width=4, features=8, norm="group"), (1, 8, 8), 3, 0)
 
 
+def rows_of(model: Prototype, count: int) -> np.ndarray:
+    shape = (1, 8, 8) if list(model.features.parameters()) else (model.width,)
+    return RNG.normal(size=(count, *shape)).astype(np.float32)
+
+
 @pytest.mark.parametrize("model", [linear_head(64, 3), network()], ids=["head", "network"])
-def test_record_gradients_are_autograds(model: Prototype) -> None:
-    shape = (7, 64) if isinstance(model.features, Extractor) and not list(model.features.parameters()) else (7, 1, 8, 8)
-    x, labels = torch.from_numpy(RNG.normal(size=shape).astype(np.float32)), torch.from_numpy(RNG.integers(0, 3, 7))
-    found = record_gradients(model, x, labels)
-    for row, one, label in zip(found, x, labels, strict=True):
+def test_a_records_gradient_is_autograds(model: Prototype) -> None:
+    records = Records(rows_of(model, 7), RNG.integers(0, 3, 7))
+    for position, label in enumerate(records.labels):
         model.zero_grad()
-        F.cross_entropy(model(one[None]), label[None]).backward()
+        F.cross_entropy(model(records.tensor()[[position]]), torch.tensor([label])).backward()
         naive = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])  # type: ignore[union-attr]
-        assert np.allclose(row, naive.numpy(), atol=1e-5)
+        assert np.allclose(gradient(model, records, position, int(label)), naive.numpy(), atol=1e-5)
 
 
 def test_a_label_that_is_no_class_has_no_gradient() -> None:
-    model, x = linear_head(4, 3), torch.ones(3, 4)
-    found = record_gradients(model, x, torch.tensor([1, 3, -1]))
-    assert found[0].any()
-    assert not found[1:].any()
+    model, records = linear_head(4, 3), Records(np.ones((3, 4), np.float32))
+    assert gradient(model, records, 0, 1).any()
+    for label in (3, -1, 2**40):
+        assert not gradient(model, records, 0, label).any()
 
 
-def test_the_sum_is_of_clipped_gradients() -> None:
-    gradients = RNG.normal(size=(20, 6)) * RNG.uniform(0.01, 10, size=(20, 1))
-    naive = sum(row * min(1.0, 0.5 / np.linalg.norm(row)) for row in gradients)
-    found = clipped_sum(iter([gradients[:7], gradients[7:]]), 0.5, 6)
-    assert np.allclose(found * 0.5 / GRID, naive, atol=1e-4)
+def summed(model: Prototype, records: Records, units: Units, clip: float) -> np.ndarray:
+    return summed_steps([model], records, units.rows, clip)
+
+
+def test_the_sum_is_of_clipped_means_over_units() -> None:
+    """Of a person, the first records; those with an unknown label count as nothing."""
+    model, x = linear_head(4, 3), RNG.normal(size=(9, 4)).astype(np.float32) * 3
+    labels, person = np.array([0, 1, 2, -1, 0, 1, 2, 0, 7]), np.array([5, 2, 5, 5, 9, 5, 2, 2, 11])
+    records = Records(x, labels, person=person)
+    own = np.stack([gradient(model, records, i, int(label)) for i, label in enumerate(labels)])
+    for units, groups in (
+        (Units.of(records, "record", 3), [[i] for i in range(9)]),
+        (Units.of(records, "person", 3), [[1, 6, 7], [0, 2, 3], [4], [8]]),
+        (Units.of(records, "person", 2), [[1, 6], [0, 2], [4], [8]]),
+    ):
+        means = [own[group].mean(axis=0) for group in groups]
+        naive = sum(row * min(1.0, 0.5 / max(np.linalg.norm(row), 1e-9)) for row in means)
+        assert np.allclose(summed(model, records, units, 0.5) * 0.5 / GRID, naive, atol=1e-4)
 
 
 numbers = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(numbers, min_size=4, max_size=4), st.lists(numbers, min_size=4, max_size=4), st.integers(0, 2))
-def test_no_record_moves_the_sum_further_than_claimed(one: list[float], other: list[float], label: int) -> None:
-    """Whatever the record is: exchanged by at most two steps of the grid's unit, added by at most one."""
+@given(
+    st.lists(numbers, min_size=4, max_size=4),
+    st.lists(numbers, min_size=4, max_size=4),
+    st.integers(-1, 3),
+    st.integers(1, 3),
+)
+def test_no_unit_moves_the_sum_further_than_claimed(
+    one: list[float], other: list[float], label: int, many: int
+) -> None:
+    """Whatever its records are: exchanged by at most two steps of the grid's unit, added by at most one."""
     model = linear_head(4, 3)
     common = RNG.normal(size=(3, 4))
 
     def total(*rows: list[float]) -> np.ndarray:
         with np.errstate(all="ignore"):
-            features = torch.from_numpy(np.array([*common, *rows]).astype(np.float32))
-            gradients = record_gradients(model, features, torch.full((len(features),), label))
-            return clipped_sum(iter([gradients]), 1.0, 15).astype(float)
+            features = np.array([*common, *rows]).astype(np.float32)
+        person = np.array([0, 1, 2, *[3] * len(rows)])
+        records = Records(features, np.full(len(features), label), person=person)
+        return summed(model, records, Units.of(records, "person", 2), 1.0).astype(float)
 
-    assert np.linalg.norm(total(one) - total(other)) <= 2 * GRID
-    assert np.linalg.norm(total(one) - total()) <= GRID
+    assert np.linalg.norm(total(*[one] * many) - total(other)) <= 2 * GRID
+    assert np.linalg.norm(total(*[one] * many) - total()) <= GRID
+
+
+@pytest.mark.parametrize("part", [nn.BatchNorm1d(4), nn.Dropout(0.1)], ids=lambda one: type(one).__name__)
+def test_layers_that_draw_or_normalise_over_the_batch_are_refused(part: nn.Module) -> None:
+    records, model = blobs(5), Prototype(Extractor(part, width=4), 3)
+    with pytest.raises(RecordsMixError, match=rf"features\.0: {type(part).__name__}.*linear = true"):
+        train_private(model, records, Units.of(records, "record", 1), Spend(1.0), size=5, lr=0.1, mu=0.0, clip=1.0)
 
 
 def blobs(count: int = 600) -> Records:
@@ -75,7 +110,9 @@ def accuracy(noise: float, seed: int = 1) -> float:
     records, model = blobs(), linear_head(4, 3)
     load(model, {"parameters": np.zeros(15, np.float32)})
     plan = Spend(noise, 0.5, 20)
-    train_private(model, records, plan, size=600, lr=0.1, mu=0.0, clip=1.0, unsafe_seed=seed)
+    train_private(
+        model, records, Units.of(records, "record", 1), plan, size=600, lr=0.1, mu=0.0, clip=1.0, unsafe_seed=seed
+    )
     with torch.no_grad():
         return float((model(records.tensor()).argmax(dim=1).numpy() == records.labels).mean())
 
@@ -92,7 +129,9 @@ def test_noise_comes_from_the_operating_system_unless_told_otherwise(monkeypatch
     def train(seed: int) -> np.ndarray:
         model = linear_head(4, 3)
         load(model, {"parameters": np.zeros(15, np.float32)})
-        train_private(model, records, plan, size=40, lr=0.1, mu=0.0, clip=1.0, unsafe_seed=seed)
+        train_private(
+            model, records, Units.of(records, "record", 1), plan, size=40, lr=0.1, mu=0.0, clip=1.0, unsafe_seed=seed
+        )
         return dump(model)["parameters"]
 
     assert not np.array_equal(train(-1), train(-1))
@@ -108,9 +147,10 @@ def test_noise_comes_from_the_operating_system_unless_told_otherwise(monkeypatch
 
 def test_the_proximal_term_pulls_towards_the_start() -> None:
     records, ends = blobs(), []
+    units = Units.of(records, "record", 1)
     for mu in (0.0, 100.0):
         model = linear_head(4, 3)
         load(model, {"parameters": np.zeros(15, np.float32)})
-        train_private(model, records, Spend(0.01, 1.0, 20), size=600, lr=0.1, mu=mu, clip=1.0, unsafe_seed=1)
+        train_private(model, records, units, Spend(0.01, 1.0, 20), size=600, lr=0.1, mu=mu, clip=1.0, unsafe_seed=1)
         ends.append(float(np.linalg.norm(dump(model)["parameters"])))
     assert ends[1] < 0.5 * ends[0]

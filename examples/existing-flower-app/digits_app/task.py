@@ -9,7 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from fedaux import keeps_records_apart
 
+
+@keeps_records_apart
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -18,10 +18,9 @@ from torch import nn
 from fedaux.config import PrivacyConfig
 from fedaux.exchange import PrepareOrder, Release
 from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given
-from fedaux.prepare.features import collected, fingerprint_arrays
+from fedaux.prepare.features import fingerprint_arrays, private_outputs
 from fedaux.prepare.scorers import make_scorer
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.per_record import check_records_apart, outputs
 from fedaux.privacy.release import release, release_spend
 from fedaux.privacy.units import Units
 from fedaux.prototypes import load
@@ -103,10 +102,9 @@ def make_release(order: PrepareOrder, own: Own, extractor: Extractor, records: G
     """P2, P3 as everywhere in fedaux: features, each record by itself, summary, noise."""
     privacy = own.privacy
     load(extractor.model, order.extractor)
-    check_records_apart(extractor)
     units = Units.of(records, privacy.unit, privacy.person_records)
     size = units.count if privacy.adjacency == "replace-one" else privacy.declared_records
-    scorer, features = make_scorer(privacy, order.classes), collected(outputs(extractor, records), len(records))
+    scorer, features = make_scorer(privacy, order.classes), private_outputs(extractor, records)
     summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
     if len(summary.values) != order.size:
         raise OrderError(f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}")

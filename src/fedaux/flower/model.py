@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.data.records import Indices, Records
-from fedaux.prepare.features import outputs
+from fedaux.privacy.apart import keeps_records_apart
 from fedaux.runtime.settings import SettingsError
-from fedaux.seeds import numpy_stream
 
 FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)
 ACTION = "fedaux"  # what both sides call the handler: messages are of the type query.fedaux
@@ -50,6 +49,7 @@ def _array(values: Any) -> NDArray[Any]:
     return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
+@keeps_records_apart  # it remembers nothing; the model inside is looked at by itself
 class Extractor(nn.Module):
     """(B, *shape) → (B, H): the model as far as its features. All of the model's weights are its own."""
 
@@ -95,20 +95,3 @@ def before(layer: str) -> FeaturesOf:
         return seen[-1]
 
     return features
-
-
-def check_alone(extractor: Extractor, records: Given) -> None:
-    """Refuse a network in which the rows of a batch see each other: one record could then move all features.
-
-    Tried on rows that are drawn at random, so that the verdict says nothing about anybody's data.
-    """
-    rng, shape = numpy_stream(0, "alone"), (4, *records.x.shape[1:])
-    drawn = rng.normal(size=shape) if records.x.dtype.kind == "f" else rng.integers(0, 2, shape)
-    rows = Given(drawn.astype(records.x.dtype))
-    together = outputs(extractor, rows)
-    apart = np.concatenate([outputs(extractor, rows.take(pair)) for pair in np.arange(4).reshape(2, 2)])
-    if not np.allclose(together, apart, rtol=1e-3, atol=1e-3 * float(np.abs(together).max()), equal_nan=True):
-        raise SettingsError(
-            f"the features of {type(extractor.model).__name__} depend on which rows share a batch, so that no bound on "
-            "one record holds; BatchNorm without running statistics does this, GroupNorm or LayerNorm do not"
-        )

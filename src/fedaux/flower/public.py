@@ -15,11 +15,12 @@ from fedaux.data.records import Records
 from fedaux.errors import FedauxError
 from fedaux.exchange import Arrays, PrepareOrder, Release
 from fedaux.files import write_atomically
-from fedaux.flower.model import Extractor, Given, check_alone
+from fedaux.flower.model import Extractor, Given
 from fedaux.prepare.certainty import Certainty, Weighing
 from fedaux.prepare.features import outputs, transformed
 from fedaux.prepare.h0 import extractor_hash
 from fedaux.prepare.scoring import Features, Reference, Scorer
+from fedaux.privacy.apart import check_records_apart
 from fedaux.prototypes import dump, load
 from fedaux.seeds import numpy_stream
 
@@ -85,7 +86,7 @@ class Public:
         kept = Question.load(keep) if keep is not None and keep.exists() else None
         if kept is not None:
             _take_up(extractor, kept, keep)
-        check_alone(extractor, rows)
+        check_records_apart(extractor)  # every client would refuse it, and keep the reason to itself
         seen = Records(outputs(extractor, rows))
         question = kept or Question(dump(extractor.model), scorer.publish(seen.take(split.negatives).gather()))
         if keep is not None and kept is None:

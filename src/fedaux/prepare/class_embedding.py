@@ -18,7 +18,7 @@ from fedaux.exchange import Arrays, Release
 from fedaux.prepare import embedding
 from fedaux.prepare.class_sums import class_sums, pool, sums_bound
 from fedaux.prepare.ratios import predictive, public_density
-from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference
+from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference, Shares
 from fedaux.privacy.bounded import Bound
 from fedaux.privacy.release import Summary
 
@@ -40,8 +40,11 @@ class ClassEmbeddingScorer:
     def embed(self, public: Arrays, features: Features) -> Vector:
         return embedding.embed(public, features)
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
-        return class_sums(self.embed(public, features), labels, self.classes, adjacency, size)
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        embedded = embedding.embed_alone(public, features)
+        return class_sums(embedded, labels, self.classes, adjacency, size, shares)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         return sums_bound(adjacency, size)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.exchange import Release
-from fedaux.prepare.scoring import Labels
-from fedaux.privacy.bounded import GRID, Bound, to_steps
+from fedaux.prepare.scoring import Labels, Shares
+from fedaux.privacy.bounded import GRID, Bound, grid_of, to_steps
 from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
@@ -18,25 +18,25 @@ REACH = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; se
 THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for none
 
 
-def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, size: int) -> Summary:
+def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, size: int, shares: Shares) -> Summary:
     """(Σ of φ per class, count per class), flattened to classes·(k + 1) integers. embedded: rows of norm at most 1.
 
-    One record adds u of norm ≤ GRID to the sum of its class and GRID to its count: a vector of norm ≤ √2·GRID in the
-    coordinates of that class alone. Exchanged for a record of another class, two such vectors in different coordinates:
-    √(2 + 2) = 2. Exchanged for one of the same class, the count stays and the sum moves by at most 2. A label that is
-    none of the classes adds nothing.
+    One record of share s adds u of norm ≤ t = ⌊s·GRID⌋ to the sum of its class and t to its count. So a unit adds to
+    class c a sum of norm ≤ a_c·GRID and a count a_c·GRID, with Σ a_c ≤ 1: all together a vector of norm
+    ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged for a unit with b_c, the squared distance is at most
+    Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label that is none of the classes adds nothing.
     """
-    steps, labels = to_steps(embedded), np.asarray(labels)
-    known = (labels >= 0) & (labels < classes)
+    labels, grid = np.asarray(labels), np.broadcast_to(grid_of(shares), len(embedded))
+    steps, known = to_steps(embedded, shares), (labels >= 0) & (labels < classes)
     values = np.zeros((classes, steps.shape[1] + 1), np.int64)
     np.add.at(values[:, :-1], labels[known], steps[known])
-    np.add.at(values[:, -1], labels[known], GRID)
+    np.add.at(values[:, -1], labels[known], grid[known])
     bound = sums_bound(adjacency, size)
     return Summary(values.ravel(), bound.step, bound.sensitivity, adjacency, size)
 
 
 def sums_bound(adjacency: str, size: int) -> Bound:
-    """Sums are longest where all records are alike: each then adds the same vector of norm √2·GRID."""
+    """Sums are longest where all units are alike: each then adds the same vector of norm √2·GRID."""
     return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * REACH[adjacency])))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedaux.exchange import Arrays
 from fedaux.prepare.scoring import Features, check_shapes
 from fedaux.privacy.bounded import unit_rows
+from fedaux.privacy.per_record import project
 
 Vector = NDArray[np.float64]
 _BLOCK = 2**13  # rows of D⁻ at a time: they are held as they come, never all of them in double precision
@@ -23,9 +24,19 @@ def publish(negatives: Features, dims: int) -> Arrays:
 
 
 def embed(public: Arrays, features: Features) -> Vector:
-    """φ(x) = u/‖u‖ with u = (h0(x) − μ) B."""
-    check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], public["basis"].shape[1]))
+    """φ(x) = u/‖u‖ with u = (h0(x) − μ) B: fast, for public rows."""
+    _check(public, features)
     return unit_rows((np.asarray(features, np.float64) - public["mean"]) @ public["basis"].astype(np.float64))
+
+
+def embed_alone(public: Arrays, features: Features) -> Vector:
+    """The same for private rows: each φ(x) is, to the bit, a function of its own row."""
+    _check(public, features)
+    return unit_rows(project(features, public["mean"], public["basis"]))
+
+
+def _check(public: Arrays, features: Features) -> None:
+    check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], public["basis"].shape[1]))
 
 
 def public_map(negatives: Features, dims: int) -> tuple[Vector, Vector]:

@@ -16,14 +16,21 @@ from torch import nn
 from fedaux.data.records import Records, is_text
 from fedaux.exchange import Arrays
 from fedaux.files import scratch
+from fedaux.privacy import per_record
 from fedaux.train.local import look
 
 Rows = NDArray[np.float32]
+_ALONE = "alone-1"  # how features of private records are computed: others, of an older version, are not found
 
 
 def outputs(module: nn.Module, records: Records) -> Rows:
     """The module over all records in eval mode, (N, H): features of an extractor, logits of a model."""
     return _collected(look(module, records), len(records))
+
+
+def private_outputs(module: nn.Module, records: Records) -> Rows:
+    """The same for private records: each passes the network alone."""
+    return _collected(per_record.outputs(module, records), len(records))
 
 
 def transformed(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
@@ -47,7 +54,8 @@ def _collected(blocks: Iterable[tuple[slice, NDArray[np.floating]]], count: int)
 class FeatureCache:
     """Features on disk, memory-mapped. The name of a file is a hash of the extractor and of the records it has seen.
 
-    Features of private records are private: give them a folder of the client's own and `private=True`.
+    Features of private records are private: give them a folder of the client's own and `private=True`. Each is then
+    computed alone, to the bit a function of its own record, by a network that keeps records apart.
     """
 
     def __init__(
@@ -57,7 +65,8 @@ class FeatureCache:
 
     def features(self, extractor: str, records: Records, module: Callable[[], nn.Module]) -> Rows:
         """Of these records under the extractor with this hash; `module()` is asked for it only if they are new."""
-        path = self.folder / f"features-{fingerprint(records, extractor)}.npy"
+        facts = [extractor, _ALONE] if self.private else [extractor]
+        path = self.folder / f"features-{fingerprint(records, *facts)}.npy"
         if not path.is_file():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)
             self._write(path, module(), records)
@@ -69,7 +78,7 @@ class FeatureCache:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # for its owner's eyes only
         try:
             with os.fdopen(handle, "wb") as file:
-                for rows, block in look(module, records):
+                for rows, block in per_record.outputs(module, records) if self.private else look(module, records):
                     if rows.start == 0:
                         shape = (len(records), block.shape[1])
                         npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})

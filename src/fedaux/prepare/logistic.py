@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedaux.exchange import Arrays, Release
-from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference, check_shapes
+from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference, Shares, check_shapes
 from fedaux.privacy.bounded import GRID, REACH, Bound, clip_rows
 from fedaux.privacy.release import Summary
 
@@ -45,9 +45,11 @@ class LogisticScorer:
         check_shapes(public, mean=(features.shape[1],), radius=(1,))
         return clip_rows((np.asarray(features, np.float64) - public["mean"]) / max(float(public["radius"][0]), 1e-12))
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
         own, negatives = self.embed(public, features), clip_rows(public["negatives"])
-        w = solve(own, negatives, self.ridge, size + len(negatives))
+        w = solve(own, shares, negatives, self.ridge, size + len(negatives))
         values, bound = np.rint(w / STEP).astype(np.int64), self.bound(public, adjacency, size)
         return Summary(values, bound.step, bound.sensitivity, adjacency, size)
 
@@ -69,19 +71,22 @@ class LogisticScorer:
         return Fitted({one.client: odds(one.arrays["values"] * one.step) for one in releases})
 
 
-def objective(w: Vector, own: Vector, negatives: Vector, ridge: float, total: int) -> tuple[float, Vector]:
-    """J(w) = 1/N Σ log(1 + e^{−t⟨w, h⟩}) + λ/2 ‖w‖² and its gradient; t = +1 on rows of D_i, −1 on rows of D⁻.
+def objective(
+    w: Vector, own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int
+) -> tuple[float, Vector]:
+    """J(w) = 1/N Σ s log(1 + e^{−t⟨w, h⟩}) + λ/2 ‖w‖² and its gradient; t = +1 on rows of D_i, −1 on rows of D⁻.
 
-    N = `total` = |D_i| + |D⁻| is public.
+    A row of D_i counts for its share s of its unit, a row of D⁻ for 1. N = `total` = |D_i| + |D⁻| is public. The sums
+    are in floating point; what they return is certified, with room for their rounding, and not cancelled bit by bit.
     """
     up, down = own @ w, negatives @ w
-    value = (np.logaddexp(0.0, -up).sum() + np.logaddexp(0.0, down).sum()) / total + 0.5 * ridge * w @ w
-    gradient = (expit(down) @ negatives - expit(-up) @ own) / total + ridge * w
+    value = (shares @ np.logaddexp(0.0, -up) + np.logaddexp(0.0, down).sum()) / total + 0.5 * ridge * w @ w
+    gradient = (expit(down) @ negatives - (shares * expit(-up)) @ own) / total + ridge * w
     return float(value), gradient
 
 
 def gradient_reach(total: int, adjacency: str) -> float:
-    """How far one record moves ∇J anywhere: ‖l' h‖ ≤ 1 for it, and as much for the one it replaces (N is public)."""
+    """How far one unit moves ∇J anywhere: ‖Σ s l' h‖ ≤ Σ s ≤ 1 for it, and as much for the one it replaces."""
     return REACH[adjacency] / total
 
 
@@ -90,31 +95,27 @@ def sensitivity(total: int, ridge: float, adjacency: str) -> float:
     return gradient_reach(total, adjacency) * (1 + 2 * CERTIFIED) / ridge
 
 
-def solve(own: Vector, negatives: Vector, ridge: float, total: int) -> Vector:
+def solve(own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int) -> Vector:
     """The minimiser of J, or an error: output perturbation protects the minimiser and nothing else."""
     from scipy.optimize import minimize
 
-    size = own.shape[1]
+    size, problem = own.shape[1], (own, shares, negatives, ridge, total)
     # the stricter adjacency sets τ; a tenth of it leaves room between the solver's ∞-norm and the certificate's ℓ₂
     tau = CERTIFIED * gradient_reach(total, "add-remove")
     options = {"gtol": 0.1 * tau / np.sqrt(size), "ftol": 0.0, "maxcor": 20, "maxiter": 10_000}
-    found = minimize(
-        objective, np.zeros(size), (own, negatives, ridge, total), jac=True, method="L-BFGS-B", options=options
-    )
+    found = minimize(objective, np.zeros(size), problem, jac=True, method="L-BFGS-B", options=options)
     w = np.asarray(found.x)
     for _ in range(5):
-        gradient = objective(w, own, negatives, ridge, total)[1]
+        gradient = objective(w, *problem)[1]
         reached = float(np.linalg.norm(gradient))
         if reached <= tau:
             return w
-        w = w - np.linalg.solve(
-            _hessian(w, own, negatives, ridge, total), gradient
-        )  # polish what the line search could not
+        w = w - np.linalg.solve(_hessian(w, *problem), gradient)  # polish what the line search could not
     raise RuntimeError(f"the scoring problem was not solved: ‖∇J‖ = {reached:.1e} > {tau:.1e}; nothing is released")
 
 
-def _hessian(w: Vector, own: Vector, negatives: Vector, ridge: float, total: int) -> Vector:
-    rows = np.concatenate([own, negatives])
+def _hessian(w: Vector, own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int) -> Vector:
+    rows, counts = np.concatenate([own, negatives]), np.concatenate([shares, np.ones(len(negatives))])
     slope = expit(rows @ w)
-    curve = (slope * (1 - slope))[:, None] * rows
+    curve = (counts * slope * (1 - slope))[:, None] * rows
     return np.asarray(rows.T @ curve / total + ridge * np.eye(len(w)))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedaux.exchange import Arrays, Release
 from fedaux.prepare import embedding
 from fedaux.prepare.ratios import RATIOS
-from fedaux.prepare.scoring import Features, Fitted, Labels, Reference
+from fedaux.prepare.scoring import Features, Fitted, Labels, Reference, Shares
 from fedaux.privacy.bounded import GRID, REACH, Bound, to_steps
 from fedaux.privacy.release import Summary
 
@@ -33,8 +33,10 @@ class MeanEmbeddingScorer:
     def embed(self, public: Arrays, features: Features) -> Vector:
         return embedding.embed(public, features)
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
-        return mean_embedding(self.embed(public, features), adjacency, size)
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        return mean_embedding(embedding.embed_alone(public, features), adjacency, size, shares)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         return mean_bound(adjacency, size)
@@ -50,12 +52,12 @@ class MeanEmbeddingScorer:
         )
 
 
-def mean_embedding(embedded: Vector, adjacency: str, size: int) -> Summary:
-    """Σ φ(x) over D_i in exact integers."""
+def mean_embedding(embedded: Vector, adjacency: str, size: int, shares: Shares) -> Summary:
+    """Σ share·φ(x) over D_i in exact integers: a mean over units of the mean over each unit's records."""
     bound = mean_bound(adjacency, size)
-    return Summary(to_steps(embedded).sum(axis=0), bound.step, bound.sensitivity, adjacency, size)
+    return Summary(to_steps(embedded, shares).sum(axis=0), bound.step, bound.sensitivity, adjacency, size)
 
 
 def mean_bound(adjacency: str, size: int) -> Bound:
-    """Every record adds a vector of norm at most GRID."""
+    """A record of share s adds a vector of norm at most ⌊s·GRID⌋, so a unit one of norm at most GRID."""
     return Bound(norm=float(GRID * size), step=1.0 / (GRID * size), sensitivity=float(GRID * REACH[adjacency]))

@@ -17,6 +17,7 @@ from fedaux.privacy.release import Summary
 
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
+Shares = NDArray[np.float64]
 LogOdds = Callable[[Features], NDArray[np.float64]]  # rows as `Fitted.look` sees them, (B, m) → log D_i(x)/D⁻(x), (B,)
 
 
@@ -67,11 +68,17 @@ class Scorer(Protocol):
         """φ: (B, H) → (B, k), each row by itself and of norm at most 1."""
         ...
 
-    def summarise(self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int) -> Summary:
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
         """From features of D_i, (|D_i|, H), and their labels: the integers to release and their sensitivity.
 
-        `size` is |D_i| as the world knows it. Under replace-one it is the number of rows; under add-remove it is a
-        declared constant, the same for neighbours, and nothing may be divided by the number of rows instead.
+        A unit is whom the promise protects, a record or a person (`privacy/units.py`), and the sensitivity is that of
+        one unit. `shares` says how much of its unit each record speaks for: they add up to at most 1 over a unit, and
+        are all 1 where a unit is a record. `size` is the number of units as the world knows it. Under replace-one it is
+        counted; under add-remove it is a declared constant, the same for neighbours, and nothing may be divided by the
+        number of rows instead. What a record adds must be a function of its own row to the bit: no matrix products over
+        rows (`privacy/per_record.py` says why), but `project`, `clip_rows`, `unit_rows`, `to_steps`.
         """
         ...
 

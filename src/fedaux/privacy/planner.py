@@ -127,8 +127,8 @@ class Planner:
         for client in range(self.clients):
             group = client % self.groups
             rows = self.features[rng.choice(np.flatnonzero(self.group == group), records)]
-            labels = np.full(records, group)
-            made.append(self.scorer.summarise(self.public, rows, labels, self.privacy.adjacency, records))
+            labels, shares = np.full(records, group), np.ones(records)
+            made.append(self.scorer.summarise(self.public, rows, labels, self.privacy.adjacency, records, shares))
         return made
 
     def _multiplier(self, epsilon: float, records: int) -> float:

@@ -1,0 +1,118 @@
+"""Networks that keep records apart: every module is on a list, or somebody has vouched for it.
+
+A record passes the network alone, so no layer can mix it with another within one call. What is left are layers that
+remember or draw: statistics over a batch, masks that depend on how many records came before, hooks. What a layer does
+cannot be found out by trying it, since the weights are the server's and can hide it; so it goes by exact type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+from weakref import WeakSet
+
+from torch import nn
+
+from fedaux.errors import Exit, FedauxError
+
+T = TypeVar("T", bound=type[nn.Module])
+
+_LAYERS = (
+    "linear.Identity linear.Linear linear.Bilinear flatten.Flatten flatten.Unflatten channelshuffle.ChannelShuffle "
+    "container.Sequential container.ModuleList container.ModuleDict sparse.Embedding sparse.EmbeddingBag "
+    "conv.Conv1d conv.Conv2d conv.Conv3d conv.ConvTranspose1d conv.ConvTranspose2d conv.ConvTranspose3d "
+    "activation.ReLU activation.ReLU6 activation.LeakyReLU activation.PReLU activation.ELU activation.CELU "
+    "activation.SELU activation.SiLU activation.GELU activation.GLU activation.Mish activation.Tanh "
+    "activation.Sigmoid activation.LogSigmoid activation.Hardswish activation.Hardsigmoid activation.Hardtanh "
+    "activation.Softplus activation.Softsign activation.Softmax activation.LogSoftmax activation.MultiheadAttention "
+    "pooling.MaxPool1d pooling.MaxPool2d pooling.MaxPool3d pooling.AvgPool1d pooling.AvgPool2d pooling.AvgPool3d "
+    "pooling.AdaptiveAvgPool1d pooling.AdaptiveAvgPool2d pooling.AdaptiveAvgPool3d pooling.AdaptiveMaxPool1d "
+    "pooling.AdaptiveMaxPool2d pooling.AdaptiveMaxPool3d pooling.LPPool1d pooling.LPPool2d "
+    "padding.ZeroPad1d padding.ZeroPad2d padding.ReflectionPad2d padding.ReplicationPad2d padding.ConstantPad2d "
+    "upsampling.Upsample pixelshuffle.PixelShuffle pixelshuffle.PixelUnshuffle "
+    "normalization.GroupNorm normalization.LayerNorm normalization.RMSNorm normalization.LocalResponseNorm "
+    "batchnorm.BatchNorm1d batchnorm.BatchNorm2d batchnorm.BatchNorm3d "
+    "dropout.Dropout dropout.Dropout1d dropout.Dropout2d dropout.Dropout3d dropout.AlphaDropout "
+    "rnn.RNN rnn.LSTM rnn.GRU transformer.TransformerEncoder transformer.TransformerEncoderLayer"
+)
+_OWN = (
+    "contract.Prototype layers.Extractor mobilenet.InvertedResidual resnet.BasicBlock shufflenet.Unit "
+    "text.TextExtractor"
+)
+KNOWN = frozenset(
+    [f"torch.nn.modules.{name}" for name in _LAYERS.split()] + [f"fedaux.prototypes.{name}" for name in _OWN.split()]
+)
+FAMILIES = (
+    *(f"transformers.models.{name}." for name in ("bert", "roberta", "distilbert", "mpnet")),
+    "transformers.activations.",
+)
+_vouched: WeakSet[type] = WeakSet()
+
+
+class RecordsMixError(FedauxError, ValueError):
+    """A network of which it is not known that a record's output is its own."""
+
+    code = Exit.PRIVACY
+
+
+def keeps_records_apart(cls: T) -> T:
+    """Vouch for a module of your own: `@keeps_records_apart` above the class.
+
+    You state that its output for a record depends on that record and the weights alone: it remembers nothing from one
+    call to the next, draws nothing at random, and normalises over nothing but the record. The modules inside it are
+    looked at by themselves. The statement is about this very class, not about classes derived from it.
+    """
+    _vouched.add(cls)
+    return cls
+
+
+def is_vouched(module: nn.Module) -> bool:
+    """Whether any part of it is known by its author's word only."""
+    return any(type(part) in _vouched for part in module.modules())
+
+
+def check_records_apart(module: nn.Module, *, training: bool = False) -> None:
+    """Refuse a network that may mix records, with everything that is wrong with it; `training`: as gradients see it."""
+    problems = [
+        f"{path or 'the network'}: {type(part).__name__} {problem}"
+        for path, part in module.named_modules()
+        for problem in _problems(part, training)
+    ]
+    if problems:
+        raise RecordsMixError(
+            "under a privacy promise a record's output must depend on that record alone: " + "; ".join(problems)
+        )
+
+
+def _problems(module: nn.Module, training: bool) -> Iterator[str]:
+    kind = type(module)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if not (name in KNOWN or name.startswith(FAMILIES) or kind in _vouched):
+        yield (
+            f"({name}) is not known to keep records apart: if it does, say so with @fedaux.keeps_records_apart above "
+            "the class, or build it from layers of torch.nn"
+        )
+    if "forward" in vars(module):
+        yield "has a forward that was put in place of its class's own: make it a class of its own"
+    if module._forward_hooks or module._forward_pre_hooks:
+        yield "has forward hooks, which may remember records: remove them"
+    if name.startswith("torch.nn.modules.batchnorm."):
+        if training:
+            yield (
+                "normalises over the batch in training: set norm = 'group' in its prototype, or linear = true to train "
+                "heads only"
+            )
+        elif getattr(module, "running_mean", None) is None or getattr(module, "running_var", None) is None:
+            yield (
+                "has no running statistics and normalises over the batch: give it track_running_stats=True, or take "
+                "GroupNorm or LayerNorm"
+            )
+    if training and _draws(module):
+        yield "draws its masks at random, one record after the other: set its dropout to 0, or linear = true"
+
+
+def _draws(module: nn.Module) -> bool:
+    """Whether it is a dropout, or a layer that has one inside."""
+    dropout = type(module).__module__ == "torch.nn.modules.dropout"
+    share = getattr(module, "p" if dropout else "dropout", 0.0)
+    return isinstance(share, float | int) and share > 0

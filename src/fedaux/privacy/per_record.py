@@ -1,0 +1,144 @@
+"""A record alone: all private records pass through here, and what each of them adds is, to the bit, its own.
+
+A proof of sensitivity cancels the terms of every record but one. They cancel only if they are the same bits in both
+data sets, and a hostile map can make a last bit as large as it likes. In a batch the bits of a row depend on others:
+texts share a padding, and kernels order their sums by the batch's shape, by the alignment of its memory and by the
+number of threads. So here:
+
+- a network sees one record per call, at its own length, in memory that torch has just allocated (aligned to 64 bytes),
+  in one thread; its modules are all on a list (`check_records_apart`). A call's shape is then the record's own.
+- the public map is a chain of elementwise operations, which IEEE 754 rounds correctly: their bits depend on their
+  operands and on nothing else.
+- several threads take different records, each for itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedaux.data.records import Records
+from fedaux.privacy.apart import check_records_apart, is_vouched
+from fedaux.prototypes.contract import Prototype
+
+Vector = NDArray[np.float64]
+Crew = Sequence[nn.Module]  # modules that share their weights, one for each worker
+R = TypeVar("R")
+BLOCK = 512  # rows that `outputs` yields at once
+PAYS = 0.5e-3  # seconds: from so long a pass on, Python's part of it is small enough for a second worker to pay
+_ROWS = 2**10  # rows of `project` at a time: they stay in the processor's cache
+
+
+def outputs(module: nn.Module, records: Records) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """The module's output in eval mode, a block of rows at a time, each record computed alone."""
+    module.eval()
+    check_records_apart(module)
+
+    def passed(one: nn.Module, positions: Sequence[int]) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            return np.concatenate([_row(one(alone(records, position))) for position in positions])
+
+    workers = crew(module, lambda one: passed(one, [0]), len(records))
+    for rows in records.blocks(BLOCK):
+        parts = share_out(workers, passed, range(rows.start, rows.stop))
+        block = np.empty((rows.stop - rows.start, parts[0].shape[1]), np.float32)
+        for first, part in enumerate(parts):
+            block[first :: len(parts)] = part
+        yield rows, block
+
+
+def gradient(model: Prototype, records: Records, position: int, label: int) -> Vector:
+    """∇ of one record's cross-entropy by all parameters, flattened: (P,). Zero if its label is none of the classes."""
+    parameters = list(model.parameters())
+    if not 0 <= label < model.head.out_features:
+        return np.zeros(sum(one.numel() for one in parameters))
+    loss = F.cross_entropy(model(alone(records, position)), torch.tensor([label]))
+    found = torch.autograd.grad(loss, parameters, materialize_grads=True)
+    return np.asarray(torch.cat([one.flatten() for one in found]).double().numpy())
+
+
+def project(rows: NDArray[np.floating], mean: NDArray[np.floating], basis: NDArray[np.floating]) -> Vector:
+    """(h − μ) B for every row h, (N, H) → (N, k), one feature after the other.
+
+    Every entry of the result is the chain acc ← acc + (h_j − μ_j)·B_j over j = 1 … H, with a rounding after each
+    operation: the same bits wherever the row stands and however many there are. A matrix product would choose the order
+    of its sums by the shape.
+    """
+    mean, basis = np.asarray(mean, np.float64), np.asarray(basis, np.float64)
+    out = np.zeros((len(rows), basis.shape[1]))
+    for start in range(0, len(rows), _ROWS):
+        part = out[start : start + _ROWS]
+        centred = np.asarray(rows[start : start + _ROWS], np.float64) - mean
+        product = np.empty_like(part)
+        with np.errstate(over="ignore", invalid="ignore"):  # a row that is not finite is nobody else's concern
+            for column, weights in zip(np.ascontiguousarray(centred.T), basis, strict=True):
+                np.multiply(column[:, None], weights, out=product)
+                np.add(part, product, out=part)
+    return out
+
+
+def alone(records: Records, position: int) -> Any:
+    """One record as a batch of one, in memory of its own; text stays text, which its network tokenises."""
+    batch = records.batch(np.array([position]))
+    return torch.empty(batch.shape, dtype=batch.dtype).copy_(batch) if isinstance(batch, Tensor) else batch
+
+
+def crew(module: nn.Module, attempt: Callable[[nn.Module], object], count: int) -> Crew:
+    """As many workers as torch may use threads, where `attempt`, one record's work, is long enough for that to pay.
+
+    Each worker calls modules of its own, with the weights of all. A module of somebody else's may not bear that, so one
+    that was vouched for is called by one worker.
+    """
+    allowed = torch.get_num_threads()
+    if allowed == 1 or count < 4 * allowed or is_vouched(module):
+        return [module]
+    with one_thread():
+        took = min(_seconds(lambda: attempt(module)) for _ in range(3))
+    if took < PAYS:
+        return [module]
+    weights = {id(one): one for one in [*module.parameters(), *module.buffers()]}
+    return [module, *(copy.deepcopy(module, dict(weights)) for _ in range(allowed - 1))]
+
+
+def share_out(workers: Crew, work: Callable[[nn.Module, Sequence[Any]], R], items: Sequence[Any]) -> list[R]:
+    """`work` on the items: worker i of n has i, i + n, …, in one thread of its own. Who has which changes no bit."""
+    shares = [items[first :: len(workers)] for first in range(len(workers))]
+    busy = [(one, share) for one, share in zip(workers, shares, strict=True) if len(share)]
+    with one_thread():
+        if len(busy) <= 1:
+            return [work(one, share) for one, share in busy]
+        with ThreadPoolExecutor(len(busy), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(work, *zip(*busy, strict=True)))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, torch computes each operation in one thread. The number of threads belongs to the thread that sets it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _row(output: Tensor) -> NDArray[np.float32]:
+    if output.ndim != 2 or len(output) != 1:
+        raise ValueError(f"a network's output for one record was expected as (1, H), not {tuple(output.shape)}")
+    return np.asarray(output.float().numpy())
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started

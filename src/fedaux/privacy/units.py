@@ -1,0 +1,45 @@
+"""Whom the promise protects: a record, or a person with all of their records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.data.records import Indices, Records
+from fedaux.errors import unknown
+
+UNITS = ("record", "person")
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """`rows` has for each unit the positions of its records that are used; `shares` is what each record counts for.
+
+    The shares of a unit's records are equal and add up to 1, so that a unit of many records adds no more than one of a
+    single record. They are exactly 1 where units are records, and 0 for a record that is left out.
+    """
+
+    rows: tuple[Indices, ...]
+    shares: NDArray[np.float64]
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(cls, records: Records, unit: str, cap: int) -> Self:
+        """Of a person, the first `cap` records in the order of the file are used: no other person has a say in it."""
+        if unit not in UNITS:
+            raise unknown("unit", unit, UNITS)
+        if unit == "record":
+            return cls(tuple(np.arange(len(records)).reshape(-1, 1)), np.ones(len(records)))
+        persons, shares = records.persons, np.zeros(len(records))
+        order = np.argsort(persons, kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(persons[order])) + 1) if len(order) else []
+        kept = tuple(group[:cap] for group in groups)
+        for rows in kept:
+            shares[rows] = 1.0 / len(rows)
+        return cls(kept, shares)
