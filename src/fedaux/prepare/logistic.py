@@ -20,7 +20,7 @@ from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]
 CERTIFIED = 1e-3  # ‖∇J‖ at the returned point, as a share of what one record can do to the gradient
-STEP = 1.0 / GRID  # fine against any useful noise, coarse enough for 64-bit integers
+STEP = 2.0**-40  # fine against any useful noise, coarse enough for 64-bit integers
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,12 @@ class Entry:
     rate: float
     steps: int
     size: int
+    grid: float
     unsafe: bool  # noise from a known seed
 
     @property
     def spend(self) -> Spend:
-        return Spend(self.noise, self.rate, self.steps, self.size)
+        return Spend(self.noise, self.rate, self.steps, self.size, self.grid)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class BudgetStore:
             return self._account(entries)
 
     def _entry(self, request: str, spend: Spend) -> Entry:
-        return Entry(request, spend.noise, spend.rate, spend.steps, spend.size, self.privacy.unsafe_seed >= 0)
+        return Entry(request, **asdict(spend), unsafe=self.privacy.unsafe_seed >= 0)
 
     def _account(self, entries: list[Entry]) -> Account:
         privacy = self.privacy

@@ -12,7 +12,9 @@ from fedaux.config import PrivacyConfig
 from fedaux.exchange import Release
 from fedaux.privacy import gaussian
 from fedaux.privacy.accounting import Spend
-from fedaux.privacy.bounded import GRID, REACH
+from fedaux.privacy.bounded import REACH
+
+FINE = 2**16  # steps of any summary to what one record may add: then discrete noise costs what continuous noise does
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,22 +33,23 @@ class Summary:
     bounded: bool = True
 
     def __post_init__(self) -> None:
-        finest = REACH[self.adjacency] * GRID
-        if self.values.ndim != 1 or self.values.dtype != np.int64 or not finest <= self.sensitivity < math.inf:
+        fine = REACH[self.adjacency] * FINE
+        if self.values.ndim != 1 or self.values.dtype != np.int64 or not fine <= self.sensitivity < math.inf:
             raise ValueError(
-                "a summary is one vector of 64-bit integers, in steps so fine that one record moves it by up to "
-                f"{finest} of them; choose a smaller step"
+                "a summary is one vector of 64-bit integers, in steps so fine that a neighbour may differ by "
+                f"{fine} of them or more; choose a smaller step"
             )
 
 
 def release_spend(size: int, privacy: PrivacyConfig) -> Spend:
     """What a release of so many integers costs, as the accountant counts it; known before any record is read."""
-    return Spend(noise_multiplier(size, privacy) * REACH[privacy.adjacency], size=size)
+    noise = release_multiplier(privacy.epsilon, privacy.delta, privacy.certificate, privacy.adjacency, size)
+    return Spend(noise * REACH[privacy.adjacency], size=size, grid=float(FINE))
 
 
-def noise_multiplier(size: int, privacy: PrivacyConfig) -> float:
-    """σ/Δ of a release. Every summary has Δ ≥ GRID steps, so that its noise is as fine as the proof asks for."""
-    return gaussian.multiplier(privacy.epsilon, privacy.delta, privacy.certificate, size, float(GRID))
+def release_multiplier(epsilon: float, delta: float, certificate: str, adjacency: str, size: int) -> float:
+    """σ/Δ of a release of so many integers, whichever scorer made them: steps are at least as fine as `FINE` says."""
+    return gaussian.multiplier(epsilon, delta, certificate, size, float(REACH[adjacency] * FINE))
 
 
 def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
@@ -57,7 +60,8 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
     """
     if not summary.bounded and privacy.unsafe_seed < 0:
         raise ValueError(f"the scorer {privacy.scorer!r} protects nobody: it is for studies, with privacy.unsafe_seed")
-    scale = noise_multiplier(len(summary.values), privacy) * summary.sensitivity
+    budget = (privacy.epsilon, privacy.delta, privacy.certificate, summary.adjacency)
+    scale = release_multiplier(*budget, len(summary.values)) * summary.sensitivity
     if not summary.bounded:
         values = summary.values
     elif privacy.unsafe_seed >= 0:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fedaux.exchange import Account, Arrays, Order, PrepareOrder, Release, TrainOrder, Update
 from fedaux.privacy.bounded import REACH, Bound, Bounds
-from fedaux.privacy.gaussian import CERTIFICATES, multiplier
+from fedaux.privacy.gaussian import CERTIFICATES
+from fedaux.privacy.release import release_multiplier
 
 NORM_FACTOR = 1e4  # a reply may not be longer than this many times what was sent, plus one per number
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
@@ -122,9 +123,9 @@ def _check_bound(reply: Release, bound: Bound) -> None:
 
 def _check_noise(reply: Release) -> None:
     """Releases are trusted by their noise: one that states too little would drown the others."""
-    size, reach = len(reply.arrays["values"]), reply.sensitivity
+    budget = (reply.epsilon, reply.delta, reply.certificate, reply.adjacency)
     try:
-        asked = multiplier(reply.epsilon, reply.delta, reply.certificate, size, reach) * reach
+        asked = release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
     except Exception as error:  # the certificates fail in many ways on hostile budgets
         raise Refused(f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}") from error
     if not math.isclose(reply.scale, asked, rel_tol=SAME):
