@@ -25,7 +25,7 @@ class _EachRound:
     def saved(self, state: RunState) -> None:
         if state.round > self._round:
             self._round = state.round
-            self.log(round_metrics(state.history[-1], state), state.round)
+            self.log(round_metrics(state.history[-1]), state.round)
 
     def log(self, row: Row, step: int) -> None:
         raise NotImplementedError

@@ -58,6 +58,7 @@ def report(
 
 def _site_report(vault: Path, delta: float, as_json: bool) -> None:
     """A client's own account: it knows of everything that it sent, whether or not anybody received it."""
+    from fedaux.privacy.accounting import BudgetError
     from fedaux.privacy.budget import FILE, SiteAccount
     from fedaux.report.terminal import results_table
 

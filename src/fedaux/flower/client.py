@@ -93,9 +93,10 @@ class Own:
         folder = _absolute(str(node.get("fedaux-vault", self.vault)))
         if "partition-id" in node:
             folder = folder / f"client-{node['partition-id']}"
-        keys = ("epsilon", "epsilon_total", "delta")
-        overruled = {key: float(node.get(f"fedaux-{key.replace('_', '-')}", getattr(self.privacy, key))) for key in keys}
-        return Own(folder, replace(self.privacy, **overruled))
+        epsilon = float(node.get("fedaux-epsilon", self.privacy.epsilon))
+        total = float(node.get("fedaux-epsilon-total", self.privacy.epsilon_total))
+        delta = float(node.get("fedaux-delta", self.privacy.delta))
+        return Own(folder, replace(self.privacy, epsilon=epsilon, epsilon_total=total, delta=delta))
 
 
 def make_release(order: PrepareOrder, own: Own, extractor: Extractor, records: Given) -> Release:

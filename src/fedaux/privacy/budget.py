@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -215,7 +215,7 @@ class SiteAccount:
         )
 
 
-def _line(facts: dict[str, object]) -> bytes:
+def _line(facts: Mapping[str, object]) -> bytes:
     return json.dumps(facts).encode() + b"\n"
 
 

@@ -20,8 +20,7 @@ from fedaux.config import PrivacyConfig
 from fedaux.exchange import Arrays
 from fedaux.prepare.scoring import Features, Reference, Scorer
 from fedaux.privacy.bounded import GRID
-from fedaux.privacy.gaussian import multiplier
-from fedaux.privacy.release import Summary, release
+from fedaux.privacy.release import Summary, release, release_multiplier
 
 Vector = NDArray[np.float64]
 _NO_NOISE = 1e3  # an ε at which nothing is drowned
@@ -132,8 +131,8 @@ class Planner:
         return made
 
     def _multiplier(self, epsilon: float, records: int) -> float:
-        one, privacy = self._summaries(records)[0], self.privacy
-        return multiplier(epsilon, privacy.delta, privacy.certificate, len(one.values), one.sensitivity)
+        privacy, size = self.privacy, len(self._summaries(records)[0].values)
+        return release_multiplier(epsilon, privacy.delta, privacy.certificate, privacy.adjacency, size)
 
     def _weights(self, epsilon: float, records: int, draw: int) -> Vector:
         """(clients, rows), adding up to 1 over the clients: the odds as FedAUX uses them."""

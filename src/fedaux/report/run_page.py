@@ -8,6 +8,7 @@ import numpy as np
 
 from fedaux.config import Config
 from fedaux.methods import METHODS
+from fedaux.privacy.accounting import round_up
 from fedaux.report.facts import RunFacts, expected_accuracy, gather, seconds
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
 from fedaux.report.svg import Line, Part, bars, bubbles, heat, line_chart, stack

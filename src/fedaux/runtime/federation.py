@@ -98,7 +98,7 @@ def replies(grid: Grid, messages: Iterable[tuple[K, Message]], patience: float) 
 def read(kind: type[T], message: Message) -> T:
     """What a reply says, or a `MessageError` with the reason why it says nothing."""
     if message.has_error():
-        reason = message.error.reason
+        reason = message.error.reason or ""
         known = reason in set(Refusal)
         raise MessageError(Refusal(reason).in_words if known else f"error {message.error.code}: {reason}")
     return unpack(kind, message.content)
