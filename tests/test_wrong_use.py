@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fedaux.privacy.vault import Vault
 from PIL import Image
 
 from fedaux.cli import main
 from fedaux.errors import Exit
-from fedaux.privacy.vault import Vault
 
 TINY = """
 rounds = 1

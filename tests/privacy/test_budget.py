@@ -239,7 +239,15 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
     }
     head, entry = lines(tmp_path)
     assert head == {"adjacency": "replace-one", "unit": "record"}
-    assert entry == {"request": "x", "noise": SPEND.noise, "rate": 1.0, "steps": 1, "size": 3, "grid": 2.0**16, "unsafe": False}
+    assert entry == {
+        "request": "x",
+        "noise": SPEND.noise,
+        "rate": 1.0,
+        "steps": 1,
+        "size": 3,
+        "grid": 2.0**16,
+        "unsafe": False,
+    }
 
 
 def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:

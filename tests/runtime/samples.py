@@ -7,7 +7,6 @@ import numpy as np
 from fedaux.exchange import Account, PrepareOrder, Release, TrainOrder, Update
 from fedaux.privacy.gaussian import multiplier
 
-
 ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
 
 

@@ -48,8 +48,8 @@ SITE_NOTES = {
     "local.epochs": "private training is refused if the server asks for other epochs or batches than these",
     "local.batch": "",
     "privacy.scorer": "what may be released: class-embedding, mean-embedding or logistic",
-    "privacy.epsilon_total": "of everything that ever leaves under noise: vault/ keeps the account, and more is refused;\n"
-    "0: one release of scores and no more",
+    "privacy.epsilon_total": "of everything that ever leaves under noise; vault/ keeps the account, and more is "
+    "refused\n0: one release of scores and no more",
     "privacy.epsilon": "of one release of scores, out of the total; the noise is drawn here",
     "privacy.delta": "",
     "privacy.private_training": "true spends the rest of the total on training; false sends models WITHOUT any privacy",

@@ -28,6 +28,7 @@ from fedaux.runtime.messages import pack, unpack
 from fedaux.runtime.sealed import OrderError, sealed
 from fedaux.runtime.settings import SettingsError
 
+
 def answer(
     app: ClientApp,
     *,

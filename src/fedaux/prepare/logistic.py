@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from fedaux.exchange import Arrays, Release
 from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference, Shares, check_shapes
-from fedaux.privacy.bounded import GRID, REACH, Bound, clip_rows
+from fedaux.privacy.bounded import REACH, Bound, clip_rows
 from fedaux.privacy.release import Summary
 
 Vector = NDArray[np.float64]

@@ -110,8 +110,8 @@ class BudgetStore:
             so_far = round_up(self._total(entries))
             raise BudgetError(
                 f"{refused}with it, all that this client ever sent would cost ε = {round_up(total)} at δ = "
-                f"{self.privacy.delta:g}, and its owner allows {cap:g}. So far it is {so_far}; {self.folder / FILE} has "
-                "every entry. Only the owner can allow more: privacy.epsilon_total in the client's own settings."
+                f"{self.privacy.delta:g}, and its owner allows {cap:g}. So far it is {so_far}; every entry is in "
+                f"{self.folder / FILE}. Only the owner can allow more: privacy.epsilon_total in the client's own settings."
             )
         if not (self.folder / FILE).exists():
             head = {"adjacency": self.privacy.adjacency, "unit": self.privacy.unit}
@@ -208,8 +208,8 @@ class SiteAccount:
             return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         releases = sum(bool(entry.request) for entry in self.entries)
         return (
-            f"All that this client ever sent under noise, {releases} releases and {len(self.entries) - releases} rounds "
-            f"of private training, costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
+            f"All that this client ever sent under noise, {releases} releases and {len(self.entries) - releases} "
+            f"rounds of private training, costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
             f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. Models that were trained without "
             "noise are not in this account, and are not covered."
         )

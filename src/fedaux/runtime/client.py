@@ -27,8 +27,8 @@ from fedaux.methods import METHODS
 from fedaux.prepare.features import FeatureCache, Rows, fingerprint_arrays
 from fedaux.prepare.h0 import extractor_hash
 from fedaux.prepare.scorers import make_scorer
-from fedaux.privacy.apart import check_records_apart
 from fedaux.privacy.accounting import BudgetError, Spend, plan_training
+from fedaux.privacy.apart import check_records_apart
 from fedaux.privacy.budget import BudgetStore, Entry, account_folder
 from fedaux.privacy.release import release, release_spend
 from fedaux.privacy.units import Units

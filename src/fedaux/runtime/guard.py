@@ -28,9 +28,7 @@ class Refused(ValueError):
     """A reply that must not be used, and why."""
 
 
-def check(
-    order: Order, reply: Release | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
-) -> None:
+def check(order: Order, reply: Release | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None) -> None:
     """Raise `Refused` unless the reply answers the order and is sane. `bounds` are those of the order's scorer."""
     if reply.client != order.client:
         raise Refused(f"answers for {reply.client!r}")
@@ -65,7 +63,7 @@ def _check_account(text: str) -> None:
     """A client may understate what it spent, to its own harm alone; but the statement must make sense."""
     try:
         told = Account.from_json(text)
-        sane = 0 <= told.epsilon and 0 < told.delta < 1 and 0 <= told.entries < 2**40
+        sane = told.epsilon >= 0 and 0 < told.delta < 1 and 0 <= told.entries < 2**40
         known = told.adjacency in REACH and told.unit in UNITS
     except (ValueError, TypeError) as error:
         raise Refused("the account that it gives of its privacy is not one") from error
