@@ -239,15 +239,8 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
     }
     head, entry = lines(tmp_path)
     assert head == {"adjacency": "replace-one", "unit": "record"}
-    assert entry == {
-        "request": "x",
-        "noise": SPEND.noise,
-        "rate": 1.0,
-        "steps": 1,
-        "size": 3,
-        "grid": 2.0**16,
-        "unsafe": False,
-    }
+    assert entry == {"request": "x", **asdict(SPEND), "unsafe": False}
+    assert (SPEND.rate, SPEND.steps, SPEND.size, SPEND.grid) == (1.0, 1, 3, 2.0**16)
 
 
 def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:

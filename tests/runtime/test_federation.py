@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
-from samples import evaluate_order, score, train_order, update, weights
+from samples import prepare_order, release, train_order, update, weights
 
-from fedaux.exchange import Failure, Reply, Score, TrainOrder, Update
+from fedaux.exchange import Failure, Refusal, Release, Reply, TrainOrder, Update
 from fedaux.runtime import federation
 from fedaux.runtime.federation import CHUNK, GridFederation
 from fedaux.runtime.inprocess import InProcessGrid
@@ -33,8 +33,10 @@ def train(message: Message, context: Context) -> Message:
             reply = pack(update(order.client, weights=weights(np.nan)))
         case "impostor":
             reply = pack(update("somebody else"))
-        case "score":
-            reply = pack(score(order.client))
+        case "release":
+            reply = pack(release(order.client))
+        case "refuse":
+            return Message(Error(2, Refusal.BUDGET.value), reply_to=message)
         case "junk":
             reply["weights"] = ArrayRecord({"float32": Array("float32", (6,), "numpy.ndarray", b"junk")})
         case "slow":
@@ -42,9 +44,9 @@ def train(message: Message, context: Context) -> Message:
     return Message(reply, reply_to=message)
 
 
-@app.evaluate()
-def evaluate(message: Message, context: Context) -> Message:
-    return Message(pack(score("a")), reply_to=message)
+@app.query("prepare")
+def prepare(message: Message, context: Context) -> Message:
+    return Message(pack(release("a")), reply_to=message)
 
 
 class SlowGrid(InProcessGrid):
@@ -106,9 +108,9 @@ def test_nobody_asked_nobody_answers() -> None:
 
 def test_another_kind_of_order() -> None:
     asked = GridFederation(InProcessGrid(app, 1, {}), {"a": 2})
-    (reply,) = asked.ask([evaluate_order()])
-    assert isinstance(reply, Score)
-    assert (reply.correct, reply.records) == (5, 7)
+    (reply,) = asked.ask([prepare_order()])
+    assert isinstance(reply, Release)
+    assert reply.records == 7
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,8 @@ def test_another_kind_of_order() -> None:
         ("raise", "error 2: MemoryError: out of memory"),
         ("nan", "float32 has norm nan; more than"),
         ("impostor", "answers for 'somebody else'"),
-        ("score", "'Score' came where a Update was expected"),
+        ("refuse", "its privacy budget does not allow it"),
+        ("release", "'Release' came where a Update was expected"),
         ("junk", "an array is not what its header says"),
     ],
 )

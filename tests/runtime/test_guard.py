@@ -1,11 +1,12 @@
 """Nothing that a client could send wrongly reaches a model."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from samples import evaluate_order, prepare_order, release, score, train_order, update, weights
+from samples import prepare_order, release, train_order, update, weights
 
 from fedaux.config import PrivacyConfig
 from fedaux.exchange import Release
@@ -43,7 +44,6 @@ def counted(steps: int) -> dict[str, Any]:
         (train_order(), update(weights=weights(100.0))),
         (train_order(weights=weights(0.0)), update(weights=weights(100.0))),  # sent zeros: something may come back
         (train_order(), update(weights=counted(3 + MAX_STEPS))),
-        (evaluate_order(), score()),
     ],
 )
 def test_honest_replies_pass(order: Any, reply: Any) -> None:
@@ -160,38 +160,35 @@ def test_releases_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [({"client": "b"}, "answers for"), ({"round": 3}, "answers round 3"), ({"records": 0}, "0 records")],
-)
-def test_scores_refused(changes: dict[str, Any], fragment: str) -> None:
-    with pytest.raises(Refused, match=fragment):
-        check(evaluate_order(), score(**{"client": "a", **changes}))
-
-
-@pytest.mark.parametrize(
     ("order", "reply"),
     [
-        (evaluate_order(), score(correct=8)),
-        (evaluate_order(), score(correct=-1)),
-        (evaluate_order(), score(loss=float("nan"))),
-        (evaluate_order(), score(records=MAX_RECORDS + 1)),
+        (train_order(), update(records=MAX_RECORDS + 1)),
         (prepare_order(), update()),
-        (train_order(), score()),
-        (evaluate_order(), update()),
+        (train_order(), release()),
     ],
-    ids=[
-        "more right than asked",
-        "fewer than none",
-        "score loss",
-        "more records than anybody has",
-        "update for a release",
-        "score for training",
-        "update for a score",
-    ],
+    ids=["more records than anybody has", "update for a release", "release for training"],
 )
 def test_also_refused(order: Any, reply: Any) -> None:
     with pytest.raises(Refused):
         check(order, reply)
+
+
+GIVEN = {"epsilon": 0.1, "delta": 1e-5, "adjacency": "replace-one", "unit": "record", "entries": 1}
+ACCOUNTS: list[Any] = ["", "{", "[]", "1", {**GIVEN, "more": 1}, {}]
+ACCOUNTS += [{**GIVEN, "epsilon": value} for value in (-0.1, float("nan"), "much")]
+ACCOUNTS += [
+    {**GIVEN, "delta": 0.0},
+    {**GIVEN, "adjacency": "x"},
+    {**GIVEN, "unit": "family"},
+    {**GIVEN, "entries": -1},
+]
+
+
+@pytest.mark.parametrize("told", ACCOUNTS, ids=str)
+@pytest.mark.parametrize(("order", "reply"), [(prepare_order(), release), (train_order(), update)])
+def test_an_account_that_means_nothing_is_refused(order: Any, reply: Any, told: Any) -> None:
+    with pytest.raises(Refused, match="the account that it gives of its privacy"):
+        check(order, reply(account=told if isinstance(told, str) else json.dumps(told)))
 
 
 @pytest.mark.parametrize(
@@ -204,9 +201,7 @@ def test_a_budget_that_means_nothing_is_refused(changes: dict[str, Any]) -> None
         check(prepare_order(), release(**changes))
 
 
-@pytest.mark.parametrize(
-    ("order", "reply"), [(prepare_order(), release()), (train_order(), update()), (evaluate_order(), score())]
-)
+@pytest.mark.parametrize(("order", "reply"), [(prepare_order(), release()), (train_order(), update())])
 def test_nobody_has_more_records_than_the_federation_allows(order: Any, reply: Any) -> None:
     check(order, reply, max_records=7)
     with pytest.raises(Refused, match="claims 7 records; from 1 to 6 are believed"):

@@ -15,10 +15,10 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from samples import evaluate_order, prepare_order, score, train_order, update
+from samples import ACCOUNT, prepare_order, train_order, update
 
 from fedaux.config import PrivacyConfig
-from fedaux.exchange import Failure, Release, Score, Update
+from fedaux.exchange import Failure, Release, Update
 from fedaux.prepare.certainty import Certainty
 from fedaux.prepare.class_embedding import ClassEmbeddingScorer
 from fedaux.prepare.scoring import Reference, bounds_of
@@ -40,9 +40,8 @@ PRIVACY = PrivacyConfig(epsilon=1.0, certificate="analytic", unsafe_seed=0)
 ORDERS = {
     Update: train_order(),
     Release: prepare_order(scorer=SCORER.name, classes=3, size=SCORER.size(PUBLIC), public=PUBLIC),
-    Score: evaluate_order(),
 }
-HONEST = {Update: update(), Release: release(SUMMARY, "a", PRIVACY), Score: score()}
+HONEST = {Update: update(), Release: replace(release(SUMMARY, "a", PRIVACY), account=ACCOUNT)}
 
 Change = Callable[[RecordDict], Any]  # in place
 Changes = SearchStrategy[Change]
@@ -219,6 +218,7 @@ RELEASES = st.one_of(
     lies(Release),
     junk("arrays", "values"),
     fact("scorer", TEXT),
+    fact("account", TEXT),
     fact("adjacency", TEXT | st.just("add-remove")),
     fact("certificate", TEXT | st.just("opendp")),
     fact("delta", ENDLESS | st.sampled_from([0.0, 1.0, -1e-5, 1e-300])),
@@ -229,13 +229,6 @@ RELEASES = st.one_of(
     scaled("epsilon", st.sampled_from([0.5, 2.0, 1e3, 1e12])),
     st.floats(1.001, 1e6).map(loud),
     st.just(entries("arrays", "values", lambda array: np.full_like(array, -(2**63)))),
-)
-
-SCORES = st.one_of(
-    lies(Score),
-    fact("round", INT64.filter(lambda number: number != 2)),
-    fact("loss", ENDLESS),
-    fact("correct", st.integers(-(2**63), -1) | st.integers(8, 2**63 - 1)),
 )
 
 
@@ -249,12 +242,6 @@ def test_no_spoiled_update_is_used(change: Change) -> None:
 @given(RELEASES)
 def test_no_spoiled_release_is_used(change: Change) -> None:
     assert_refused(answer(Release, change))
-
-
-@settings(deadline=None, max_examples=150)
-@given(SCORES)
-def test_no_spoiled_score_is_used(change: Change) -> None:
-    assert_refused(answer(Score, change))
 
 
 @pytest.mark.parametrize("kind", HONEST, ids=lambda kind: kind.__name__)

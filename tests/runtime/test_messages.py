@@ -10,12 +10,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from samples import evaluate_order, prepare_order, release, score, train_order, update
+from samples import prepare_order, release, train_order, update
 
-from fedaux.exchange import Score, TrainOrder, Update
+from fedaux.exchange import Release, TrainOrder, Update
 from fedaux.runtime.messages import ACTIONS, MessageError, Packer, from_array, pack, to_array, unpack
 
-ITEMS = [prepare_order(), release(), train_order(), update(), evaluate_order(), score()]
+ITEMS = [prepare_order(), release(), train_order(), update()]
 
 
 def through_protobuf(content: RecordDict) -> RecordDict:
@@ -76,7 +76,7 @@ def test_what_was_sent_cannot_be_changed_through_what_was_received() -> None:
 
 
 def test_every_order_has_its_action() -> None:
-    assert [ACTIONS[type(item)] for item in ITEMS if type(item) in ACTIONS] == ["query.prepare", "train", "evaluate"]
+    assert [ACTIONS[type(item)] for item in ITEMS if type(item) in ACTIONS] == ["query.prepare", "train"]
 
 
 def test_a_broadcast_is_packed_once() -> None:
@@ -108,7 +108,7 @@ def changed(**facts: Any) -> RecordDict:
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
         (changed(version=0), "speaks version 0, this side 2; upgrade the older one"),
         (changed(version=None), "speaks version None"),
-        (changed(kind="Score"), "'Score' came where a Update was expected"),
+        (changed(kind="Release"), "'Release' came where a Update was expected"),
         (changed(kind=None), "None came where a Update was expected"),
         (changed(loss=None), "Update.loss should be float, it is None"),
         (changed(loss="0.5"), "Update.loss should be float, it is '0.5'"),
@@ -126,10 +126,10 @@ def test_what_is_wrong_is_said(content: RecordDict, fragment: str) -> None:
 
 
 def test_an_order_is_no_other_order() -> None:
-    with pytest.raises(MessageError, match="'EvaluateOrder' came where a TrainOrder was expected"):
-        unpack(TrainOrder, pack(evaluate_order()))
-    with pytest.raises(MessageError, match="'Update' came where a Score was expected"):
-        unpack(Score, pack(update()))
+    with pytest.raises(MessageError, match="'PrepareOrder' came where a TrainOrder was expected"):
+        unpack(TrainOrder, pack(prepare_order()))
+    with pytest.raises(MessageError, match="'Update' came where a Release was expected"):
+        unpack(Release, pack(update()))
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)

@@ -111,7 +111,7 @@ class BudgetStore:
             raise BudgetError(
                 f"{refused}with it, all that this client ever sent would cost ε = {round_up(total)} at δ = "
                 f"{self.privacy.delta:g}, and its owner allows {cap:g}. So far it is {so_far}; every entry is in "
-                f"{self.folder / FILE}. Only the owner can allow more: privacy.epsilon_total in the client's own settings."
+                f"{self.folder / FILE}. Only the owner can allow more, by privacy.epsilon_total in the settings."
             )
         if not (self.folder / FILE).exists():
             head = {"adjacency": self.privacy.adjacency, "unit": self.privacy.unit}

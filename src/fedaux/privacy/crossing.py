@@ -82,7 +82,4 @@ def crossings(private_training: bool) -> list[tuple[str, str]]:
     """(what leaves a client, how it is protected), each once; what is not covered comes first."""
     every = [one for fields in CROSSES.values() for one in fields.values()] + list(BESIDE)
     found = {one.what: one.private if private_training else one.plain for one in every}
-    order = (BARE, COVERED, PUBLIC)
-    return sorted(
-        ((what, kind.value) for what, kind in found.items()), key=lambda row: [o.value for o in order].index(row[1])
-    )
+    return [(what, kind.value) for one in (BARE, COVERED, PUBLIC) for what, kind in found.items() if kind is one]
