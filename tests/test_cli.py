@@ -11,6 +11,9 @@ from typer.testing import CliRunner
 
 from fedaux import cli
 from fedaux.cli import app, main
+from fedaux.config import Config
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.release import release_spend
 from fedaux.state import FILE, RunState
 
 TINY = """
@@ -135,7 +138,7 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert [record["round"] for record in history] == [1, 2]
     assert f"FedAUX after 2 rounds: accuracy {history[-1]['accuracy']['mlp(features=8, hidden=8)']:.3f}" in said
     assert "Privacy. The certainty scores of this run are (0.1, 1e-05)-differentially private" in said
-    assert "Not covered: local models and their losses are sent without" in said
+    assert "Not covered: local models, their losses and training times are sent without" in said
     assert "failed" not in said
     assert f"Report: {out / 'report.html'}" in said
     assert "FedAUX on digits" in (out / "report.html").read_text()
@@ -195,16 +198,14 @@ def test_a_damaged_run_and_a_file_for_a_folder_are_errors(
 def test_clients_that_failed_are_named_with_their_reason(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fedaux.privacy.vault import Vault
-
     out = config.parent / "out"
-    vault = Vault(out / "clients" / "client-001")
+    privacy = Config.load(config).privacy
+    store = BudgetStore(out / "clients" / "client-001", privacy)
     with pytest.raises(ZeroDivisionError):  # a release was asked for before, by somebody else
-        vault.once("another request", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        store.release("other", release_spend(9, privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     assert fedaux(monkeypatch, "run", config, "--out", out) == 0
     said = paragraph(capsys.readouterr().out)
-    assert "1 client(s) failed at least once, client-001: no score: error 2:" in said
-    assert "another release is refused" in said
+    assert "1 client(s) failed at least once, client-001: no score: its privacy budget does not allow it" in said
     assert sorted(RunState.load(out).releases) == ["client-000", "client-002"]
 
 
@@ -307,7 +308,24 @@ def test_privacy_report_shows_what_was_spent_and_what_is_not_covered(
     found = paragraph(capsys.readouterr().out)
     assert "the 3 of 3 clients that spent most" in found
     assert "client-002" in found
-    assert "Not covered: local models and their losses are sent without differential privacy" in found
+    assert "Not covered: local models, their losses and training times are sent without differential privacy" in found
+
+
+def test_a_site_reads_its_own_account(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "run", config, "--out", tmp_path / "run") == 0
+    capsys.readouterr()
+    vault = tmp_path / "run" / "clients" / "client-001"
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", vault) == 0
+    found = paragraph(capsys.readouterr().out)
+    assert "1 releases and 0 rounds of private training, costs at most ε = 0.1 at δ = 1e-05" in found
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path / "run" / "clients", "--json") == 0
+    accounts = json.loads(capsys.readouterr().out)["accounts"]
+    assert [round(one["epsilon"], 4) for one in accounts] == [0.1] * 3
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path) == 0  # found below it
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path / "nowhere") == 10
+    assert "there is no account below" in paragraph(capsys.readouterr().err)
 
 
 def test_privacy_plan_draws_and_advises(

@@ -20,20 +20,23 @@ OTHER_CHOICE = {
     "federation.spare": 0.5,
     "pretrain.precision": "bfloat16",
     "pretrain.chunk": 64,
-    "privacy.train_epsilon": 1.0,
+    "privacy.epsilon_total": 1.0,
+    "privacy.unit": "person",
+    "data.person": "patient",
+    "data.classes": ["yes", "no"],
     "privacy.train_rate": 0.5,
     "method": "feddf+p",
     "data.partition": "iid",
     "privacy.scorer": "logistic",
     "privacy.weights": "certainty",
     "privacy.adjacency": "add-remove",
-    "privacy.certificate": "analytic",
+    "privacy.certificate": "opendp",
     "prototypes": ["cnn"],
     "data.options": {"size": 32},
     "aux.options": {"size": 32},
 }
 
-NEEDS_OTHERS = ("privacy.adjacency",)
+NEEDS_OTHERS = ("privacy.adjacency", "privacy.private_training", "privacy.unit")
 
 
 def leaves(part: Any = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -160,7 +163,15 @@ def test_options_in_any_order_survive_the_round_trip(config: Config) -> None:
 @pytest.mark.parametrize("key", LEAVES)
 def test_every_setting_changes_the_hash_and_survives(key: str) -> None:
     settings = nested(key, another(key, LEAVES[key]))
-    plain: dict[str, Any] = {"privacy": {"declared_records": 5}, "linear": True} if key in NEEDS_OTHERS else {}
+    plain: dict[str, Any] = (
+        {
+            "privacy": {"declared_records": 5, "epsilon_total": 1.0},
+            "data": {"person": "patient"},
+            "linear": True,
+        }
+        if key in NEEDS_OTHERS
+        else {}
+    )
     changed = Config.from_dict(
         {
             **plain,

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fedaux.privacy.vault import Vault
 from PIL import Image
 
 from fedaux.cli import main
+from fedaux.config import PrivacyConfig
 from fedaux.errors import Exit
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.release import release_spend
 
 TINY = """
 rounds = 1
@@ -134,7 +136,7 @@ CASES = [
     Case("own network fails", RUN, Exit.DATA, "prototype 'mine:broken' failed: KeyError", ["prototypes=mine:broken"]),
     Case("alpha beyond reason", RUN, Exit.DATA, "alpha must lie between 1e-6", ["data.alpha=1e-9"]),
     Case("private training of BatchNorm", RUN, Exit.PRIVACY, "norm",
-         ["privacy.train_epsilon=1", 'prototypes=[{name="mlp", norm="batch"}]']),
+         ["privacy.private_training=true", "privacy.epsilon_total=1", 'prototypes=[{name="mlp", norm="batch"}]']),
     # folders
     Case("resume nothing", "resume empty", Exit.FOLDER, "empty holds no run"),
     Case("report of nothing", "report empty", Exit.FOLDER, "empty holds no run"),
@@ -249,13 +251,15 @@ def test_a_deployment_is_not_written_over(fedaux: Fedaux) -> None:
 
 def test_clients_that_already_spent_their_budget(fedaux: Fedaux, place: Path) -> None:
     """All of them: no scores, so nobody can teach. One of them costs its contribution alone."""
+    privacy = PrivacyConfig()
     for client in range(3):
+        store = BudgetStore(place / "out" / "clients" / f"client-00{client}", privacy)
         with pytest.raises(ZeroDivisionError):
-            Vault(place / "out" / "clients" / f"client-00{client}").once("another request", lambda: 1 / 0)  # type: ignore
+            store.release("another request", release_spend(9, privacy), lambda: 1 / 0)  # type: ignore
     code, err = fedaux(RUN)
     assert code == Exit.CLIENTS
     assert "and no scores" in one_paragraph(err)
-    assert "another release is refused" in err
+    assert "its privacy budget does not allow it" in one_paragraph(err)
 
 
 def test_distillation_that_diverges(fedaux: Fedaux) -> None:

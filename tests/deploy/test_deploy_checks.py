@@ -1,6 +1,5 @@
 """Every check finds what it is for, says what to do, and is content with a site that is in order."""
 
-import json
 import shutil
 import socket
 import subprocess
@@ -28,6 +27,8 @@ from fedaux.deploy.certificates import load_key, make_authority, make_key, make_
 from fedaux.deploy.checks import SiteError
 from fedaux.deploy.contact import clock, registered, server
 from fedaux.deploy.finding import Finding
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.release import release_spend
 
 
 @pytest.fixture
@@ -220,9 +221,9 @@ def test_settings_that_cannot_be_read(site: Path) -> None:
 
 
 def test_a_known_seed_is_a_problem(config: Config) -> None:
-    fine(checks.privacy(config), "ε = 1 at δ = 1e-05 for each release; trained models leave without noise")
-    private = replace(config, privacy=PrivacyConfig(epsilon=0.5, train_epsilon=2))
-    fine(checks.privacy(private), "ε = 2 for training")
+    fine(checks.privacy(config), "trained models leave WITHOUT noise; scores cost at most ε = 1 at δ = 1e-05, ever")
+    private = replace(config, privacy=PrivacyConfig(epsilon=0.5, epsilon_total=2, private_training=True))
+    fine(checks.privacy(private), "scores and models cost at most ε = 2")
     seeded = replace(config, privacy=PrivacyConfig(unsafe_seed=0))
     problem(checks.privacy(seeded), "known seed", "delete privacy.unsafe_seed")
 
@@ -235,38 +236,19 @@ def test_disk(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem(checks.disk(site, 1001), "GiB free", "make room")
 
 
-def spend(vault: Path, requests: int, trained: int) -> Path:
-    vault.mkdir(parents=True, exist_ok=True)
-    (vault / "spent.json").write_text(json.dumps({"requests": [str(i) for i in range(requests)], "trained": trained}))
-    return vault
-
-
-def test_releases(config: Config, tmp_path: Path) -> None:
-    two = replace(config, privacy=replace(config.privacy, releases=2))
-    fine(checks.releases(two, tmp_path), "0 of 2")
-    fine(checks.releases(two, spend(tmp_path, 1, 0)), "1 of 2")
-    problem(checks.releases(two, spend(tmp_path, 2, 0)), "2 of 2", "raise privacy.releases")
-    (tmp_path / "spent.json").write_text("{")
-    problem(checks.releases(two, tmp_path), "cannot be read", "backup")
-
-
-def test_training(config: Config, tmp_path: Path) -> None:
-    spend(tmp_path, 0, 3)
-    fine(checks.training(config, tmp_path), "without privacy")
-    private = replace(config, rounds=3, privacy=PrivacyConfig(train_epsilon=1, train_rounds=4))
-    fine(checks.training(private, tmp_path), "3 of 4")
-    by_rounds = replace(private, privacy=PrivacyConfig(train_epsilon=1))
-    problem(checks.training(by_rounds, tmp_path), "3 of 3", "training is refused")
-    (tmp_path / "spent.json").write_text("{}}")
-    problem(checks.training(private, tmp_path), "cannot be read", "backup")
-
-
-def test_what_the_vault_writes_is_what_is_read(config: Config, tmp_path: Path) -> None:
-    from fedaux.privacy.vault import Vault
-
-    Vault(tmp_path / "v").train_once(5)
-    private = replace(config, rounds=5, privacy=PrivacyConfig(train_epsilon=1))
-    fine(checks.training(private, tmp_path / "v"), "1 of 5")
+def test_account(config: Config, tmp_path: Path) -> None:
+    fine(checks.account(config, tmp_path), "ε = 0 of 1 spent in 0 entries")
+    store = BudgetStore(tmp_path, config.privacy)
+    with pytest.raises(ZeroDivisionError):  # an attempt that failed counts
+        store.release("x", release_spend(9, config.privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    spent = checks.account(config, tmp_path)
+    assert spent.ok is None
+    assert "ε = 1 of 1 spent in 1 entries" in spent.detail
+    assert "privacy.epsilon_total in site.toml" in spent.remedy
+    more = replace(config, privacy=replace(config.privacy, epsilon_total=3.0))
+    fine(checks.account(more, tmp_path), "ε = 1 of 3 spent")
+    (tmp_path / "account.jsonl").write_text("{}}\n")
+    problem(checks.account(config, tmp_path), "is damaged", "refuses everything")
 
 
 def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,17 +286,17 @@ def test_a_site_that_is_in_order(flower: tuple[str, Any], site: Path) -> None:
     aim(site, address)
     done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert [line.split()[0] for line in done.output.splitlines()] == ["ok"] * 13
+    assert [line.split()[0] for line in done.output.splitlines()] == ["ok"] * 12
 
 
 def test_a_site_with_problems_fails_and_goes_on_to_the_end(site: Path) -> None:
     aim(site, unused_address())
     (site / "key").chmod(0o644)
-    spend(site / "vault" / "berlin", 1, 0)
+    (site / "vault" / "account.jsonl").write_text("damaged\n")
     done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
     assert done.exit_code == 1
     found = [line.split(":")[0].split(maxsplit=1) for line in done.output.splitlines() if "→" not in line]
-    assert [name for mark, name in found if mark == "problem"] == ["key's secrecy", "server", "releases"]
+    assert [name for mark, name in found if mark == "problem"] == ["key's secrecy", "server", "account"]
     assert [name for mark, name in found if mark == "unknown"] == ["clock", "registered"]
     assert len(found) == 13
     assert done.output.count("→") == 3

@@ -40,7 +40,7 @@ ODD = Config(
     prototypes=(PrototypeSpec("resnet8", (("width", 16),)), PrototypeSpec("my.module:net", (("a b", 'quo"te\\ü😀'),))),
     data=DataConfig("csv", "~/records", (("classes", ("a", "b")), ("text", "body"))),
     local=LocalConfig(lr=1e-5, batch=8),
-    privacy=PrivacyConfig(epsilon=0.25, train_epsilon=2.0, unsafe_seed=5),
+    privacy=PrivacyConfig(epsilon=0.25, epsilon_total=2.0, private_training=True, unsafe_seed=5),
 )
 
 

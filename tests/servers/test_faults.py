@@ -16,6 +16,7 @@ import pytest
 from harness import _family, wait_for
 from three_sites import SITES, Federation
 
+from fedaux.exchange import Refusal
 from fedaux.state import RunState
 
 pytestmark = pytest.mark.slow
@@ -164,7 +165,7 @@ def test_a_site_with_a_full_disk_releases_nothing_and_the_others_go_on(federatio
     made.servers.finish(seconds=300)
     state = checked(made)
     assert SITES[0] not in state.releases
-    assert "no release was made" in failures(state)[SITES[0]]
+    assert Refusal.FAILED.in_words in failures(state)[SITES[0]]
     assert not list(full_disk.rglob("release-*"))
 
 

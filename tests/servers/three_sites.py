@@ -7,6 +7,7 @@ from harness import Servers
 
 from fedaux import Config
 from fedaux.config import DataConfig, DistillConfig, FederationConfig, PretrainConfig, PrivacyConfig
+from fedaux.privacy.budget import read_account
 from fedaux.prototypes import PrototypeSpec
 
 CONFIG = Config(
@@ -45,6 +46,5 @@ class Federation:
         self.servers.run(self.file, self.out, name)
 
     def spent(self, name: str) -> list[str]:
-        """What the site's vault has written down: one entry for each release that was ever begun."""
-        path = self.folder / "vaults" / name / "spent.json"
-        return json.loads(path.read_text())["requests"] if path.exists() else []
+        """What the site's account has: one entry for each release that was ever begun."""
+        return [entry.request for entry in read_account(self.folder / "vaults" / name)[1]]
