@@ -292,6 +292,7 @@ def test_a_site_that_is_in_order(flower: tuple[str, Any], site: Path) -> None:
 def test_a_site_with_problems_fails_and_goes_on_to_the_end(site: Path) -> None:
     aim(site, unused_address())
     (site / "key").chmod(0o644)
+    (site / "vault").mkdir()
     (site / "vault" / "account.jsonl").write_text("damaged\n")
     done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
     assert done.exit_code == 1
