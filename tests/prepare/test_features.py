@@ -58,8 +58,8 @@ def test_private_features_are_computed_alone_and_by_networks_that_allow_it(tmp_p
         (own,) = FeatureCache(tmp_path, private=True).features("h0", rows.take(np.array([position])), lambda: module)
         assert np.array_equal(own, found[position])
     assert np.allclose(found, outputs(module, rows), atol=1e-6)
+    mixing = nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False))
     with pytest.raises(RecordsMixError, match="0: BatchNorm1d has no running statistics"):
-        mixing = nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False))
         FeatureCache(tmp_path, private=True).features("other", rows, lambda: mixing)
 
 
