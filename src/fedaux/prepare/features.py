@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -64,9 +66,15 @@ class FeatureCache:
         self.folder, self.private, self.watch = folder, private, watch
 
     def features(self, extractor: str, records: Records, module: Callable[[], nn.Module]) -> Rows:
-        """Of these records under the extractor with this hash; `module()` is asked for it only if they are new."""
-        facts = [extractor, _ALONE] if self.private else [extractor]
-        path = self.folder / f"features-{fingerprint(records, *facts)}.npy"
+        """Of these records under the extractor with this hash; `module()` is asked for it only if they are new.
+
+        Simulated clients are parts of one pool. As a private row is its record's own, the pool is computed once for
+        all of them, however it is split.
+        """
+        if self.private and records.rows is not None:
+            return np.asarray(self.features(extractor, Records(records.x), module)[records.rows])
+        name = f"{_ALONE}-{pool_hash(records.x, extractor)}" if self.private else fingerprint(records, extractor)
+        path = self.folder / f"features-{name}.npy"
         if not path.is_file():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)
             self._write(path, module(), records)
@@ -102,6 +110,18 @@ def fingerprint(records: Records, *facts: object) -> str:
         else:
             digest.update(np.ascontiguousarray(block).data)
     return digest.hexdigest()[:24]
+
+
+def pool_hash(x: NDArray[Any], *facts: object) -> str:
+    """`fingerprint` of a whole array, which is read once in a process, however often clients ask for parts of it."""
+    known, digest = _hashed.get(id(x), (lambda: None, ""))
+    if known() is not x:
+        digest = fingerprint(Records(x))
+        _hashed[id(x)] = weakref.ref(x), digest
+    return hashlib.sha256(repr((digest, facts)).encode()).hexdigest()[:24]
+
+
+_hashed: dict[int, tuple[Callable[[], object], str]] = {}
 
 
 def fingerprint_arrays(*rooms: Arrays, facts: object = None) -> str:

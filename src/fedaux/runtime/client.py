@@ -140,9 +140,9 @@ def own_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
         elif origin(module):
             module.restore()  # type: ignore[operator]
         else:
-            raise LookupError("this client no longer has the features of its data, and was not sent the extractor")
+            raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
         if extractor_hash(dump(module), order.prototype) != order.h0:
-            raise ValueError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
+            raise OrderError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
         return module
 
     records = own_records(context, order)
