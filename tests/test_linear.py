@@ -10,7 +10,7 @@ import torch
 from fedaux import Config, run
 from fedaux.config import DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
 from fedaux.data.federated import open_data
-from fedaux.exchange import TrainOrder, Update
+from fedaux.exchange import Refusal, TrainOrder, Update
 from fedaux.experiment import in_process
 from fedaux.methods import METHODS
 from fedaux.prototypes import PrototypeSpec, build, dump, load
@@ -95,7 +95,7 @@ def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_p
     everybody, nobody = dict.fromkeys(server.clients, True), dict.fromkeys(server.clients, False)
     assert sent == [everybody, nobody, {**nobody, "client-002": True}, nobody]
     assert [[client for client, _ in record["failures"]] for record in state.history] == [[], ["client-002"], [], []]
-    assert "was not sent the extractor" in state.history[1]["failures"][0][1]
+    assert state.history[1]["failures"][0][1] == Refusal.ORDER.in_words
 
 
 def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) 
     order = server.train_order(state, "client-001")
     other = {name: array + array.dtype.type(1) for name, array in order.extractor.items()}
     (reply,) = federation.ask([replace(order, extractor=other)])
-    assert "is not the one asked for" in reply.reason  # type: ignore[union-attr]
+    assert reply.reason == Refusal.ORDER.in_words  # type: ignore[union-attr]
     assert not list(tmp_path.rglob("clients/*/features-*"))
 
 
