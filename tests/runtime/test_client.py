@@ -276,7 +276,7 @@ class Talkative:
         ("fedaux.runtime.client.make_scorer", lambda *_: Talkative()),
         ("fedaux.prepare.class_embedding.class_sums", fail),
         ("fedaux.privacy.release.Summary.__post_init__", fail),
-        ("fedaux.prepare.features.look", fail),
+        ("fedaux.prepare.features.per_record.outputs", fail),
         ("fedaux.runtime.client.release", fail),
         ("fedaux.runtime.client.own_records", fail),
         ("fedaux.privacy.gaussian.add_noise", fail),

@@ -26,7 +26,7 @@ class Given(Records):
         return torch.from_numpy(np.ascontiguousarray(self.gather(positions)))
 
     @classmethod
-    def of(cls, x: Any, labels: Any = None) -> Given:
+    def of(cls, x: Any, labels: Any = None, persons: Any = None) -> Given:
         """From arrays or tensors, one row per record."""
         rows = _array(x)
         if rows.dtype == np.float64:
@@ -37,7 +37,12 @@ class Given(Records):
             raise SettingsError(
                 f"{len(rows)} rows came with labels of shape {shape}: give at least one, each its label"
             )
-        return cls(rows, known)
+        if persons is None:
+            return cls(rows, known)
+        whose = np.unique(_array(persons), return_inverse=True)[1].astype(np.int64)
+        if whose.shape != (len(rows),):
+            raise SettingsError(f"{len(rows)} rows came with persons of shape {whose.shape}: give each row its person")
+        return cls(rows, known, person=whose)
 
 
 def _array(values: Any) -> NDArray[Any]:
