@@ -38,7 +38,7 @@ NETWORKS: list[tuple[PrototypeSpec, tuple[int, ...], int]] = [  # (network, shap
     (of("bert"), (), 100),
     (of("encoder"), (), 100),
 ]
-WORDS = "a good film but far too long for me and the music was new".split()
+WORDS = ["a", "good", "film", "but", "far", "too", "long", "for", "me", "and", "the", "music", "was", "new"]
 
 
 def records_of(shape: tuple[int, ...], count: int) -> Records:
