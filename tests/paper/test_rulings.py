@@ -159,7 +159,12 @@ def test_e_the_released_point_is_the_minimiser() -> None:
 
     check(logistic.solve(own, np.ones(len(own)), negatives, 1e-3, 2000))
     stopped = minimize(
-        logistic.objective, np.zeros(40), (own, negatives, 1e-3, 2000), jac=True, tol=1e-4, method="L-BFGS-B"
+        logistic.objective,
+        np.zeros(40),
+        (own, np.ones(len(own)), negatives, 1e-3, 2000),
+        jac=True,
+        tol=1e-4,
+        method="L-BFGS-B",
     )
     caught(check, stopped.x)
 

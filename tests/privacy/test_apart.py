@@ -1,4 +1,4 @@
-"""Which networks keep records apart: the built-in ones do, and what is not known is refused by its path, with the fix."""
+"""Which networks keep records apart: the built-in ones do; what is not known is refused by its path, with the fix."""
 
 import subprocess
 import sys

@@ -205,9 +205,7 @@ def scaled(name: str, factors: SearchStrategy[float]) -> Changes:
 
 def loud(factor: float) -> Change:
     """Longer than forty records and their noise can be."""
-    limit = longest(
-        SCORER.bound(PUBLIC, "replace-one", len(OWN), np.ones(len(OWN))), HONEST[Release].scale, SCORER.size(PUBLIC)
-    )
+    limit = longest(SCORER.bound(PUBLIC, "replace-one", len(OWN)), HONEST[Release].scale, SCORER.size(PUBLIC))
     return entries(
         "arrays", "values", lambda array: np.rint(array * (factor * limit / np.linalg.norm(array))).astype(np.int64)
     )

@@ -18,7 +18,8 @@ from fedaux.errors import Exit, FedauxError
 T = TypeVar("T", bound=type[nn.Module])
 
 _LAYERS = (
-    "linear.Identity linear.Linear linear.NonDynamicallyQuantizableLinear linear.Bilinear flatten.Flatten flatten.Unflatten channelshuffle.ChannelShuffle "
+    "linear.Identity linear.Linear linear.Bilinear flatten.Flatten flatten.Unflatten channelshuffle.ChannelShuffle "
+    "linear.NonDynamicallyQuantizableLinear "
     "container.Sequential container.ModuleList container.ModuleDict sparse.Embedding sparse.EmbeddingBag "
     "conv.Conv1d conv.Conv2d conv.Conv3d conv.ConvTranspose1d conv.ConvTranspose2d conv.ConvTranspose3d "
     "activation.ReLU activation.ReLU6 activation.LeakyReLU activation.PReLU activation.ELU activation.CELU "
