@@ -14,12 +14,15 @@ from safetensors.numpy import load_file, save_file
 
 from fedaux.config import Config
 from fedaux.errors import FedauxError
-from fedaux.exchange import Arrays, Release
+from fedaux.exchange import Account, Arrays, Release
 from fedaux.prototypes import PrototypeSpec
 from fedaux.state import FILE, VERSION, RunState, StateError
 
 RNG = np.random.default_rng(0)
 RECORD = {"round": 1, "accuracy": {"mlp": 0.1 + 0.2}, "failures": [["a", "gone"]], "local_loss": None, "seconds": 1e-17}
+
+
+ACCOUNT = Account(0.25, 1e-6, "add-remove", "person", 3)
 
 
 def release(client: str) -> Release:
@@ -36,6 +39,7 @@ def release(client: str) -> Release:
         1e7 / 3,
         1e-6 / 3,
         True,
+        Account(0.1, 1e-5, "replace-one", "record", 1).to_json(),
         {"values": values},
     )
 
@@ -51,6 +55,8 @@ def state(round_: int = 1) -> RunState:
         {"mlp": {"float32": RNG.normal(size=4).astype(np.float32)}},
         {"mlp": {"mean": RNG.normal(size=4).astype(np.float32), "basis": np.asfortranarray(RNG.normal(size=(4, 2)))}},
         {"client-000": release("client-000"), "client-001": release("client-001")},
+        {"client-000": ACCOUNT},
+        frozenset({"client-001"}),
         frozenset({"client-000"}),
         (RECORD,) * round_,
     )
@@ -112,10 +118,14 @@ def test_steps() -> None:
     after = (
         first.with_releases({"a": release("a")})
         .with_releases({"b": release("b")})
+        .with_accounts(["a", "b", "c"], {"a": ACCOUNT, "b": ACCOUNT})
         .after({"mlp": {"x": np.ones(1)}}, RECORD)
     )
     assert (after.round, list(after.releases), after.history) == (1, ["a", "b"], (RECORD,))
     assert list(after.weights["mlp"]) == ["x"]
+    assert (after.accounts, after.unheard) == ({"a": ACCOUNT, "b": ACCOUNT}, {"c"})
+    assert (after.heard("a"), after.heard("c")) == (3, 0)
+    assert after.with_accounts(["c"], {"c": ACCOUNT}).unheard == frozenset()
     assert (first.round, first.releases, first.history) == (0, {}, ())
 
 

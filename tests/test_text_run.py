@@ -9,7 +9,7 @@ import torch
 
 from fedaux import Config, run
 from fedaux.data.federated import open_data
-from fedaux.exchange import Failure, PrepareOrder
+from fedaux.exchange import Failure, PrepareOrder, Refusal
 from fedaux.experiment import in_process
 from fedaux.prototypes import PrototypeSpec
 from fedaux.server import Server
@@ -66,9 +66,9 @@ def test_a_folder_that_the_clients_own_settings_do_not_name_is_not_read(config: 
     site = in_process(config, tmp_path)
     foreign = PrototypeSpec.of("encoder", folder=str(publish_encoder(tmp_path / "other"))).to_json()
     public = {"mean": np.zeros(16, np.float32), "basis": np.zeros((16, 4), np.float32)}
-    (refused,) = site.ask([PrepareOrder("client-000", foreign, "class-embedding", 3, 15, "x", {}, public)])
+    (refused,) = site.ask([PrepareOrder("client-000", foreign, "class-embedding", 3, 15, "x", 0, {}, public)])
     assert isinstance(refused, Failure)
-    assert "names code or files" in refused.reason
+    assert refused.reason == Refusal.ORDER.in_words
 
 
 def test_a_bert_is_pretrained_and_fine_tuned(config: Config, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_every_run_leaves_lines_and_parquet(done: Result) -> None:
     rows = lines(done.folder / METRICS)
     assert rows == metrics(done.state)
     assert [row["accuracy"] for row in rows] == done.curve
-    assert [row["epsilon"] for row in rows] == [0.1, 0.1]
+    assert [row["epsilon"] for row in rows] == pytest.approx([0.1, 0.1], rel=1e-4)
     assert rows[0]["seconds"] == pytest.approx(sum(v for k, v in rows[0].items() if k.startswith("seconds/")))
     clients = lines(done.folder / CLIENTS)
     assert [(row["round"], row["client"]) for row in clients] == [

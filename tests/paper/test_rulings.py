@@ -17,6 +17,7 @@ from fedaux.config import Config, PrivacyConfig
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
+from fedaux.exchange import Account
 from fedaux.experiment import Result
 from fedaux.methods import METHODS
 from fedaux.prepare import logistic
@@ -36,6 +37,9 @@ from fedaux.train.local import look, train_local
 
 NONE = np.zeros(0, np.int64)  # for scorers that have no use for labels
 Solver = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
+
+
+ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1)
 
 
 def ours(own: np.ndarray, negatives: np.ndarray, ridge: float) -> np.ndarray:
@@ -207,7 +211,7 @@ def test_g_the_noise_is_whole_numbers_from_no_seed() -> None:
     caught(check, lambda: torch.randn(16).numpy())
     seeded = release(summary, "a", PrivacyConfig(unsafe_seed=1))
     assert seeded.unsafe
-    assert "NOT PRIVATE" in Ledger({"a": seeded}).statement()
+    assert "NOT PRIVATE" in Ledger({"a": seeded}, {"a": ACCOUNT}).statement()
 
 
 @pytest.mark.parametrize("scorer", [MeanEmbeddingScorer(4), LogisticScorer(0.01)])
@@ -256,9 +260,9 @@ def test_j_the_statement_says_what_it_leaves_out() -> None:
     summary = Summary(np.zeros(4, np.int64), 1e-6, 2.0**21, "replace-one", 100)
 
     def check(words: str) -> None:
-        assert "Not covered: local models and their losses" in words
+        assert "Not covered: local models, their losses" in words
 
-    check(Ledger({"a": release(summary, "a", PrivacyConfig(epsilon=0.1))}).statement())
+    check(Ledger({"a": release(summary, "a", PrivacyConfig(epsilon=0.1))}, {"a": ACCOUNT}).statement())
     caught(check, "The total privacy cost is (0.1, 1e-05).")
 
 

@@ -99,7 +99,7 @@ def test_a_teacher_alone_has_everything() -> None:
 
 
 def told(client: str, scale: float, sensitivity: float = 2.0) -> Release:
-    facts = ("s", 50, 1.0, 1e-5, "replace-one", "opendp", sensitivity, scale, 1e-7, False)
+    facts = ("s", 50, 1.0, 1e-5, "replace-one", "opendp", sensitivity, scale, 1e-7, False, "")
     return Release(client, *facts, {"values": np.zeros(3, np.int64)})
 
 

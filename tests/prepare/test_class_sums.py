@@ -52,7 +52,7 @@ def test_a_label_that_is_no_class_adds_nothing() -> None:
 
 def told(client: str, counts: list[float], means: np.ndarray, sigma: float, size: int) -> Release:
     values = np.concatenate([np.array(counts)[:, None] * means, np.array(counts)[:, None]], axis=1)
-    facts = ("class-embedding", size, 1.0, 1e-5, "replace-one", "opendp", 2.0 * GRID, sigma * GRID, 1 / GRID, False)
+    facts = ("class-embedding", size, 1.0, 1e-5, "replace-one", "opendp", 2.0 * GRID, sigma * GRID, 1 / GRID, False, "")
     return Release(client, *facts, {"values": np.rint(values * GRID).astype(np.int64).ravel()})
 
 

@@ -69,6 +69,7 @@ def test_log_odds_prefer_what_looks_like_the_client(ratio: str) -> None:
         1.0,
         found.step,
         False,
+        "",
         {"values": found.values},
     )
     log_odds = scorer.fit(public, Reference(scorer.embed(public, negatives)), [quiet]).odds["a"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedaux.config import ConfigError, PrivacyConfig
+from fedaux.exchange import Account
 from fedaux.prepare.class_embedding import ClassEmbeddingScorer
 from fedaux.prepare.logistic import LogisticScorer
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
@@ -40,4 +41,6 @@ def test_what_has_no_bound_is_released_in_studies_only() -> None:
     made = release(bare, "a", PrivacyConfig(unsafe_seed=0))
     assert made.arrays["values"].tolist() == [0, 1, 2]
     assert made.unsafe
-    assert Ledger({"a": made}).statement().startswith("NOT PRIVATE")
+    assert (
+        Ledger({"a": made}, {"a": Account(0.1, 1e-5, "replace-one", "record", 1)}).statement().startswith("NOT PRIVATE")
+    )

@@ -57,7 +57,7 @@ def certainty() -> Certainty:
 def made(client: str, seed: int) -> Release:
     values = np.random.default_rng(seed).integers(-(10**6), 10**6, 3)
     return Release(
-        client, "mean-embedding", 50, 1.0, 1e-5, "replace-one", "opendp", 2e6, 1e5, 1e-7, False, {"values": values}
+        client, "mean-embedding", 50, 1.0, 1e-5, "replace-one", "opendp", 2e6, 1e5, 1e-7, False, "", {"values": values}
     )
 
 

@@ -14,7 +14,6 @@ from scipy import stats
 
 from fedaux.config import LocalConfig, PrivacyConfig
 from fedaux.errors import Exit
-from fedaux.exchange import Release
 from fedaux.privacy import gaussian
 from fedaux.privacy.accounting import BudgetError, Spend, plan_training, round_up, total_epsilon, training_noise
 from fedaux.privacy.bounded import GRID, REACH
@@ -25,9 +24,8 @@ DELTA = 1e-5
 def scores(epsilon: float, adjacency: str = "replace-one", size: int = 330) -> Spend:
     """A release as it is calibrated."""
     reach = float(REACH[adjacency] * GRID)
-    scale = gaussian.multiplier(epsilon, DELTA, "analytic", size, reach) * reach
-    values = {"values": np.zeros(size, np.int64)}
-    return Spend.of(Release("a", "s", 7, epsilon, DELTA, adjacency, "analytic", reach, scale, 1.0, False, values))
+    noise = gaussian.multiplier(epsilon, DELTA, "analytic", size, reach) * REACH[adjacency]
+    return Spend(noise, size=size)
 
 
 def integrated(noise: float, reach: float, epsilon: float) -> float:

@@ -60,7 +60,8 @@ class Ledger:
     @property
     def unsafe(self) -> bool:
         """Whether any noise came from a known seed, so that nothing is private."""
-        return any(math.isinf(self.epsilon(client)) for client in self.clients)
+        seeded = any(one.unsafe for one in self.releases.values())
+        return seeded or any(math.isinf(self.epsilon(client)) for client in self.clients)
 
     @property
     def models_covered(self) -> bool:
