@@ -24,7 +24,7 @@ def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
     print({label: [round(float(value), 3) for value in curve[:, -1]] for label, curve in found.curves.items()})
     assert found.last["FedAUX"] - found.last["FedDF+P"] >= 0.25
     assert found.last["FedAUX"] - found.last["FedAVG"] >= 0.35
-    assert "(1.0, 1e-05)-differentially private" in found.privacy
+    assert "(1, 1e-05)-differentially private" in found.privacy
 
 
 def test_without_scores_the_lead_is_gone(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_command_prints_a_table_a_statement_and_two_pictures_in_time(tmp_pat
     assert time.monotonic() - started < 90
     for method in METHODS.values():
         assert re.search(rf"{re.escape(method.label)} +│ +\d", out), method.label
-    assert "(1.0, 1e-05)-differentially" in out
+    assert "(1, 1e-05)-differentially" in out
     assert "Not covered" in " ".join(out.split())
     for name in ("split.png", "curves.png"):
         assert (tmp_path / "fedaux-demo" / name).stat().st_size > 10_000

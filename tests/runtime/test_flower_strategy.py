@@ -181,7 +181,7 @@ def test_a_round_is_fedavg_and_then_a_distillation(tmp_path: Path) -> None:
     assert all(torch.allclose(student[key], average[key], atol=0.1) for key in average)  # it starts from the average
     assert 1 < metrics["fedaux-teachers"] <= CLIENTS
     assert metrics["loss"] == pytest.approx(1.0)
-    assert "(1.0, 1e-05)-differentially private" in strategy.privacy
+    assert "(1, 1e-05)-differentially private" in strategy.privacy
     assert "local models and their losses are sent without" in strategy.privacy
 
 
