@@ -17,7 +17,7 @@ from fedaux import Config, run
 from fedaux.config import DataConfig, FederationConfig, PretrainConfig
 from fedaux.data.records import Records
 from fedaux.demo import DIGITS
-from fedaux.exchange import Order, Release, Update
+from fedaux.exchange import Account, Order, Release, Update
 from fedaux.prototypes import PrototypeSpec
 from fedaux.runtime.messages import pack
 from fedaux.server import Server
@@ -51,9 +51,10 @@ def sizes(linear: bool, precision: str) -> dict[str, float]:
         server.take_up(state)
         first, train = server.prepare_order(state, "a"), server.train_order(state, "a")
         later = server.train_order(replace(state, prepared=frozenset("a")), "a")
-    facts = ("class-embedding", 625, 0.1, 1e-5, "replace-one", "opendp", 1.0, 1.0, 1.0, False)
-    made = Release("a", *facts, {"values": np.zeros(first.size, np.int64)})
-    update = Update("a", 1, 625, 1.0, 1.0, 0.0, 1.0, 0, later.weights)
+    facts = ("class-embedding", 625, 0.1, 1e-5, "replace-one", "analytic", 1.0, 1.0, 1.0, False)
+    account = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
+    made = Release("a", *facts, account, {"values": np.zeros(first.size, np.int64)})
+    update = Update("a", 1, 625, 1.0, 1.0, 0.0, 1.0, 0, account, later.weights)
     return {
         "extractor, once": megabytes(replace(first, public={})),
         "public map, once": megabytes(replace(first, extractor={})),

@@ -42,7 +42,7 @@ def test_your_own_network_and_data_from_python(tmp_path: Path) -> None:
     assert [len(curve) for curve in curves.values()] == [5, 5, 5]
     assert curves["fedaux"][-1] > 0.8
     assert curves["fedaux"][-1] - max(curves["fedavg"][-1], curves["feddf"][-1]) > 0.1
-    assert "(1.0, 1e-05)-differentially private" in printed
+    assert "(1, 1e-05)-differentially private" in printed
 
 
 def test_your_own_network_and_data_from_the_terminal(tmp_path: Path) -> None:

@@ -46,4 +46,4 @@ def test_it_runs_again_and_learns_as_much(tmp_path: Path, monkeypatch: pytest.Mo
     accuracy = {name: float(last) for name, last in re.findall(r"(FedAVG|FedAUX) +.*?(\d\.\d{3})\n", text)}
     assert accuracy["FedAUX"] > 0.8
     assert accuracy["FedAUX"] - accuracy["FedAVG"] > 0.3
-    assert "(1.0, 1e-05)-differentially private" in text
+    assert "(1, 1e-05)-differentially private" in text
