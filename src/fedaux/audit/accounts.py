@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedaux.audit.finding import Finding, Terms
 from fedaux.audit.records import PASSING, passing, scores, training
-from fedaux.audit.site import NAME, Server, Site, refused, write_rows
+from fedaux.audit.site import NAME, Site, refused, write_rows
 from fedaux.config import AuxConfig, Config, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.exchange import Account, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
 from fedaux.experiment import in_process, make_server, run_in, stored_state
@@ -118,7 +119,7 @@ class Lossy:
                 yield reply
 
 
-def _site(folder: Path, settings: dict[str, object], names: tuple[str, ...] = (NAME,)) -> Site:
+def _site(folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)) -> Site:
     data = write_rows(folder / "data", np.array([(1, 0), (0, 1), (1, 1)]), [0, 1, 0], ("a", "b"))
     return Site.at(data, PASSING, names=names, **settings)
 
@@ -128,7 +129,7 @@ def _answered(site: Site, orders: Iterable[PrepareOrder | TrainOrder]) -> Iterat
     for order in orders:
         reply = site.send(order)
         if not refused(reply):
-            yield read(Release if isinstance(order, PrepareOrder) else Update, reply)
+            yield read(Release, reply) if isinstance(order, PrepareOrder) else read(Update, reply)
 
 
 def _distinct(sent: Iterable[Release | Update]) -> list[Release | Update]:
@@ -155,7 +156,7 @@ def _account(reply: Release | Update) -> Account:
 
 
 def _run_config(terms: Terms) -> Config:
-    privacy = {"epsilon": terms.epsilon, "epsilon_total": terms.epsilon, "delta": terms.delta}
+    privacy: dict[str, Any] = {"epsilon": terms.epsilon, "epsilon_total": terms.epsilon, "delta": terms.delta}
     return Config(
         method="fedavg",
         rounds=1,

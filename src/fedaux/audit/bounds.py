@@ -36,14 +36,14 @@ def lower_bounds(negatives: Scores, positives: Scores, delta: float, confidence:
 
 
 def projected(negatives: Scores, positives: Scores) -> tuple[Scores, Scores]:
-    """Rows of draws as scores for `lower_bounds`: projected on the difference of the means of their first halves.
+    """Rows of draws as scores for `lower_bounds`: the linear discriminant of their first halves, axis by axis.
 
-    With Gaussian noise that is the best an attacker can do, and the halves that are judged have no say in it.
+    With Gaussian noise that is the best an attacker can do; a coordinate without noise outweighs all others. The halves
+    that are judged have no say in it.
     """
     first0, first1 = (np.array_split(rows, 2)[0] for rows in (negatives, positives))
-    direction = first1.mean(axis=0) - first0.mean(axis=0)
-    length = np.linalg.norm(direction)
-    direction = direction / length if length > 0 else direction
+    moved, spread = first1.mean(axis=0) - first0.mean(axis=0), first0.var(axis=0) + first1.var(axis=0)
+    direction = moved / np.maximum(spread, 1e-12 * max(float(spread.max()), 1.0))
     return negatives @ direction, positives @ direction
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def batch_norm(folder: Path, terms: Terms) -> Finding:
     App(folder / "control", rows, terms).values(_alive(norm=False))  # the order itself is one that clients answer
     if all(refused(app.ask(weights)) for app in apps):
         return Finding.of(name, attacked, terms.epsilon, 0.0, 0, "both neighbours refuse the network")
-    bound = told_apart(lambda: apps[0].values(weights), lambda: apps[1].values(weights), terms)
+    bound = told_apart([partial(app.values, weights) for app in apps], terms)
     return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 64 rows is an outlier")
 
 
@@ -90,12 +91,12 @@ def noise(folder: Path, terms: Terms) -> Finding:
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.zero_()
-        net.features[0].weight[0, 0] = 1.0  # type: ignore[index, operator]
+        net.features[0].weight[0, 0] = 1.0  # type: ignore[operator]
     rows = np.ones((8, 8))
     other, weights = np.concatenate([np.zeros((1, 8)), rows[1:]]), dump(net)
     middle = {**MAP, "mean": np.full(4, 0.5, np.float32)}
-    one, two = (App(folder / which, x, terms, public=middle) for which, x in (("one", rows), ("other", other)))
-    bound = told_apart(lambda: one.values(weights), lambda: two.values(weights), terms)
+    apps = [App(folder / which, x, terms, public=middle) for which, x in (("one", rows), ("other", other))]
+    bound = told_apart([partial(app.values, weights) for app in apps], terms)
     return Finding.of("noise-drop-in", "noise of a drop-in's release", terms.epsilon, bound, terms.draws)
 
 
@@ -105,8 +106,8 @@ def _alive(norm: bool) -> Arrays:
     with torch.no_grad():
         for parameter in net.features[0].parameters():
             parameter.zero_()
-        net.features[0].weight[0] = 1.0  # type: ignore[index, operator]
-        net.features[0].bias[0] = -5.0  # type: ignore[index, operator]
+        net.features[0].weight[0] = 1.0  # type: ignore[operator]
+        net.features[0].bias[0] = -5.0  # type: ignore[operator]
         if norm:
-            net.features[2].bias[0] = 0.02  # type: ignore[index, operator]
+            net.features[2].bias[0] = 0.02  # type: ignore[operator]
     return dump(net)

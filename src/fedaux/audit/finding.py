@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,16 +47,15 @@ class Finding:
         return cls(name, attacked, 0.0, 0.0, 0, False, reason, skipped=True)
 
 
+Draw = Callable[[], Vector]  # one reply, drawn anew
 Attack = Callable[[Path, Terms], Finding]  # (an empty folder, terms)
 
 
-def told_apart(
-    one: Callable[[], Vector], other: Callable[[], Vector], terms: Terms, direction: Vector | None = None
-) -> float:
+def told_apart(neighbours: Sequence[Draw], terms: Terms, direction: Vector | None = None) -> float:
     """ε from drawing replies of two neighbours: the better of both bounds, which agree where noise is Gaussian.
 
-    An attacker who knows in which `direction` the neighbours differ need not learn it from the draws.
+    An attacker who knows in which `direction` the second differs from the first need not learn it from the draws.
     """
-    low, high = (np.stack([draw() for _ in range(terms.draws)]) for draw in (one, other))
+    low, high = (np.stack([draw() for _ in range(terms.draws)]) for draw in neighbours)
     scores = projected(low, high) if direction is None else (low @ direction, high @ direction)
     return max(lower_bounds(*scores, terms.delta, 1 - SHARED))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.audit.bounds import one_run_bound
 from fedaux.audit.finding import SHARED, Finding, Terms, told_apart
@@ -24,14 +26,17 @@ def finer(terms: Terms) -> Terms:
 
 
 def exchanged(folder: Path, terms: Terms) -> Finding:
-    """One record of eight exchanged for its opposite: the sum of its class moves by 2, as far as is claimed."""
+    """One record of eight exchanged for its opposite in another class: sums and counts move by 2, as is claimed."""
     terms = finer(terms)
-    rows = {which: np.array([row, *[(1, 1)] * 7]) for which, row in (("one", (1, 0)), ("other", (0, 1)))}
-    data = [write_rows(folder / which, x, [0] * 8, ("a", "b")) for which, x in rows.items()]
+    kinds = {"one": ((1, 0), 0), "other": ((0, 1), 1)}
+    data = [
+        write_rows(folder / which, np.array([row, *[(1, 1)] * 7]), [label] + [0] * 7, ("a", "b"))
+        for which, (row, label) in kinds.items()
+    ]
     sites = [Site.at(one, PASSING, **scores(terms)) for one in data]
     server = passing(sites[0])
     order = server.prepare(server.map(column=np.array([1, -1])))
-    bound = told_apart(*(values_of(site, order) for site in sites), terms)
+    bound = told_apart([values_of(site, order) for site in sites], terms)
     return Finding.of("noise-scores", "noise on class sums, replace-one", terms.epsilon, bound, terms.draws)
 
 
@@ -43,18 +48,18 @@ def added(folder: Path, terms: Terms) -> Finding:
     sites = [Site.at(one, PASSING, **settings) for one in data]
     server = passing(sites[0])
     order = server.prepare(server.map(column=np.array([1, -1])))
-    bound = told_apart(*(values_of(site, order) for site in sites), terms)
+    bound = told_apart([values_of(site, order) for site in sites], terms)
     return Finding.of("noise-mean", "noise on a mean of φ, add-remove", terms.epsilon, bound, terms.draws)
 
 
 def trained(folder: Path, terms: Terms) -> Finding:
     """One record more in a step of private training, with the largest gradient there is."""
     terms = finer(terms)
-    rows = {"without": [(1, 1)] * 3, "with": [(1, 1)] * 3 + [(LOUD, 0)]}
-    data = [write_rows(folder / which, np.array(x), [0] * len(x), ("a", "b")) for which, x in rows.items()]
+    x = np.array([*[(1, 1)] * 3, (LOUD, 0)])
+    data = [write_rows(folder / f"{n}", x[:n], [0] * n, ("a", "b")) for n in (3, 4)]
     sites = [Site.at(one, PASSING, **training(terms)) for one in data]
     order, direction = passing(sites[0]).train(np.zeros(6)), gradient(np.array([LOUD, 0.0]), np.zeros(2), 0)
-    bound = told_apart(*(sums_of(site, order) for site in sites), terms, direction)
+    bound = told_apart([sums_of(site, order) for site in sites], terms, direction)
     return Finding.of("noise-training", "noise on gradients", terms.epsilon, bound, terms.draws)
 
 
@@ -78,7 +83,7 @@ def canaries(folder: Path, terms: Terms) -> Finding:
     return Finding.of("canaries", "who took part in private training", terms.epsilon, bound, 1, detail)
 
 
-def _right(found: Vector, labels: Vector, toss: Vector) -> tuple[int, int]:
+def _right(found: Vector, labels: NDArray[Any], toss: NDArray[np.bool_]) -> tuple[int, int]:
     """(right guesses, guesses): canary j moves the two weights of feature j apart, by the sign of its label."""
     weights = found[: 2 * CANARIES].reshape(2, CANARIES)
     order, quarter = np.argsort((weights[1] - weights[0]) * (1 - 2 * labels)), CANARIES // 4

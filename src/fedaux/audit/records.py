@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaux.audit.finding import Finding, Terms, told_apart
+from fedaux.audit.finding import Draw, Finding, Terms, told_apart
 from fedaux.audit.kernels import disagreeing
 from fedaux.audit.site import Server, Site, Vector, set_mlp, write_rows
 from fedaux.exchange import PrepareOrder, TrainOrder
 from fedaux.prototypes import PrototypeSpec
 
 MANY = 10**6  # declared records: gradients are divided by it, which lets Adam's first step be undone
+HUGE = 2.0**50  # a power of two: no product is rounded differently
 AGREE = "the matrix kernels of this machine agree on all that was tried"
 PASSING = PrototypeSpec.of("mlp", hidden=2, features=2, norm="none")
 
@@ -34,8 +35,14 @@ def scores(terms: Terms, **more: Any) -> dict[str, Any]:
 
 def training(terms: Terms, **more: Any) -> dict[str, Any]:
     """Settings of a site that trains heads for one round, in one step on all records, under add-remove."""
-    privacy = {"epsilon": terms.epsilon, "epsilon_total": terms.epsilon, "delta": terms.delta, "train_rounds": 1}
-    privacy |= {"private_training": True, "train_rate": 1.0, "adjacency": "add-remove", "declared_records": MANY}
+    privacy: dict[str, Any] = {"epsilon": terms.epsilon, "epsilon_total": terms.epsilon, "delta": terms.delta}
+    privacy |= {
+        "train_rounds": 1,
+        "private_training": True,
+        "train_rate": 1.0,
+        "adjacency": "add-remove",
+        "declared_records": MANY,
+    }
     return {"method": "fedavg", "linear": True, "rounds": 1, "privacy": {**privacy, **more}}
 
 
@@ -60,7 +67,7 @@ def map_kernel(folder: Path, terms: Terms) -> Finding:
     basis = np.zeros((width, 4), np.float32)
     basis[:, 0] = column
     order = server.prepare({"mean": np.zeros(width, np.float32), "basis": basis})
-    bound = told_apart(*(values_of(site, order) for site in sites), terms)
+    bound = told_apart([values_of(site, order) for site in sites], terms)
     return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows:,} records or one more")
 
 
@@ -79,12 +86,12 @@ def network_kernel(folder: Path, terms: Terms) -> Finding:
     second[0] = weights
     set_mlp(server.model, hidden=h, second=second)
     order = server.prepare(server.map(mean=max(small, large) / 2))
-    bound = told_apart(*(values_of(site, order) for site in sites), terms)
+    bound = told_apart([values_of(site, order) for site in sites], terms)
     return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows} records or one more")
 
 
 def training_kernel(folder: Path, terms: Terms) -> Finding:
-    """The same in private training: weights of 10¹⁵ turn the sign of a logit into all of the gradient."""
+    """The same in private training: weights of 2⁵⁰ turn the sign of a logit into all of the gradient."""
     name, attacked, rows, width = "batch-shape-training", "one record more, on the gradients of others", 15, 512
     found = disagreeing(_linear, width, rows)
     if found is None:
@@ -96,10 +103,10 @@ def training_kernel(folder: Path, terms: Terms) -> Finding:
     server = Server.against(sites[0], (5,), 3)
     set_mlp(server.model, bias=h)
     head = np.zeros((3, width), np.float32)
-    head[0] = weights * 1e15
-    order = server.train(np.append(head.ravel(), np.zeros(3)))
-    one, other = (gradient(h, np.array([1e15 * logit, 0, 0]), 2) for logit in (small, large))
-    bound = told_apart(*(sums_of(site, order) for site in sites), terms, other - one)
+    head[0] = weights * HUGE
+    order = server.train(np.append(head.ravel(), np.zeros(3)), lr=1e25)  # beside it, those weights are nothing
+    one, other = (gradient(h, np.array([HUGE * logit, 0, 0]), 2) for logit in (small, large))
+    bound = told_apart([sums_of(site, order) for site in sites], terms, other - one)
     return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows} records or one more")
 
 
@@ -109,7 +116,7 @@ def person(folder: Path, terms: Terms) -> Finding:
     sites = [_persons(folder / which, row, settings) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
     server = passing(sites[0])
     order = server.prepare(server.map(column=np.array([1, -1])))
-    bound = told_apart(*(values_of(site, order) for site in sites), terms)
+    bound = told_apart([values_of(site, order) for site in sites], terms)
     detail = "100 of 104 records, of which 10 are used"
     return Finding.of("person", "all records of a person, on scores", terms.epsilon, bound, terms.draws, detail)
 
@@ -121,7 +128,7 @@ def person_training(folder: Path, terms: Terms) -> Finding:
     sites = [_persons(folder / which, row, settings) for which, row in (("without", None), ("with", (1000, 0)))]
     order = passing(sites[0]).train(np.zeros(6))
     direction = gradient(np.array([1000.0, 0.0]), np.zeros(2), 0)
-    bound = told_apart(*(sums_of(site, order) for site in sites), terms, direction)
+    bound = told_apart([sums_of(site, order) for site in sites], terms, direction)
     return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, "100 of 104 records, of which 10 are used")
 
 
@@ -132,12 +139,12 @@ def passing(site: Site) -> Server:
     return server
 
 
-def values_of(site: Site, order: PrepareOrder) -> Callable[[], Vector]:
-    return lambda: site.values(order)
+def values_of(site: Site, order: PrepareOrder) -> Draw:
+    return partial(site.values, order)
 
 
-def sums_of(site: Site, order: TrainOrder) -> Callable[[], Vector]:
-    return lambda: site.noisy_sum(order)
+def sums_of(site: Site, order: TrainOrder) -> Draw:
+    return partial(site.noisy_sum, order)
 
 
 def one_more(folder: Path, rows: int, spec: PrototypeSpec, settings: dict[str, Any]) -> list[Site]:

@@ -40,7 +40,7 @@ def handlers(message: Message, context: Context) -> Message:
 
 
 def write_rows(
-    folder: Path, x: NDArray[Any], y: Iterable[int], classes: Sequence[str], persons: Iterable[int] | None = None
+    folder: Path, x: NDArray[Any], y: Iterable[int], classes: Sequence[str], persons: Sequence[str] | None = None
 ) -> Path:
     """Records as a site has them on disk: x.npy, y.npy, classes.txt and perhaps person.npy."""
     folder.mkdir(parents=True)
@@ -48,7 +48,7 @@ def write_rows(
     np.save(folder / "y.npy", np.array(list(y), np.int64))
     (folder / "classes.txt").write_text("\n".join(classes), encoding="utf-8")
     if persons is not None:
-        np.save(folder / "person.npy", np.array(list(persons)))
+        np.save(folder / "person.npy", np.array(persons))
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ def text_length(folder: Path, terms: Terms) -> Finding:
     with torch.no_grad():
         text.encoder.embeddings.word_embeddings.weight[text.tokenizer.pad_token_id] = float("nan")
     order = server.prepare(server.map(mean=-1e6))  # φ is +1 for every row that is finite
-    bound = told_apart(*(values_of(site, order) for site in sites), terms)
+    bound = told_apart([values_of(site, order) for site in sites], terms)
     return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 33 texts, of 1 word or of 9")
 
 
@@ -45,7 +46,7 @@ def new_label(folder: Path, terms: Terms) -> Finding:
     sites = _sites(folder, terms, known=[*rows, ("flu", "good")], new=[*rows, ("aids", "good")])
     server = Server.against(sites[0], (), 2)
     order = server.prepare(server.map(mean=-1e6))
-    bound = told_apart(*(values_of(site, order) for site in sites), terms)
+    bound = told_apart([values_of(site, order) for site in sites], terms)
     return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 33 records in a .csv")
 
 
@@ -70,11 +71,10 @@ def _sites(folder: Path, terms: Terms, **tables: Rows) -> list[Site]:
 
 def _tokenizer(folder: Path) -> Path:
     """A vocabulary of a dozen words: reading a real one would take longer than the attack."""
-    from transformers import BertTokenizerFast
-
+    transformers = importlib.import_module("transformers")
     folder.mkdir(parents=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps({"model_type": "bert"}), encoding="utf-8")
     return folder

@@ -91,7 +91,7 @@ def errors(folder: Path, terms: Terms) -> Finding:
     replies = [site.send(order) for site in sites for order in _orders(server)]
     replies.append(_app_that_fails(folder / "app", server))
     said = [one for one in replies if SECRET in repr(dict(_fields(one))) or (one.has_error() and not refused(one))]
-    detail = "; ".join(sorted({one.error.reason if one.has_error() else "in a reply" for one in said}))
+    detail = "; ".join(sorted({str(one.error.reason) if one.has_error() else "in a reply" for one in said}))
     bound, silent = (EXACT if said else 0.0), f"{sum(map(refused, replies))} failures, each told as one of four words"
     return Finding.of("errors", "a record in the text of an exception", 0.0, bound, 0, detail[:200] or silent)
 

@@ -164,14 +164,13 @@ def audit(
     from fedaux.audit.finding import Terms
     from fedaux.audit.run import ATTACKS, audit_client
 
-    console, found, count = console_for(as_json), [], len(only or ATTACKS)
+    console, names = console_for(as_json), only or list(ATTACKS)
     with console.status("attacking") as status:
 
         def tell(name: str) -> None:
-            status.update(f"attack {len(found) + 1} of {count}: {name}")
+            status.update(f"attack {names.index(name) + 1} of {len(names)}: {name}")
 
-        for one in audit_client(Terms(epsilon, delta, draws), only or (), tell):
-            found.append(one)
+        found = list(audit_client(Terms(epsilon, delta, draws), names, tell))
     violated = [one.name for one in found if one.violated]
     if as_json:
         emit({"violated": bool(violated), "delta": delta, "findings": [_finding_facts(one) for one in found]})
