@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedaux.audit.run import audit_client as audit_client
     from fedaux.config import Config as Config
     from fedaux.data.records import Corpus as Corpus
     from fedaux.data.records import Records as Records
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from fedaux.models.model import Model as Model
     from fedaux.parsing import ConfigError as ConfigError
     from fedaux.privacy.apart import keeps_records_apart as keeps_records_apart
-    from fedaux.privacy.audit import audit as audit
     from fedaux.prototypes import register as register
     from fedaux.report.write import write_report as write_report
     from fedaux.sweeps.comparison import compare as compare
@@ -43,7 +43,7 @@ _HOMES = {
     "Result": "experiment",
     "Sweep": "sweeps.grid",
     "Tracker": "tracking",
-    "audit": "privacy.audit",
+    "audit_client": "audit.run",
     "compare": "sweeps.comparison",
     "export": "models.export",
     "keeps_records_apart": "privacy.apart",

@@ -1,0 +1,108 @@
+"""How large must ε at least be, if an attacker did so well? Lower bounds, each with a confidence.
+
+From many draws on two neighbouring data sets, by the error rates of telling them apart; or from a single run into which
+many records were put at random, by how many of them were found again.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import beta, binom
+
+from fedaux.privacy.gaussian import delta_of, epsilon_of
+
+Scores = NDArray[np.float64]
+
+
+def lower_bounds(negatives: Scores, positives: Scores, delta: float, confidence: float = 0.95) -> tuple[float, float]:
+    """(for any mechanism, for a Gaussian one) from scores that are higher on `positives`.
+
+    The threshold is chosen on one half of the draws and judged on the other, so that choosing costs no confidence. Each
+    error rate gets half of what may go wrong (Clopper & Pearson 1934).
+    """
+    (seen0, new0), (seen1, new1) = (np.array_split(scores, 2) for scores in (negatives, positives))
+    risk = (1 - confidence) / 2
+    bounds = [0.0, 0.0]
+    for kind, pick in enumerate((_best_ratio, _best_middle)):
+        threshold = pick(seen0, seen1, delta)
+        false_positive = _upper(int((new0 >= threshold).sum()), len(new0), risk)
+        false_negative = _upper(int((new1 < threshold).sum()), len(new1), risk)
+        bounds[kind] = (_epsilon, _gaussian_epsilon)[kind](false_positive, false_negative, delta)
+    return bounds[0], bounds[1]
+
+
+def projected(negatives: Scores, positives: Scores) -> tuple[Scores, Scores]:
+    """Rows of draws as scores for `lower_bounds`: the linear discriminant of their first halves, axis by axis.
+
+    With Gaussian noise that is the best an attacker can do; a coordinate without noise outweighs all others. The halves
+    that are judged have no say in it.
+    """
+    first0, first1 = (np.array_split(rows, 2)[0] for rows in (negatives, positives))
+    moved, spread = first1.mean(axis=0) - first0.mean(axis=0), first0.var(axis=0) + first1.var(axis=0)
+    direction = moved / np.maximum(spread, 1e-12 * max(float(spread.max()), 1.0))
+    return negatives @ direction, positives @ direction
+
+
+def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confidence: float = 0.95) -> float:
+    """ε from one run (Steinke, Nasr & Jagielski 2023): each canary took part or not by the toss of a coin.
+
+    For `guesses` of them the auditor said which, and was `right` so often. The smallest ε that is not refuted.
+    """
+    if one_run_p_value(canaries, guesses, right, 0.0, delta) >= 1 - confidence:
+        return 0.0
+    low, high = 0.0, 1.0
+    while one_run_p_value(canaries, guesses, right, high, delta) < 1 - confidence:
+        low, high = high, 2 * high
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        refuted = one_run_p_value(canaries, guesses, right, middle, delta) < 1 - confidence
+        low, high = (middle, high) if refuted else (low, middle)
+    return low
+
+
+def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+    """At most so likely is it that so many guesses or more are right, if the mechanism is (ε, δ)-private.
+
+    Theorem 5.2 of the paper: β + 2mδα, with β = P[X ≥ v] and α = maxᵢ P[v > X ≥ v − i]/i for X binomial with the odds
+    e^ε of randomised response.
+    """
+    if not 0 <= right <= guesses <= canaries:
+        raise ValueError(f"{right} right of {guesses} guesses on {canaries} canaries cannot be")
+    odds = 1 / (1 + math.exp(-epsilon))
+    below = np.cumsum(binom.pmf(right - np.arange(1, right + 1), guesses, odds))  # P[v > X ≥ v − i], i = 1 … v
+    alpha = float((below / np.arange(1, right + 1)).max(initial=0.0))
+    return min(1.0, float(binom.sf(right - 1, guesses, odds)) + 2 * canaries * delta * alpha)
+
+
+def _epsilon(false_positive: float, false_negative: float, delta: float) -> float:
+    """(ε, δ) allows FNR ≥ 1 − δ − e^ε FPR; so ε is at least this."""
+    return max(0.0, float(np.log(max(1 - delta - false_negative, 1e-300) / false_positive)))
+
+
+def _gaussian_epsilon(false_positive: float, false_negative: float, delta: float) -> float:
+    """Two unit Gaussians with these error rates are at least μ apart; ε(δ) of that μ, for Gaussian noise only."""
+    mu = float(-ndtri(false_positive) - ndtri(false_negative))
+    return 0.0 if mu <= 0 or delta_of(1 / mu, 0.0) <= delta else epsilon_of(1 / mu, delta)
+
+
+def _best_ratio(negatives: Scores, positives: Scores, delta: float) -> float:
+    """The threshold in the tail that promises the largest ε on these draws."""
+    tail = np.quantile(negatives, 1 - np.geomspace(1e-3, 0.5, 60))
+    candidates = np.append(tail, np.quantile(positives, [0.0, 0.01, 0.5]))
+    rates = [((negatives >= t).mean(), (positives < t).mean()) for t in candidates]
+    risk = 0.025
+    promised = [_epsilon(_upper(round(fp * len(negatives)), len(negatives), risk), fn, delta) for fp, fn in rates]
+    return float(candidates[int(np.argmax(promised))])
+
+
+def _best_middle(negatives: Scores, positives: Scores, delta: float) -> float:
+    """Half-way: both error rates are then known best."""
+    return float((np.median(negatives) + np.median(positives)) / 2)
+
+
+def _upper(count: int, draws: int, risk: float) -> float:
+    return 1.0 if count >= draws else float(beta.ppf(1 - risk, count + 1, draws - count))

@@ -1,0 +1,42 @@
+"""The audit's power: every defect that there ever was is found if it is put back, and nothing is found without."""
+
+import pytest
+from mutations import MUTATIONS, Mutation
+
+from fedaux.audit.finding import Terms
+from fedaux.audit.run import ATTACKS, attack
+
+SLOW = {"noise-mean", "noise-drop-in"}
+
+
+def cases() -> list[object]:
+    return [
+        pytest.param(mutation, name, id=f"{mutation.name}: {name}", marks=[pytest.mark.slow] if mutation.slow else [])
+        for mutation in MUTATIONS
+        for name in mutation.attacks
+    ]
+
+
+@pytest.mark.parametrize(("mutation", "name"), cases())
+def test_a_defect_that_is_put_back_is_found(mutation: Mutation, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.patch(monkeypatch)
+    found = attack(name, mutation.terms)
+    if found.skipped:
+        pytest.skip(found.detail)
+    assert found.violated, found
+    assert found.bound > found.claimed
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ATTACKS]
+)
+def test_as_it_is_the_client_withstands_the_attack(name: str) -> None:
+    found = attack(name, Terms())
+    if found.skipped:
+        pytest.skip(found.detail)
+    assert not found.violated, found
+    assert found.name == name
+
+
+def test_every_attack_has_a_defect_that_it_must_find() -> None:
+    assert set(ATTACKS) == {name for mutation in MUTATIONS for name in mutation.attacks}
