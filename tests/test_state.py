@@ -77,6 +77,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     loaded = RunState.load(tmp_path / "run")
     assert (loaded.config, loaded.round, loaded.history) == (saved.config, 1, (RECORD,))
     assert loaded.prepared == {"client-000"}
+    assert (loaded.accounts, loaded.unheard) == ({"client-000": ACCOUNT}, {"client-001"})
     for room in ("weights", "extractors", "public"):
         assert_same(getattr(saved, room), getattr(loaded, room))
     assert list(loaded.releases) == ["client-000", "client-001"]

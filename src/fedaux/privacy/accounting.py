@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from fedaux.config import LocalConfig, PrivacyConfig
 from fedaux.errors import Exit, FedauxError
+from fedaux.exchange import Release
 from fedaux.privacy import gaussian
 from fedaux.privacy.bounded import GRID, REACH
 
@@ -42,6 +43,12 @@ class Spend:
     steps: int = 1
     size: int = 1
     grid: float = float(GRID)
+
+    @classmethod
+    def of(cls, release: Release) -> Spend:
+        """A release as the accountant counts it: its unit is a record's share of the sensitivity."""
+        unit = release.sensitivity / REACH[release.adjacency]
+        return cls(release.scale / unit, size=len(release.arrays["values"]), grid=unit)
 
 
 def total_epsilon(spends: Iterable[Spend], delta: float, adjacency: str) -> float:
