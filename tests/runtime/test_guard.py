@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import prepare_order, release, train_order, update, weights
+from samples import ACCOUNT, prepare_order, release, train_order, update, weights
 
 from fedaux.config import PrivacyConfig
 from fedaux.exchange import Release
@@ -246,7 +246,7 @@ def made(scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed:
     order = prepare_order(scorer=scorer.name, size=scorer.size(public), public=public, classes=3)
     summary = scorer.summarise(public, rows, np.ones(len(rows), np.int64), adjacency, len(rows), np.ones(len(rows)))
     privacy = PrivacyConfig(scorer.name, epsilon=1.0, certificate="analytic", unsafe_seed=seed)
-    return order, make_release(summary, "a", privacy)
+    return order, replace(make_release(summary, "a", privacy), account=ACCOUNT)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
