@@ -22,6 +22,7 @@ from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
 from fedaux.runtime import client
 from fedaux.runtime.messages import pack
+from fedaux.state import RunState
 from fedaux.train.local import look
 
 USUAL = Terms()
@@ -108,6 +109,12 @@ def history_only(patch: pytest.MonkeyPatch) -> None:
         return cls(releases, totals, {name: len(one) for name, one in spends.items()}, 0, unheard)
 
     patch.setattr(ledger.Ledger, "of", classmethod(of))
+
+
+def silence_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Who was asked and did not answer is not remembered."""
+    known = RunState.with_accounts
+    patch.setattr(RunState, "with_accounts", lambda self, asked, accounts: known(self, (), accounts))
 
 
 def uncapped(patch: pytest.MonkeyPatch) -> None:
@@ -274,6 +281,7 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("classes by record", classes_by_record, ("hello",))  # 4
     yield Mutation("unchecked modules", unchecked_modules, ("drop-in-batchnorm",))  # 5
     yield Mutation("history only", history_only, ("lost-replies",))  # 6
+    yield Mutation("silence forgotten", silence_forgotten, ("spare-clients",))  # 6
     yield Mutation("rounds counted", rounds_counted, ("rounds-raised",))  # 7
     yield Mutation("uncapped", uncapped, ("questions",))  # 7
     yield Mutation("account by name", account_by_name, ("many-names",))  # 8

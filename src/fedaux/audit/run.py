@@ -23,6 +23,7 @@ ATTACKS: dict[str, Attack] = {
     "hello": wire.hello,
     "drop-in-batchnorm": dropin.batch_norm,
     "lost-replies": accounts.lost_replies,
+    "spare-clients": accounts.spare_clients,
     "rounds-raised": accounts.rounds_raised,
     "questions": accounts.questions,
     "old-copy": accounts.old_copy,
