@@ -19,6 +19,7 @@ from fedaux.experiment import in_process, make_server, run_in, stored_state
 from fedaux.privacy.accounting import Spend, total_epsilon
 from fedaux.privacy.budget import Entry, SiteAccount
 from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.release import release_spend
 from fedaux.prototypes import PrototypeSpec
 from fedaux.rounds import NoAnswerError
 from fedaux.runtime.federation import read
@@ -79,6 +80,31 @@ def questions(folder: Path, terms: Terms) -> Finding:
     orders = [server.prepare(server.map(column=np.array([1.0, -scale]))) for scale in (1, 1, 2, 3, 4)]
     sent = list(_answered(site, [*orders, *orders]))
     return Finding.of("questions", "the owner's total, by asking again", terms.epsilon, _cost(sent, terms), 0)
+
+
+def wrong_size(folder: Path, terms: Terms) -> Finding:
+    """A question is first asked with a size so large that its entry states more noise than the answer will have."""
+    settings = training(terms, epsilon=terms.epsilon / 1.2, train_rounds=2)
+    site = _site(folder, {**settings, "method": "fedaux"})
+    server = passing(site)
+    order = server.prepare(server.map(column=np.array([1, -1])))
+    large = replace(order, size=_largest_size(site.config.privacy))
+    sent = list(_answered(site, [large, order, *[server.train(np.zeros(6))] * 2]))
+    bound, detail = _cost(sent, terms, "add-remove"), f"{len(sent)} replies, after a question of size {large.size:,}"
+    return Finding.of("wrong-size", "the owner's total, by a false size", terms.epsilon, bound, 0, detail)
+
+
+def half_way(folder: Path, terms: Terms) -> Finding:
+    """A question fails half-way, the owner allows more in the meantime, and it is asked again."""
+    site = _site(folder, scores(replace(terms, epsilon=terms.epsilon / 4), epsilon_total=2 * terms.epsilon))
+    server = passing(site)
+    order = server.prepare(server.map(column=np.array([1, -1])))
+    if not refused(site.send(replace(order, extractor={}))):
+        raise AssertionError("a client answered without an extractor")
+    raised = replace(site.config, privacy=replace(site.config.privacy, epsilon=terms.epsilon))
+    sent = list(_answered(replace(site, config=raised), [order]))
+    claimed, bound = _account(sent[-1]).epsilon, _cost(sent, terms)
+    return Finding.of("half-way", "the total that the client reports, after a failure", claimed, bound, 0)
 
 
 def old_copy(folder: Path, terms: Terms) -> Finding:
@@ -168,6 +194,17 @@ def _cost(sent: Sequence[Release | Update], terms: Terms, adjacency: str = "repl
         for one in _distinct(sent)
     ]
     return total_epsilon(spends, terms.delta, adjacency)
+
+
+def _largest_size(privacy: PrivacyConfig) -> int:
+    """The largest power of two for which there is a certificate at all."""
+    for power in range(62, 0, -1):
+        try:
+            release_spend(2**power, privacy)
+        except ValueError:
+            continue
+        return int(2**power)
+    raise AssertionError("there is no size for which a release could be made")
 
 
 def _account(reply: Release | Update) -> Account:

@@ -26,6 +26,8 @@ ATTACKS: dict[str, Attack] = {
     "spare-clients": accounts.spare_clients,
     "rounds-raised": accounts.rounds_raised,
     "questions": accounts.questions,
+    "wrong-size": accounts.wrong_size,
+    "half-way": accounts.half_way,
     "old-copy": accounts.old_copy,
     "reported": accounts.reported,
     "many-names": accounts.many_names,
