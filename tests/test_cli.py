@@ -343,7 +343,17 @@ def test_privacy_plan_draws_and_advises(
 def test_privacy_audit_exits_with_its_verdict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fedaux(monkeypatch, "privacy", "audit", "--epsilon", 4, "--draws", 400) == 0
+    from fedaux.privacy import budget
+
+    only = ("--only", "questions", "--only", "printed")
+    assert fedaux(monkeypatch, "privacy", "audit", *only) == 0
     assert "No violation was found" in paragraph(capsys.readouterr().out)
-    assert fedaux(monkeypatch, "privacy", "audit", "--epsilon", 1, "--draws", 400, "--unsafe-seed", 1) == 1
-    assert "The claim does not hold" in paragraph(capsys.readouterr().out)
+    monkeypatch.setattr(budget, "round_up", lambda epsilon: f"{epsilon:.3g}")
+    assert fedaux(monkeypatch, "privacy", "audit", *only) == 1
+    assert "The claim does not hold against printed" in paragraph(capsys.readouterr().out)
+    assert fedaux(monkeypatch, "privacy", "audit", *only, "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["violated"]
+    assert [one["violated"] for one in told["findings"]] == [False, True]
+    assert fedaux(monkeypatch, "privacy", "audit", "--only", "nothing") not in (0, 1)
+    assert "attack" in capsys.readouterr().err

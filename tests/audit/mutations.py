@@ -22,6 +22,7 @@ from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
 from fedaux.runtime import client
 from fedaux.runtime.messages import pack
+from fedaux.state import RunState
 from fedaux.train.local import look
 
 USUAL = Terms()
@@ -110,6 +111,12 @@ def history_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger.Ledger, "of", classmethod(of))
 
 
+def silence_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Who was asked and did not answer is not remembered."""
+    known = RunState.with_accounts
+    patch.setattr(RunState, "with_accounts", lambda self, asked, accounts: known(self, (), accounts))
+
+
 def uncapped(patch: pytest.MonkeyPatch) -> None:
     """Entries are written, and nothing is refused for what it would bring the total to."""
     total = BudgetStore._total
@@ -142,6 +149,18 @@ def unstored(patch: pytest.MonkeyPatch) -> None:
             return replace(make(), account=self._account(self._read()).to_json())
 
     patch.setattr(BudgetStore, "release", release)
+
+
+def any_entry(patch: pytest.MonkeyPatch) -> None:
+    """A question that has an entry is answered, whatever noise the entry states."""
+    release = BudgetStore.release
+
+    def answered(self: BudgetStore, request: str, spend: Any, make: Any, heard: int = 0) -> Release:
+        entries = budget.read_account(self.folder)[1]
+        known = [entry.spend for entry in entries if entry.request == request]
+        return release(self, request, known[0] if known else spend, make, heard)
+
+    patch.setattr(BudgetStore, "release", answered)
 
 
 def heard_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -274,6 +293,7 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("classes by record", classes_by_record, ("hello",))  # 4
     yield Mutation("unchecked modules", unchecked_modules, ("drop-in-batchnorm",))  # 5
     yield Mutation("history only", history_only, ("lost-replies",))  # 6
+    yield Mutation("silence forgotten", silence_forgotten, ("spare-clients",))  # 6
     yield Mutation("rounds counted", rounds_counted, ("rounds-raised",))  # 7
     yield Mutation("uncapped", uncapped, ("questions",))  # 7
     yield Mutation("account by name", account_by_name, ("many-names",))  # 8
@@ -285,6 +305,7 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("extra field", extra_field, ("fields",))
     yield Mutation("account unwritten", unwritten, ("questions",))
     yield Mutation("answers unstored", unstored, ("questions", "many-names"))
+    yield Mutation("any entry", any_entry, ("wrong-size", "half-way"))
     yield Mutation("heard ignored", heard_ignored, ("old-copy",))
     yield Mutation("scores only", scores_only, ("reported",))
     yield Mutation("persons ignored", persons_ignored, ("person", "person-training"))

@@ -5,6 +5,9 @@ from mutations import MUTATIONS, Mutation
 
 from fedaux.audit.finding import Terms
 from fedaux.audit.run import ATTACKS, attack
+from fedaux.runtime import client
+from fedaux.runtime.messages import MessageError
+from fedaux.runtime.sealed import OrderError
 
 SLOW = {"noise-mean", "noise-drop-in"}
 
@@ -40,3 +43,18 @@ def test_as_it_is_the_client_withstands_the_attack(name: str) -> None:
 
 def test_every_attack_has_a_defect_that_it_must_find() -> None:
     assert set(ATTACKS) == {name for mutation in MUTATIONS for name in mutation.attacks}
+
+
+@pytest.mark.parametrize("name", ["noise-scores", "noise-training", "questions", "many-names", "fields", "hello"])
+def test_a_client_that_answers_nothing_passes_no_audit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a mistake in the audit itself would look like privacy."""
+
+    def refuse(context: object) -> None:
+        raise OrderError("no")
+
+    monkeypatch.setattr(client, "site_config", refuse)
+    try:
+        found = attack(name, Terms())
+    except (AssertionError, KeyError, MessageError):
+        return
+    assert found.violated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedaux.experiment import in_process, make_server, run_in, stored_state
 from fedaux.privacy.accounting import Spend, total_epsilon
 from fedaux.privacy.budget import Entry, SiteAccount
 from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.release import release_spend
 from fedaux.prototypes import PrototypeSpec
 from fedaux.rounds import NoAnswerError
 from fedaux.runtime.federation import read
@@ -40,10 +41,25 @@ def lost_replies(folder: Path, terms: Terms) -> Finding:
             continue
     assert state is not None
     printed = _printed(state.ledger.statement())
-    sent = [SiteAccount.read(folder / "clients" / client, terms.delta) for client in ("client-000", "client-001")]
+    sent = _accounts(folder, terms)
     detail = f"{len(sent[0].entries)} rounds were trained, {state.round} of them kept"
     bound = max(one.epsilon for one in sent)
     return Finding.of("lost-replies", "the total that the server prints", printed, bound, 0, detail)
+
+
+def spare_clients(folder: Path, terms: Terms) -> Finding:
+    """A client that has spent more than all others is asked as a spare, works, and is not waited for."""
+    config = _run_config(terms)
+    spare = replace(config, participation=0.5, federation=replace(config.federation, quorum=0.5, spare=1.0))
+    for which, lost in (("before", {"client-000"}), ("run", {"client-001"})):
+        server = make_server(spare, cache=folder / "cache")
+        clients = in_process(spare, folder, server.cache)  # their accounts outlive the first run
+        federation = Lossy(clients, lost, absent=lost if which == "before" else set())
+        state = run_in(folder / which, server, federation, None).state
+    statement = state.ledger.statement()
+    covered = [one for one in _accounts(folder, terms) if f"{one.folder.name} did not answer" not in statement]
+    bound, detail = max(one.epsilon for one in covered), f"the statement covers {len(covered)} of 2 clients"
+    return Finding.of("spare-clients", "the total, beside spare clients", _printed(statement), bound, 0, detail)
 
 
 def rounds_raised(folder: Path, terms: Terms) -> Finding:
@@ -64,6 +80,31 @@ def questions(folder: Path, terms: Terms) -> Finding:
     orders = [server.prepare(server.map(column=np.array([1.0, -scale]))) for scale in (1, 1, 2, 3, 4)]
     sent = list(_answered(site, [*orders, *orders]))
     return Finding.of("questions", "the owner's total, by asking again", terms.epsilon, _cost(sent, terms), 0)
+
+
+def wrong_size(folder: Path, terms: Terms) -> Finding:
+    """A question is first asked with a size so large that its entry states more noise than the answer will have."""
+    settings = training(terms, epsilon=terms.epsilon / 1.2, train_rounds=2)
+    site = _site(folder, {**settings, "method": "fedaux"})
+    server = passing(site)
+    order = server.prepare(server.map(column=np.array([1, -1])))
+    large = replace(order, size=_largest_size(site.config.privacy))
+    sent = list(_answered(site, [large, order, *[server.train(np.zeros(6))] * 2]))
+    bound, detail = _cost(sent, terms, "add-remove"), f"{len(sent)} replies, after a question of size {large.size:,}"
+    return Finding.of("wrong-size", "the owner's total, by a false size", terms.epsilon, bound, 0, detail)
+
+
+def half_way(folder: Path, terms: Terms) -> Finding:
+    """A question fails half-way, the owner allows more in the meantime, and it is asked again."""
+    site = _site(folder, scores(replace(terms, epsilon=terms.epsilon / 4), epsilon_total=2 * terms.epsilon))
+    server = passing(site)
+    order = server.prepare(server.map(column=np.array([1, -1])))
+    if not refused(site.send(replace(order, extractor={}))):
+        raise AssertionError("a client answered without an extractor")
+    raised = replace(site.config, privacy=replace(site.config.privacy, epsilon=terms.epsilon))
+    sent = list(_answered(replace(site, config=raised), [order]))
+    claimed, bound = _account(sent[-1]).epsilon, _cost(sent, terms)
+    return Finding.of("half-way", "the total that the client reports, after a failure", claimed, bound, 0)
 
 
 def old_copy(folder: Path, terms: Terms) -> Finding:
@@ -108,15 +149,19 @@ def printed(folder: Path, terms: Terms) -> Finding:
 
 @dataclass(frozen=True)
 class Lossy:
-    """A federation in which the replies of some clients are lost after they did their work."""
+    """A federation in which replies of some clients are `lost` after they did their work, and some are `absent`."""
 
     inner: Federation
     lost: set[str]
+    absent: set[str] = field(default_factory=set)
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        for reply in self.inner.ask(orders):
-            if reply.client not in self.lost:
-                yield reply
+        replies = list(self.inner.ask([order for order in orders if order.client not in self.absent]))
+        yield from (reply for reply in replies if reply.client not in self.lost)
+
+
+def _accounts(folder: Path, terms: Terms) -> list[SiteAccount]:
+    return [SiteAccount.read(folder / "clients" / f"client-{number:03d}", terms.delta) for number in range(2)]
 
 
 def _site(folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)) -> Site:
@@ -149,6 +194,17 @@ def _cost(sent: Sequence[Release | Update], terms: Terms, adjacency: str = "repl
         for one in _distinct(sent)
     ]
     return total_epsilon(spends, terms.delta, adjacency)
+
+
+def _largest_size(privacy: PrivacyConfig) -> int:
+    """The largest power of two for which there is a certificate at all."""
+    for power in range(62, 0, -1):
+        try:
+            release_spend(2**power, privacy)
+        except ValueError:
+            continue
+        return int(2**power)
+    raise AssertionError("there is no size for which a release could be made")
 
 
 def _account(reply: Release | Update) -> Account:

@@ -60,13 +60,15 @@ class BudgetStore:
         """The stored answer to this request, or a new one if the total allows it.
 
         Noise drawn afresh for a repeated question could be averaged away; an answer stored before it is sent cannot.
-        An attempt that fails half-way counts: its entry was written before `make` reads a record.
+        An attempt that fails half-way counts: its entry was written before `make` reads a record. It is taken up again
+        only at the same noise: an order that lied about its size, or settings of another day, make a new entry.
         """
         with self._locked() as entries:
             self._check_heard(entries, heard)
-            if request not in {entry.request for entry in entries}:
-                self._append(entries, self._entry(request, spend), "another release is refused: ")
             path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
+            entry, known = self._entry(request, spend), {entry.request for entry in entries}
+            if request not in known or (entry not in entries and not path.exists()):
+                self._append(entries, entry, "another release is refused: ")
             if not path.exists():
                 write_atomically(path, _stored(make()), private=True)
             return replace(_recall(path), account=self._account(self._read()).to_json())
