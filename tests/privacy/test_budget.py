@@ -305,3 +305,16 @@ def test_of_threads_that_ask_differently_only_one_is_answered(tmp_path: Path) ->
         answered = list(pool.map(ask, range(8)))
     assert len(calls) == 1
     assert [mark for mark, one in enumerate(answered) if one] == calls
+
+
+def test_an_attempt_that_failed_is_taken_up_again_at_the_noise_of_its_entry_and_at_no_other(tmp_path: Path) -> None:
+    def fails() -> Release:
+        raise OSError("the disk is gone")
+
+    for spend in (replace(SPEND, noise=2 * SPEND.noise, size=10**9), SPEND, SPEND):
+        with pytest.raises(OSError, match="gone"):
+            store(tmp_path, epsilon_total=1.0).release("x", spend, fails)
+    assert len(lines(tmp_path)) == 1 + 2
+    assert facts(release(tmp_path, "x", epsilon_total=1.0)) == facts(made())
+    assert facts(store(tmp_path).release("x", replace(SPEND, size=5), never)) == facts(made())  # it is stored by now
+    assert len(lines(tmp_path)) == 1 + 2
