@@ -64,7 +64,7 @@ def test_any_other_request_is_refused_before_a_record_is_read(tmp_path: Path) ->
         with pytest.raises(BudgetError, match=r"another release is refused.*owner allows 0\.1"):
             release(tmp_path, other, never)
     assert facts(release(tmp_path, "x", never)) == facts(made())
-    assert len(lines(tmp_path)) == 2
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 0]
 
 
 def test_releases_go_on_for_as_long_as_the_composed_total_allows(tmp_path: Path) -> None:
@@ -120,13 +120,23 @@ def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(tmp_
     assert facts(release(tmp_path, "x", never, heard=1)) == facts(made())
 
 
+def test_an_answer_that_was_lost_is_not_drawn_again_for_nothing(tmp_path: Path) -> None:
+    release(tmp_path, "x", epsilon_total=0.15)
+    (path,) = tmp_path.glob("release-*.json")
+    path.unlink()
+    assert Account.from_json(release(tmp_path, "x", lambda: made((1,)), epsilon_total=0.15).account).entries == 2
+    path.unlink()
+    with pytest.raises(BudgetError, match="another release is refused"):
+        release(tmp_path, "x", never, epsilon_total=0.15)
+
+
 def test_a_line_that_was_not_finished_was_not_spent(tmp_path: Path) -> None:
     release(tmp_path, "x")
     with (tmp_path / FILE).open("a") as file:
         file.write('{"request": "y", "noi')  # the machine stopped here
     assert Account.from_json(release(tmp_path, "x", never).account).entries == 1
     release(tmp_path, "z", epsilon_total=1.0)
-    assert [line.get("request") for line in lines(tmp_path)] == [None, "x", "z"]
+    assert [line.get("request") for line in lines(tmp_path)] == [None, "x", "x", "z", "z"]
 
 
 @pytest.mark.parametrize("damage", ["{", '{"request": "x"}', "[]", "nonsense"])
@@ -237,7 +247,8 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
         **{key: value for key, value in asdict(made()).items() if key not in ("arrays", "account")},
         "values": [2**62, -(2**62), 0],
     }
-    head, entry = lines(tmp_path)
+    head, entry, drawn = lines(tmp_path)
+    assert drawn == {**entry, "steps": 0}
     assert head == {"adjacency": "replace-one", "unit": "record"}
     assert entry == {"request": "x", **asdict(SPEND), "unsafe": False}
     assert (SPEND.rate, SPEND.steps, SPEND.size, SPEND.grid) == (1.0, 1, 3, 2.0**16)
@@ -317,4 +328,9 @@ def test_an_attempt_that_failed_is_taken_up_again_at_the_noise_of_its_entry_and_
     assert len(lines(tmp_path)) == 1 + 2
     assert facts(release(tmp_path, "x", epsilon_total=1.0)) == facts(made())
     assert facts(store(tmp_path).release("x", replace(SPEND, size=5), never)) == facts(made())  # it is stored by now
-    assert len(lines(tmp_path)) == 1 + 2
+    assert len(lines(tmp_path)) == 1 + 2 + 1
+    next(tmp_path.glob("release-*.json")).unlink()
+    with pytest.raises(OSError, match="gone"):  # a cheaper attempt does not pay for a second answer at the old noise
+        store(tmp_path, epsilon_total=1.0).release("x", replace(SPEND, noise=2 * SPEND.noise), fails)
+    release(tmp_path, "x", epsilon_total=1.0)
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 1, 0, 1, 1, 0]

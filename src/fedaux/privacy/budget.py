@@ -11,9 +11,10 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,10 @@ NEIGHBOURS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One release (`request` is a hash of what was asked for) or one round of private training (no request)."""
+    """One release (`request` is a hash of what was asked for) or one round of private training (no request).
+
+    With no steps it costs nothing: it says that the release above it is stored, and may be sent.
+    """
 
     request: str
     noise: float
@@ -61,16 +65,21 @@ class BudgetStore:
 
         Noise drawn afresh for a repeated question could be averaged away; an answer stored before it is sent cannot.
         An attempt that fails half-way counts: its entry was written before `make` reads a record. It is taken up again
-        only at the same noise: an order that lied about its size, or settings of another day, make a new entry.
+        only at the same noise: an order that lied about its size, settings of another day, or an answer that was sent
+        and then lost from the disk, make a new entry.
         """
         with self._locked() as entries:
             self._check_heard(entries, heard)
             path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
-            entry, known = self._entry(request, spend), {entry.request for entry in entries}
-            if request not in known or (entry not in entries and not path.exists()):
-                self._append(entries, entry, "another release is refused: ")
+            begun, asked = self._entry(request, spend), [entry for entry in entries if entry.request == request]
+            tried = list(takewhile(lambda entry: entry.steps > 0, reversed(asked)))  # since an answer was last sent
+            if not asked or (not path.exists() and begun not in tried):
+                self._enter(entries, begun, "another release is refused: ")
+                tried.append(begun)
             if not path.exists():
                 write_atomically(path, _stored(make()), private=True)
+            if tried:
+                self._append(replace(begun, steps=0))
             return replace(_recall(path), account=self._account(self._read()).to_json())
 
     def train(self, plan: Callable[[list[Entry]], Spend], heard: int = 0) -> tuple[Spend, Account]:
@@ -78,7 +87,7 @@ class BudgetStore:
         with self._locked() as entries:
             self._check_heard(entries, heard)
             spend = plan(entries)
-            self._append(entries, self._entry("", spend), "training is refused: ")
+            self._enter(entries, self._entry("", spend), "training is refused: ")
             return spend, self._account(self._read())
 
     def account(self) -> Account:
@@ -93,20 +102,20 @@ class BudgetStore:
         privacy = self.privacy
         unsafe = any(entry.unsafe for entry in entries)
         epsilon = math.inf if unsafe else self._total(entries)
-        return Account(epsilon, privacy.delta, privacy.adjacency, privacy.unit, len(entries))
+        return Account(epsilon, privacy.delta, privacy.adjacency, privacy.unit, _count(entries))
 
     def _total(self, entries: list[Entry]) -> float:
         return total_epsilon([entry.spend for entry in entries], self.privacy.delta, self.privacy.adjacency)
 
     def _check_heard(self, entries: list[Entry], heard: int) -> None:
         """A server that was told of more than is written here has met a newer copy of this account."""
-        if heard > len(entries):
+        if heard > _count(entries):
             raise BudgetError(
-                f"{self.folder / FILE} has {len(entries)} entries, but the server has heard of {heard}: this is an old "
-                "copy of the account. Put the newest one back; until then nothing is sent."
+                f"{self.folder / FILE} has {_count(entries)} entries, but the server has heard of {heard}: this is an "
+                "old copy of the account. Put the newest one back; until then nothing is sent."
             )
 
-    def _append(self, entries: list[Entry], entry: Entry, refused: str) -> None:
+    def _enter(self, entries: list[Entry], entry: Entry, refused: str) -> None:
         total, cap = self._total([*entries, entry]), self.privacy.cap
         if total > cap:
             so_far = round_up(self._total(entries))
@@ -118,6 +127,9 @@ class BudgetStore:
         if not (self.folder / FILE).exists():
             head = {"adjacency": self.privacy.adjacency, "unit": self.privacy.unit}
             write_atomically(self.folder / FILE, _line(head), private=True)
+        self._append(entry)
+
+    def _append(self, entry: Entry) -> None:
         with (self.folder / FILE).open("ab") as file:
             file.write(_line(asdict(entry)))
             file.flush()
@@ -183,6 +195,7 @@ class SiteAccount:
     @classmethod
     def read(cls, folder: Path, delta: float) -> SiteAccount:
         head, entries = read_account(folder)
+        entries = [entry for entry in entries if entry.steps > 0]
         return cls(folder, head.get("adjacency", "replace-one"), head.get("unit", "record"), delta, tuple(entries))
 
     @property
@@ -215,6 +228,11 @@ class SiteAccount:
             f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. Models that were trained without "
             "noise are not in this account, and are not covered."
         )
+
+
+def _count(entries: Sequence[Entry]) -> int:
+    """Those that cost something."""
+    return sum(entry.steps > 0 for entry in entries)
 
 
 def _line(facts: Mapping[str, object]) -> bytes:
