@@ -136,7 +136,7 @@ def rounds_counted(patch: pytest.MonkeyPatch) -> None:
 
 def unwritten(patch: pytest.MonkeyPatch) -> None:
     """The account is not written."""
-    patch.setattr(BudgetStore, "_append", lambda self, entries, entry, refused: None)
+    patch.setattr(BudgetStore, "_append", lambda self, entry: None)
 
 
 def unstored(patch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def unstored(patch: pytest.MonkeyPatch) -> None:
     def release(self: BudgetStore, request: str, spend: Any, make: Any, heard: int = 0) -> Release:
         with self._locked() as entries:
             if request not in {entry.request for entry in entries}:
-                self._append(entries, self._entry(request, spend), "")
+                self._enter(entries, self._entry(request, spend), "")
             return replace(make(), account=self._account(self._read()).to_json())
 
     patch.setattr(BudgetStore, "release", release)
