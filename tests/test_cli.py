@@ -319,7 +319,7 @@ def test_a_site_reads_its_own_account(
     vault = tmp_path / "run" / "clients" / "client-001"
     assert fedaux(monkeypatch, "privacy", "report", "--vault", vault) == 0
     found = paragraph(capsys.readouterr().out)
-    assert "1 releases and 0 rounds of private training, costs at most ε = 0.1 at δ = 1e-05" in found
+    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05" in found
     assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path / "run" / "clients", "--json") == 0
     accounts = json.loads(capsys.readouterr().out)["accounts"]
     assert [round(one["epsilon"], 4) for one in accounts] == [0.1] * 3

@@ -174,7 +174,7 @@ def test_names_that_read_the_same_records_share_an_account(tmp_path: Path) -> No
 def test_a_sites_own_statement_rounds_up_and_names_its_neighbours(tmp_path: Path) -> None:
     release(tmp_path, "x")
     account = SiteAccount.read(tmp_path, 1e-5)
-    assert "1 releases and 0 rounds of private training, costs at most ε = 0.1 at δ = 1e-05 for one record" in (
+    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05 for one record" in (
         account.statement()
     )
     assert account.rows() == [("1", "release", f"{SPEND.noise:.4g}", "1", "1")]

@@ -223,8 +223,8 @@ class SiteAccount:
             return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         releases = sum(bool(entry.request) for entry in self.entries)
         return (
-            f"All that this client ever sent under noise, {releases} releases and {len(self.entries) - releases} "
-            f"rounds of private training, costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
+            f"All that this client ever sent under noise (releases: {releases}, rounds of private training: "
+            f"{len(self.entries) - releases}) costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
             f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. Models that were trained without "
             "noise are not in this account, and are not covered."
         )
