@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from fedaux.errors import Exit, FedauxError
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -33,6 +35,12 @@ class Refusal(StrEnum):
             Refusal.SETTINGS: "the client's own settings cannot be right",
             Refusal.FAILED: "it failed; the reason is in the client's own log",
         }[self]
+
+
+class OrderError(FedauxError, ValueError):
+    """An order that the client's own settings do not allow."""
+
+    code = Exit.PRIVACY
 
 
 @dataclass(frozen=True)

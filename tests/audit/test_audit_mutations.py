@@ -5,9 +5,9 @@ from mutations import MUTATIONS, Mutation
 
 from fedaux.audit.finding import Terms
 from fedaux.audit.run import ATTACKS, attack
+from fedaux.exchange import OrderError
 from fedaux.runtime import client
 from fedaux.runtime.messages import MessageError
-from fedaux.runtime.sealed import OrderError
 
 SLOW = {"noise-mean", "noise-drop-in"}
 

@@ -13,7 +13,7 @@ from flwr.app import Message
 from fedaux.config import AuxConfig, Config, DataConfig, LocalConfig, PrivacyConfig
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.exchange import Failure, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.exchange import Failure, OrderError, PrepareOrder, Refusal, Release, TrainOrder, Update
 from fedaux.experiment import in_process
 from fedaux.prepare.h0 import extractor_hash
 from fedaux.prototypes import PrototypeSpec
@@ -21,7 +21,6 @@ from fedaux.runtime import client as client_module
 from fedaux.runtime.client import app, own_config, request_hash
 from fedaux.runtime.federation import GridFederation
 from fedaux.runtime.messages import pack
-from fedaux.runtime.sealed import OrderError
 from fedaux.server import Server
 from fedaux.state import RunState
 
@@ -150,7 +149,7 @@ def test_an_attempt_that_failed_counts_as_well(
     site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(client_module, "release", lambda *_: 1 / 0)
+        patch.setattr("fedaux.prepare.scorers.release", lambda *_: 1 / 0)
         assert isinstance(ask(site, order), Failure)
     assert ask(site, changed(order, {"public": "shifted"})).reason == Refusal.BUDGET.in_words
     assert isinstance(ask(site, order), Release)
@@ -272,11 +271,11 @@ class Talkative:
 @pytest.mark.parametrize(
     ("target", "value"),
     [
-        ("fedaux.runtime.client.make_scorer", lambda *_: Talkative()),
+        ("fedaux.prepare.scorers.make_scorer", lambda *_: Talkative()),
         ("fedaux.prepare.class_embedding.class_sums", fail),
         ("fedaux.privacy.release.Summary.__post_init__", fail),
         ("fedaux.prepare.features.per_record.outputs", fail),
-        ("fedaux.runtime.client.release", fail),
+        ("fedaux.prepare.scorers.release", fail),
         ("fedaux.runtime.client.own_records", fail),
         ("fedaux.privacy.gaussian.add_noise", fail),
     ],

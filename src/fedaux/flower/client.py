@@ -16,16 +16,15 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from fedaux.config import PrivacyConfig
-from fedaux.exchange import PrepareOrder, Release
+from fedaux.exchange import OrderError, PrepareOrder, Release
 from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given
 from fedaux.prepare.features import fingerprint_arrays, private_outputs
-from fedaux.prepare.scorers import make_scorer
+from fedaux.prepare.scorers import release_scores
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release, release_spend
-from fedaux.privacy.units import Units
+from fedaux.privacy.release import release_spend
 from fedaux.prototypes import load
 from fedaux.runtime.messages import pack, unpack
-from fedaux.runtime.sealed import OrderError, sealed
+from fedaux.runtime.sealed import sealed
 from fedaux.runtime.settings import SettingsError
 
 
@@ -64,7 +63,9 @@ def answer(
         asked = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
 
         def make() -> Release:
-            return make_release(order, own, Extractor(model(), features), Given.of(*data(context)))
+            extractor, records = Extractor(model(), features), Given.of(*data(context))
+            load(extractor.model, order.extractor)
+            return release_scores(order, records, private_outputs(extractor, records), own.privacy)
 
         store = BudgetStore(own.vault, own.privacy)
         made = store.release(asked, release_spend(order.size, own.privacy), make, order.heard)
@@ -98,19 +99,6 @@ class Own:
         total = float(node.get("fedaux-epsilon-total", self.privacy.epsilon_total))
         delta = float(node.get("fedaux-delta", self.privacy.delta))
         return Own(folder, replace(self.privacy, epsilon=epsilon, epsilon_total=total, delta=delta))
-
-
-def make_release(order: PrepareOrder, own: Own, extractor: Extractor, records: Given) -> Release:
-    """P2, P3 as everywhere in fedaux: features, each record by itself, summary, noise."""
-    privacy = own.privacy
-    load(extractor.model, order.extractor)
-    units = Units.of(records, privacy.unit, privacy.person_records)
-    size = units.count if privacy.adjacency == "replace-one" else privacy.declared_records
-    scorer, features = make_scorer(privacy, order.classes), private_outputs(extractor, records)
-    summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
-    if len(summary.values) != order.size:
-        raise OrderError(f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}")
-    return release(summary, own.vault.name, privacy)
 
 
 def _absolute(folder: str | Path) -> Path:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from fedaux.config import PrivacyConfig
+from fedaux.data.records import Records
 from fedaux.errors import import_function
+from fedaux.exchange import OrderError, PrepareOrder, Release
 from fedaux.prepare.class_embedding import ClassEmbeddingScorer
 from fedaux.prepare.logistic import LogisticScorer
 from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
-from fedaux.prepare.scoring import Scorer
+from fedaux.prepare.scoring import Features, Scorer
+from fedaux.privacy.release import release
+from fedaux.privacy.units import Units
 
 
 def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
@@ -19,3 +23,13 @@ def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
         return LogisticScorer(privacy.ridge)
     made: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)
     return made
+
+
+def release_scores(order: PrepareOrder, records: Records, features: Features, privacy: PrivacyConfig) -> Release:
+    """P2, P3 from features, each computed of its record alone. Budget and noise are those of the client's settings."""
+    units = Units.of(records, privacy.unit, privacy.person_records)
+    scorer, size = make_scorer(privacy, order.classes), units.public_size(privacy)
+    summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
+    if len(summary.values) != order.size:  # the account has an entry for a release of the size in the order
+        raise OrderError(f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}")
+    return release(summary, order.client, privacy)

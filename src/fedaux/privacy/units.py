@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config import PrivacyConfig
 from fedaux.data.records import Indices, Records
 from fedaux.errors import unknown
 
@@ -28,6 +29,10 @@ class Units:
     @property
     def count(self) -> int:
         return len(self.rows)
+
+    def public_size(self, privacy: PrivacyConfig) -> int:
+        """Their number as the world knows it: the same for neighbours."""
+        return self.count if privacy.adjacency == "replace-one" else privacy.declared_records
 
     @classmethod
     def of(cls, records: Records, unit: str, cap: int) -> Self:

@@ -22,19 +22,19 @@ from torch import nn
 from fedaux.config import Config
 from fedaux.data.federated import declared_classes, open_private
 from fedaux.data.records import Records
-from fedaux.exchange import Account, Hello, HelloOrder, PrepareOrder, Release, TrainOrder, Update
+from fedaux.exchange import Account, Hello, HelloOrder, OrderError, PrepareOrder, Release, TrainOrder, Update
 from fedaux.methods import METHODS
 from fedaux.prepare.features import FeatureCache, Rows, fingerprint_arrays
 from fedaux.prepare.h0 import extractor_hash
-from fedaux.prepare.scorers import make_scorer
+from fedaux.prepare.scorers import release_scores
 from fedaux.privacy.accounting import BudgetError, Spend, plan_training
 from fedaux.privacy.apart import check_records_apart
 from fedaux.privacy.budget import BudgetStore, Entry, account_folder
-from fedaux.privacy.release import release, release_spend
+from fedaux.privacy.release import release_spend
 from fedaux.privacy.units import Units
 from fedaux.prototypes import Prototype, PrototypeSpec, build, dump, halved, layout, linear_head, load, origin
 from fedaux.runtime.messages import pack, unpack
-from fedaux.runtime.sealed import OrderError, sealed
+from fedaux.runtime.sealed import sealed
 from fedaux.runtime.settings import own_clients, own_settings, site_config
 from fedaux.seeds import derive, seeded_torch, torch_stream
 from fedaux.train.local import train_local
@@ -61,7 +61,11 @@ def prepare(message: Message, context: Context) -> Message:
     config = own_config(context, order)
     spend = release_spend(order.size, config.privacy)
     store = BudgetStore(own_account(context, order), config.privacy)
-    made = store.release(request_hash(order), spend, lambda: make_release(order, context, config), order.heard)
+
+    def make() -> Release:
+        return release_scores(order, own_records(context, order), own_features(order, context), config.privacy)
+
+    made = store.release(request_hash(order), spend, make, order.heard)
     return Message(pack(replace(made, client=order.client)), reply_to=message)
 
 
@@ -176,7 +180,7 @@ def train_privately(
     model, records = own_task(order, context)
     check_records_apart(model, training=True)
     units = Units.of(records, privacy.unit, privacy.person_records)
-    size, parameters = public_size(units, config), layout(model)["parameters"]
+    size, parameters = units.public_size(privacy), layout(model)["parameters"]
     allowed = privacy.train_rounds or config.rounds
 
     def plan(entries: Sequence[Entry]) -> Spend:
@@ -197,22 +201,6 @@ def train_privately(
     steps = {"lr": order.lr, "mu": order.mu, "clip": privacy.train_clip}
     train_private(model, records, units, spend, size=size, **steps, unsafe_seed=seed)
     return model, size, spend, account
-
-
-def public_size(units: Units, config: Config) -> int:
-    """|D_i| as the world knows it, in units: the same for neighbours."""
-    return units.count if config.privacy.adjacency == "replace-one" else config.privacy.declared_records
-
-
-def make_release(order: PrepareOrder, context: Context, config: Config) -> Release:
-    """Features, summary, noise. Scorer, budget, adjacency and noise are those of the client's own settings."""
-    privacy, records = config.privacy, own_records(context, order)
-    units, scorer = Units.of(records, privacy.unit, privacy.person_records), make_scorer(privacy, order.classes)
-    size, features = public_size(units, config), own_features(order, context)
-    summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
-    if len(summary.values) != order.size:
-        raise OrderError(f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}")
-    return release(summary, order.client, privacy)
 
 
 def request_hash(order: PrepareOrder) -> str:

@@ -11,8 +11,7 @@ from functools import wraps
 
 from flwr.app import Context, Error, Message
 
-from fedaux.errors import Exit, FedauxError
-from fedaux.exchange import Refusal
+from fedaux.exchange import OrderError, Refusal
 from fedaux.parsing import ConfigError
 from fedaux.privacy.accounting import BudgetError
 from fedaux.runtime.inprocess import CLIENT_EXCEPTION
@@ -21,12 +20,6 @@ from fedaux.runtime.settings import SettingsError
 
 Handler = Callable[[Message, Context], Message]
 log = logging.getLogger(__name__)
-
-
-class OrderError(FedauxError, ValueError):
-    """An order that this client's own settings do not allow."""
-
-    code = Exit.PRIVACY
 
 
 def sealed(handler: Handler) -> Handler:
