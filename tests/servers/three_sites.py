@@ -47,4 +47,4 @@ class Federation:
 
     def spent(self, name: str) -> list[str]:
         """What the site's account has: one entry for each release that was ever begun."""
-        return [entry.request for entry in read_account(self.folder / "vaults" / name)[1]]
+        return [entry.request for entry in read_account(self.folder / "vaults" / name)[1] if entry.steps]
