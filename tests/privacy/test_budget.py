@@ -155,6 +155,11 @@ def test_one_account_keeps_one_promise(tmp_path: Path, change: dict[str, Any]) -
         release(tmp_path, "x", never, **change)
 
 
+def test_who_sent_nothing_under_noise_has_spent_nothing_and_has_no_folder(tmp_path: Path) -> None:
+    assert store(tmp_path / "new").account() == Account(0.0, 1e-5, "replace-one", "record", 0)
+    assert not (tmp_path / "new").exists()
+
+
 def test_noise_from_a_known_seed_is_worth_nothing_for_ever(tmp_path: Path) -> None:
     release(tmp_path, "x", unsafe_seed=1)
     assert store(tmp_path).account().epsilon == float("inf")

@@ -91,7 +91,9 @@ class BudgetStore:
             return spend, self._account(self._read())
 
     def account(self) -> Account:
-        """The client's own statement, as it stands."""
+        """The client's own statement, as it stands. Who never sent anything under noise gets no folder for it."""
+        if not (self.folder / FILE).exists():
+            return self._account([])
         with self._locked() as entries:
             return self._account(entries)
 
