@@ -108,7 +108,7 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             assert "accuracy" in done.stdout, done.stdout
             assert (server / "run" / "state.safetensors").is_file()
             assert Config.load(server / "fedaux.toml").rounds > 1  # the override was one
-            assert "1 of 1 made" in checked()
+            assert "ε = 1 of 1 spent in 1 entries" in checked()
 
             stranger = tmp_path / "stranger"
             stranger.mkdir()
