@@ -9,7 +9,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedaux.exchange import Failure, TrainOrder, Update
+from fedaux.exchange import Account, Failure, TrainOrder, Update
 from fedaux.runtime.federation import GridFederation
 from fedaux.runtime.messages import pack, unpack
 from fedaux.train.combine import Tally
@@ -23,8 +23,10 @@ client = ClientApp()
 def train(message: Message, context: Context) -> Message:
     order = unpack(TrainOrder, message.content)
     weights = {"parameters": np.full(SIZE, float(order.client.rpartition("-")[2]) / 100, np.float32)}
-    facts = {"records": 1, "loss": 1.0, "seconds": 0.1, "noise": 0.0, "rate": 1.0, "steps": 0, "weights": weights}
-    return Message(pack(Update(order.client, order.round, **facts)), reply_to=message)
+    facts = {"records": 1, "loss": 1.0, "seconds": 0.1, "noise": 0.0, "rate": 1.0, "steps": 0}
+    account = Account(0.0, 1e-5, "replace-one", "record", 0).to_json()
+    update = Update(order.client, order.round, **facts, account=account, weights=weights)
+    return Message(pack(update), reply_to=message)
 
 
 @server.main()
@@ -49,7 +51,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def _order(name: str, weights: dict[str, np.ndarray]) -> TrainOrder:
     facts = {"prototype": "[]", "classes": 2, "epochs": 1, "lr": 0.1, "batch": 1, "mu": 0.0, "seed": 0, "h0": ""}
-    return TrainOrder(name, 1, **facts, extractor={}, weights=weights)
+    return TrainOrder(name, 1, **facts, heard=0, extractor={}, weights=weights)
 
 
 def _reset_peak() -> None:

@@ -30,7 +30,7 @@ def test_an_existing_app_runs_in_flowers_simulation(tmp_path: Path) -> None:
         accuracies = [float(found) for found in re.findall(r"^accuracy ([\d.]+)", text, re.MULTILINE)]
         assert len(accuracies) == 4
         assert accuracies[-1] > 0.5
-        assert "10 clients, one release each, noise from the operating system" in text
+        assert "Each of 10 clients keeps its own account of everything that it ever sent under noise" in text
     assert len(stored) == 10
     assert releases(home) == stored  # the second run, under new node ids, was told the same
 
