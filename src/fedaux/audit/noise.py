@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedaux.audit.bounds import one_run_bound
 from fedaux.audit.finding import SHARED, Finding, Terms, told_apart
-from fedaux.audit.records import PASSING, gradient, passing, scores, sums_of, training, values_of
+from fedaux.audit.records import PASSING, gradient, passing, scores, scores_apart, sums_of, training
 from fedaux.audit.site import Server, Site, Vector, set_mlp, write_rows
 from fedaux.prototypes import PrototypeSpec
 
@@ -34,9 +34,7 @@ def exchanged(folder: Path, terms: Terms) -> Finding:
         for which, (row, label) in kinds.items()
     ]
     sites = [Site.at(one, PASSING, **scores(terms)) for one in data]
-    server = passing(sites[0])
-    order = server.prepare(server.map(column=np.array([1, -1])))
-    bound = told_apart([values_of(site, order) for site in sites], terms)
+    bound = scores_apart(sites, terms)
     return Finding.of("noise-scores", "noise on class sums, replace-one", terms.epsilon, bound, terms.draws)
 
 
@@ -46,9 +44,7 @@ def added(folder: Path, terms: Terms) -> Finding:
     settings = scores(terms, scorer="mean-embedding", adjacency="add-remove", declared_records=8)
     data = [write_rows(folder / f"{n}", np.array([(1, 0)] * n), [0] * n, ("a", "b")) for n in (7, 8)]
     sites = [Site.at(one, PASSING, **settings) for one in data]
-    server = passing(sites[0])
-    order = server.prepare(server.map(column=np.array([1, -1])))
-    bound = told_apart([values_of(site, order) for site in sites], terms)
+    bound = scores_apart(sites, terms)
     return Finding.of("noise-mean", "noise on a mean of φ, add-remove", terms.epsilon, bound, terms.draws)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -114,9 +115,7 @@ def person(folder: Path, terms: Terms) -> Finding:
     """A person's hundred records, all moved together, where a person is promised what a record would be."""
     terms, settings = gross(terms), scores(terms, unit="person", person_records=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
-    server = passing(sites[0])
-    order = server.prepare(server.map(column=np.array([1, -1])))
-    bound = told_apart([values_of(site, order) for site in sites], terms)
+    bound = scores_apart(sites, terms)
     detail = "100 of 104 records, of which 10 are used"
     return Finding.of("person", "all records of a person, on scores", terms.epsilon, bound, terms.draws, detail)
 
@@ -137,6 +136,13 @@ def passing(site: Site) -> Server:
     server = Server.against(site, (2,), 2)
     set_mlp(server.model, first=np.eye(2), second=np.eye(2))
     return server
+
+
+def scores_apart(sites: Sequence[Site], terms: Terms) -> float:
+    """ε from the releases of two neighbours, under a map that has the records (1, 0) and (0, 1) at opposite φ."""
+    server = passing(sites[0])
+    order = server.prepare(server.map(column=np.array([1, -1])))
+    return told_apart([values_of(site, order) for site in sites], terms)
 
 
 def values_of(site: Site, order: PrepareOrder) -> Draw:

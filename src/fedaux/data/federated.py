@@ -48,7 +48,13 @@ class PublicData:
 
 
 def client_names(config: Config) -> list[str]:
-    return list(config.federation.sites) or [f"client-{index:03d}" for index in range(config.data.clients)]
+    return list(config.federation.sites or _simulated(config.data.clients))
+
+
+@lru_cache(maxsize=8)
+def _simulated(count: int) -> tuple[str, ...]:
+    """Made once: every order asks for them several times."""
+    return tuple(f"client-{index:03d}" for index in range(count))
 
 
 def open_data(config: Config) -> FederatedData:

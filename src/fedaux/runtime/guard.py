@@ -15,12 +15,12 @@ from fedaux.exchange import Account, Arrays, Order, PrepareOrder, Release, Train
 from fedaux.privacy.bounded import REACH, Bound, Bounds
 from fedaux.privacy.gaussian import CERTIFICATES
 from fedaux.privacy.release import release_multiplier
+from fedaux.privacy.units import UNITS
 
 NORM_FACTOR = 1e4  # a reply may not be longer than this many times what was sent, plus one per number
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would drown all others in the average
 SAME = 1e-6  # two sides that compute the same number agree to this share of it
-UNITS = ("record", "person")
 TAIL = 10.0  # standard deviations by which noise may be longer than it is on average: honest noise never is, e⁻⁵⁰
 
 
