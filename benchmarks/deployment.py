@@ -17,13 +17,13 @@ from harness import SETTINGS, Servers
 from three_sites import CONFIG, Federation
 
 from fedaux import run
-from fedaux.state import RunState
+from fedaux.algorithms.run_state import RunState
 
 PARTS = {
     "Python itself": "pass",
     "+ Flower": "import flwr.clientapp",
     "+ PyTorch": "import flwr.clientapp, torch",
-    "+ fedaux's client": "import fedaux.runtime.client",
+    "+ fedaux's client": "import fedaux.flower.client_app",
 }
 
 

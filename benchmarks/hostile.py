@@ -22,20 +22,21 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config import Config, FederationConfig
+from fedaux.algorithms.local_training import train_local
+from fedaux.algorithms.server import Server, make_server
+from fedaux.config.demo import DIGITS
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config, FederationConfig
+from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
+from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.demo import DIGITS
-from fedaux.exchange import Failure, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
-from fedaux.experiment import in_process, make_server, run_in
-from fedaux.prepare.scoring import bounds_of
-from fedaux.privacy.bounded import GRID
+from fedaux.experiments.runner import in_process, run_in
+from fedaux.flower.validation import Refused, check, longest
+from fedaux.models import build, dump, load
+from fedaux.privacy.clipping import GRID
 from fedaux.privacy.gaussian import multiplier
-from fedaux.prototypes import PrototypeSpec, build, dump, load
-from fedaux.runtime.guard import Refused, check, longest
-from fedaux.seeds import torch_stream
-from fedaux.server import Server
-from fedaux.train.local import train_local
+from fedaux.scoring.base import bounds_of
 
 EVERYTHING = 10**8  # records claimed where nobody looks
 ROOM = 200  # records that a careful federation allows: its clients have 72

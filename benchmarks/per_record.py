@@ -18,12 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
+from fedaux.models import Prototype, build, linear_head
+from fedaux.models.inference import predict_batches
 from fedaux.privacy import per_record
+from fedaux.privacy.dp_sgd import summed_steps
 from fedaux.privacy.units import Units
-from fedaux.prototypes import Prototype, PrototypeSpec, build, linear_head
-from fedaux.train.local import look
-from fedaux.train.private import summed_steps
 
 WORKERS = 2
 of = PrototypeSpec.of
@@ -102,7 +103,7 @@ def main() -> None:
             list(per_record.outputs(features, records))
 
         def batched(features: Any = features, records: Records = records) -> None:
-            list(look(features, records))
+            list(predict_batches(features, records))
 
         row(spec.label, alone, batched, count, repeats)
     group = of("cnn", norm="group")

@@ -11,11 +11,11 @@ import time
 
 import numpy as np
 
-from fedaux.config import PrivacyConfig
-from fedaux.prepare.certainty import Certainty
-from fedaux.prepare.scorers import make_scorer
-from fedaux.prepare.scoring import Reference
+from fedaux.config.schema import PrivacyConfig
 from fedaux.privacy.release import release
+from fedaux.scoring.base import Reference
+from fedaux.scoring.registry import make_scorer
+from fedaux.scoring.teacher_weights import Certainty
 
 RECORDS, WIDTH, NEGATIVES, CLASSES = 2500, 512, 4800, 10
 

@@ -15,12 +15,13 @@ from statistics import median
 import numpy as np
 import torch
 
-from fedaux.config import PretrainConfig
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import PretrainConfig
 from fedaux.data.records import Records
-from fedaux.prepare.augment import random_views
-from fedaux.prepare.pretraining import autocast
-from fedaux.prepare.simclr import SimCLR, nt_xent
-from fedaux.prototypes import PrototypeSpec, build
+from fedaux.models import build
+from fedaux.pretraining.augment import random_views
+from fedaux.pretraining.simclr import SimCLR, nt_xent
+from fedaux.pretraining.trainer import autocast
 
 NETWORKS = [
     PrototypeSpec.of("resnet8", width=16),

@@ -14,13 +14,13 @@ import numpy as np
 from flwr.app import ArrayRecord
 
 from fedaux import Config, run
-from fedaux.config import DataConfig, FederationConfig, PretrainConfig
+from fedaux.algorithms.server import Server
+from fedaux.config.demo import DIGITS
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import DataConfig, FederationConfig, PretrainConfig
+from fedaux.core.messages import Account, Order, Release, Update
 from fedaux.data.records import Records
-from fedaux.demo import DIGITS
-from fedaux.exchange import Account, Order, Release, Update
-from fedaux.prototypes import PrototypeSpec
-from fedaux.runtime.messages import pack
-from fedaux.server import Server
+from fedaux.flower.serialization import pack
 
 NEGATIVES = 12_000  # the paper sends their features
 

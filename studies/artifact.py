@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save
 
-from fedaux.config import Config
+from fedaux.config.schema import Config
+from fedaux.core.io import cache_folder, write_atomically
 from fedaux.data.federated import open_data
-from fedaux.files import cache_folder, write_atomically
-from fedaux.prepare.extractor import artifact_path
-from fedaux.prepare.features import fingerprint
+from fedaux.models.inference import fingerprint
+from fedaux.pretraining.store import artifact_path
 
 FOLDER = Path(__file__).parent / "artifacts"
 

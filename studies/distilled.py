@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config import Config
-from fedaux.experiment import run
+from fedaux.config.schema import Config
+from fedaux.experiments.runner import run
 from studies.scorers import BASE, MEAN, REFERENCES, from_command_line
 
 PAPER, FAST = 5e-5, 1e-3  # distillation rates: the paper's, and one that linear heads can follow

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
-from fedaux.config import PrivacyConfig
-from fedaux.exchange import Arrays, Release
-from fedaux.prepare.class_embedding import ClassEmbeddingScorer
-from fedaux.prepare.logistic import LogisticScorer, solve
-from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
-from fedaux.prepare.scoring import Features, Fitted, Labels, LogOdds, Reference, Shares
-from fedaux.privacy.bounded import GRID, clip_rows
+from fedaux.config.schema import PrivacyConfig
+from fedaux.core.messages import Arrays, Release
+from fedaux.privacy.clipping import GRID, clip_rows
 from fedaux.privacy.release import Summary
+from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares
+from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.logistic import LogisticScorer, solve
+from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 
 Vector = NDArray[np.float64]
 STEP = 1.0 / GRID

@@ -19,22 +19,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaux.config import Config, PrivacyConfig
+from fedaux.algorithms.evaluation import evaluate
+from fedaux.algorithms.local_training import train_local
+from fedaux.algorithms.server import Server
+from fedaux.config.schema import Config, PrivacyConfig
+from fedaux.core.io import cache_folder
+from fedaux.core.messages import Arrays, Release
+from fedaux.core.rng import derive, seeded_torch, torch_stream
 from fedaux.data.federated import FederatedData, open_data
 from fedaux.data.records import Records
-from fedaux.exchange import Arrays, Release
-from fedaux.files import cache_folder
-from fedaux.prepare.class_sums import pool
-from fedaux.prepare.closed_form import discriminant_head, set_head
-from fedaux.prepare.features import FeatureCache, outputs, transformed
-from fedaux.prepare.h0 import H0
-from fedaux.prepare.scorers import make_scorer
-from fedaux.prepare.scoring import Reference, Scorer, teacher_weights
+from fedaux.models import dump, linear_head
+from fedaux.models.inference import outputs, transformed
 from fedaux.privacy.release import release
-from fedaux.prototypes import dump, linear_head
-from fedaux.seeds import derive, seeded_torch, torch_stream
-from fedaux.server import Server
-from fedaux.train.local import evaluate, train_local
+from fedaux.scoring.base import Reference, Scorer, teacher_weights
+from fedaux.scoring.class_sums import pool
+from fedaux.scoring.closed_form import discriminant_head, set_head
+from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.frozen_extractor import H0
+from fedaux.scoring.registry import make_scorer
 
 RESULTS = Path(__file__).parent / "results"
 BASE = PrivacyConfig(epsilon=0.1, delta=1e-5)

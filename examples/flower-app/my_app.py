@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from fedaux.data.records import Corpus, Records
-from fedaux.prototypes import Extractor
+from fedaux.models import Extractor
 
 
 def network(shape, width=32):

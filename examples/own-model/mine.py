@@ -7,7 +7,7 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 
 from fedaux import Corpus, Records
-from fedaux.prototypes import Extractor
+from fedaux.models import Extractor
 
 
 def network(shape: tuple[int, ...], width: int = 32) -> nn.Module:

@@ -7,53 +7,53 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedaux.audit.run import audit_client as audit_client
-    from fedaux.config import Config as Config
+    from fedaux.algorithms.results import Result as Result
+    from fedaux.config.methods import METHODS as METHODS
+    from fedaux.config.parsing import ConfigError as ConfigError
+    from fedaux.config.schema import Config as Config
+    from fedaux.core.errors import FedauxError as FedauxError
     from fedaux.data.records import Corpus as Corpus
     from fedaux.data.records import Records as Records
-    from fedaux.errors import FedauxError as FedauxError
-    from fedaux.experiment import Result as Result
-    from fedaux.experiment import planner as planner
-    from fedaux.experiment import pretrain as pretrain
-    from fedaux.experiment import resume as resume
-    from fedaux.experiment import run as run
-    from fedaux.methods import METHODS as METHODS
-    from fedaux.models.export import export as export
-    from fedaux.models.model import Model as Model
-    from fedaux.parsing import ConfigError as ConfigError
+    from fedaux.deploy.audit.run import audit_client as audit_client
+    from fedaux.experiments.runner import planner as planner
+    from fedaux.experiments.runner import pretrain as pretrain
+    from fedaux.experiments.runner import resume as resume
+    from fedaux.experiments.runner import run as run
+    from fedaux.experiments.sweeps.comparison import compare as compare
+    from fedaux.experiments.sweeps.engine import run_sweep as run_sweep
+    from fedaux.experiments.sweeps.grid import Sweep as Sweep
+    from fedaux.experiments.tracking import Tracker as Tracker
+    from fedaux.experiments.tracking import make_trackers as make_trackers
+    from fedaux.export.export import export_model as export_model
+    from fedaux.export.model import Model as Model
+    from fedaux.models import register as register
     from fedaux.privacy.apart import keeps_records_apart as keeps_records_apart
-    from fedaux.prototypes import register as register
     from fedaux.report.write import write_report as write_report
-    from fedaux.sweeps.comparison import compare as compare
-    from fedaux.sweeps.engine import run_sweep as run_sweep
-    from fedaux.sweeps.grid import Sweep as Sweep
-    from fedaux.tracking import Tracker as Tracker
-    from fedaux.tracking import make_trackers as make_trackers
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Config": "config",
-    "ConfigError": "parsing",
+    "Config": "config.schema",
+    "ConfigError": "config.parsing",
     "Corpus": "data.records",
-    "FedauxError": "errors",
-    "METHODS": "methods",
-    "Model": "models.model",
+    "FedauxError": "core.errors",
+    "METHODS": "config.methods",
+    "Model": "export.model",
     "Records": "data.records",
-    "Result": "experiment",
-    "Sweep": "sweeps.grid",
-    "Tracker": "tracking",
-    "audit_client": "audit.run",
-    "compare": "sweeps.comparison",
-    "export": "models.export",
+    "Result": "algorithms.results",
+    "Sweep": "experiments.sweeps.grid",
+    "Tracker": "experiments.tracking",
+    "audit_client": "deploy.audit.run",
+    "compare": "experiments.sweeps.comparison",
+    "export_model": "export.export",
     "keeps_records_apart": "privacy.apart",
-    "make_trackers": "tracking",
-    "planner": "experiment",
-    "pretrain": "experiment",
-    "register": "prototypes",
-    "resume": "experiment",
-    "run": "experiment",
-    "run_sweep": "sweeps.engine",
+    "make_trackers": "experiments.tracking",
+    "planner": "experiments.runner",
+    "pretrain": "experiments.runner",
+    "register": "models",
+    "resume": "experiments.runner",
+    "run": "experiments.runner",
+    "run_sweep": "experiments.sweeps.engine",
     "write_report": "report.write",
 }
 __all__ = sorted(_HOMES)

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from docs_pages import PAGES, ROOT, blocks, commands, environment, missing, needs
+
+from helpers import docs_pages
+from helpers.docs_pages import PAGES, ROOT, blocks, commands, environment, missing, needs
 
 SLOW = {  # pages that take more than 20 seconds
     "README.md": "nine methods and the demo",
@@ -40,7 +42,7 @@ def _pages() -> list[object]:
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    player = Path(__file__).with_name("docs_pages.py")
+    player = Path(docs_pages.__file__)
     done = subprocess.run(
         [sys.executable, str(player), str(page)],
         cwd=folder,
@@ -101,7 +103,7 @@ assert Path("there/mine/own.toml").read_text() == "key = 1\\n"
 def _played(page: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     (tmp_path / "empty").mkdir()
     (tmp_path / "page.md").write_text(page, encoding="utf-8")
-    words = [sys.executable, str(Path(__file__).with_name("docs_pages.py")), str(tmp_path / "page.md")]
+    words = [sys.executable, str(Path(docs_pages.__file__)), str(tmp_path / "page.md")]
     folder = tmp_path / "empty"
     return subprocess.run(words, cwd=folder, env=environment(folder), text=True, capture_output=True, check=False)
 

@@ -15,7 +15,7 @@ import typer
 
 import fedaux
 from fedaux.cli import app
-from fedaux.errors import Exit
+from fedaux.core.errors import Exit
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def test_every_setting_says_what_it_is(extension: ModuleType) -> None:
     """A comment behind the field; the parts of a `Config` have a docstring of their own."""
     import griffe
 
-    classes = griffe.load("fedaux.config", search_paths=[ROOT / "src"], allow_inspection=False).classes
+    classes = griffe.load("fedaux.config.schema", search_paths=[ROOT / "src"], allow_inspection=False).classes
     assert {"Config", "PrivacyConfig", "DataConfig"} <= set(classes)
     for name in [found for found in classes if found.endswith("Config")]:
         fields = [one for one in classes[name].attributes.values() if one.annotation is not None]

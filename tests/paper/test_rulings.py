@@ -13,27 +13,29 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from fedaux.config import Config, PrivacyConfig
+from fedaux.algorithms.aggregate import Tally
+from fedaux.algorithms.local_training import train_local
+from fedaux.algorithms.loop import sample
+from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_state import RunState
+from fedaux.config.methods import METHODS
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config, PrivacyConfig
+from fedaux.core.messages import Account
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.exchange import Account
-from fedaux.experiment import Result
-from fedaux.methods import METHODS
-from fedaux.prepare import logistic
-from fedaux.prepare.logistic import LogisticScorer
-from fedaux.prepare.mean_embedding import MeanEmbeddingScorer
-from fedaux.prepare.scorers import make_scorer
-from fedaux.prepare.scoring import Reference, teacher_weights
+from fedaux.models import build, dump
+from fedaux.models.inference import predict_batches
 from fedaux.privacy import gaussian
-from fedaux.privacy.bounded import GRID
+from fedaux.privacy.clipping import GRID
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.release import Summary, release
-from fedaux.prototypes import PrototypeSpec, build, dump
-from fedaux.rounds import sample
-from fedaux.state import RunState
-from fedaux.train.combine import Tally
-from fedaux.train.local import look, train_local
+from fedaux.scoring import logistic
+from fedaux.scoring.base import Reference, teacher_weights
+from fedaux.scoring.logistic import LogisticScorer
+from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
+from fedaux.scoring.registry import make_scorer
 
 NONE = np.zeros(0, np.int64)  # for scorers that have no use for labels
 Solver = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
@@ -322,7 +324,7 @@ def test_m_batchnorm_is_in_eval_mode_for_whoever_only_looks() -> None:
     def check(predict: Callable[[Records], np.ndarray]) -> None:
         assert np.allclose(predict(records)[:8], predict(records.take(np.arange(8))), atol=1e-5)
 
-    check(lambda rows: np.concatenate([out for _, out in look(model, rows)]))
+    check(lambda rows: np.concatenate([out for _, out in predict_batches(model, rows)]))
 
     def in_train_mode(rows: Records) -> np.ndarray:
         with torch.no_grad():

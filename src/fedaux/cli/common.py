@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.errors import Exit, exit_code
+from fedaux.core.errors import Exit, exit_code
 
 Threads = Annotated[
     int, typer.Option(min=1, help="Threads for PyTorch; 1 is fastest for small models and exactly repeatable.")

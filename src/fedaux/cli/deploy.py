@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from fedaux.cli.common import Json, console_for, emit, examples
-from fedaux.errors import Exit
+from fedaux.core.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
 
@@ -32,7 +32,7 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write all that a server and its sites need to start: TLS certificates, keys, settings, scripts, a README."""
-    from fedaux.config import Config
+    from fedaux.config.schema import Config
     from fedaux.deploy.layout import Address
     from fedaux.deploy.layout import init as write
     from fedaux.deploy.settings import try_out

@@ -10,7 +10,7 @@ import typer
 from fedaux.cli.common import Json, console_for, emit, examples
 
 if TYPE_CHECKING:
-    from fedaux.models.model import Model
+    from fedaux.export.model import Model
 
 SHOWN = 20  # predictions that the terminal shows
 
@@ -30,8 +30,8 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write the trained networks of a run with a model card: weights, classes, accuracy, privacy, how to use them."""
-    from fedaux.models.export import export as export_run
-    from fedaux.models.model import read_card
+    from fedaux.export.export import export_model as export_run
+    from fedaux.export.model import read_card
 
     folders = export_run(run, out, onnx)
     cards = [read_card(folder) for folder in folders]
@@ -67,7 +67,7 @@ def predict(
     from rich.markup import escape
 
     from fedaux.data.inputs import Inputs
-    from fedaux.models.model import Model
+    from fedaux.export.model import Model
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
@@ -129,7 +129,7 @@ def _write(found: list[dict[str, Any]], out: Path) -> None:
     import csv
     import io
 
-    from fedaux.files import write_atomically
+    from fedaux.core.io import write_atomically
 
     ranks = range(1, 1 + max((len(one["top"]) for one in found), default=0))
     text = io.StringIO()

@@ -9,11 +9,11 @@ import typer
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from fedaux.audit.finding import Finding
-    from fedaux.privacy.planner import Planner
+    from fedaux.deploy.audit.finding import Finding
+    from fedaux.scoring.planner import Planner
 
 from fedaux.cli.common import Json, beside, console_for, emit, examples
-from fedaux.errors import Exit
+from fedaux.core.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="What was spent, what is worth spending, and whether the promise holds.")
 
@@ -39,8 +39,8 @@ def report(
         return
     if folder is None or vault is not None:
         raise typer.BadParameter("name the folder of a run, or at a site its --vault")
+    from fedaux.algorithms.run_state import RunState
     from fedaux.report.terminal import results_table
-    from fedaux.state import RunState
 
     ledger = RunState.load(folder).ledger
     rows, console, facts = ledger.rows(), console_for(as_json), ledger.facts()
@@ -104,7 +104,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Will the scores carry a signal? Simulated on public data: nothing private is read, nothing is spent."""
-    from fedaux.experiment import planner
+    from fedaux.experiments.runner import planner
     from fedaux.report.pictures import draw_plan
 
     console = console_for(as_json)
@@ -161,8 +161,8 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Attack the whole client: data on disk, a hostile server, the real handlers, real noise."""
-    from fedaux.audit.finding import Terms
-    from fedaux.audit.run import ATTACKS, audit_client
+    from fedaux.deploy.audit.finding import Terms
+    from fedaux.deploy.audit.run import ATTACKS, audit_client
 
     console, names = console_for(as_json), only or list(ATTACKS)
     with console.status("attacking") as status:

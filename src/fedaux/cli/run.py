@@ -12,7 +12,7 @@ from rich.markup import escape
 from fedaux.cli.common import Json, Settings, Threads, Track, beside, console_for, emit, examples, set_threads
 
 if TYPE_CHECKING:
-    from fedaux.experiment import Result
+    from fedaux.algorithms.results import Result
 
 app = typer.Typer()
 ConfigFile = Annotated[
@@ -34,7 +34,7 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a commented config to start from: for your images, your text, or a model and data of your own."""
-    from fedaux.starters import write_starter
+    from fedaux.config.starters import write_starter
 
     paths = write_starter(kind, folder)
     if as_json:
@@ -62,10 +62,10 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run one configuration. In a folder that already holds this very run, go on where it stopped."""
-    from fedaux.config import Config
-    from fedaux.experiment import run as run_experiment
+    from fedaux.config.schema import Config
+    from fedaux.experiments.runner import run as run_experiment
+    from fedaux.experiments.tracking import make_trackers
     from fedaux.report.live import Live
-    from fedaux.tracking import make_trackers
 
     settings = Config.load(beside(config), set_ or [])
     folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
@@ -80,9 +80,9 @@ def run(
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
 def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
     """Go on with a run that was stopped, killed or cut off; the result is the same as if it had not been."""
-    from fedaux.experiment import resume as resume_experiment
+    from fedaux.experiments.runner import resume as resume_experiment
+    from fedaux.experiments.tracking import make_trackers
     from fedaux.report.live import Live
-    from fedaux.tracking import make_trackers
 
     trackers = make_trackers(track or [])
     set_threads(threads)
@@ -109,10 +109,10 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Pre-train the extractors of a run on its auxiliary data. Stopped or killed, it goes on after the last epoch."""
-    from fedaux.config import Config
-    from fedaux.experiment import pretrain
-    from fedaux.experiment import probe as probe_experiment
-    from fedaux.prepare.extractor import read_card
+    from fedaux.config.schema import Config
+    from fedaux.experiments.runner import pretrain
+    from fedaux.experiments.runner import probe as probe_experiment
+    from fedaux.pretraining.store import read_card
     from fedaux.report.live import Live
     from fedaux.report.pictures import draw_pretraining
     from fedaux.report.terminal import results_table
@@ -158,8 +158,8 @@ def report(
 
 def show(result: Result, console: Console, as_json: bool) -> None:
     """What came out, in a paragraph or as JSON; pictures and the page go to the run's folder."""
+    from fedaux.config.methods import METHODS
     from fedaux.data.federated import open_data
-    from fedaux.methods import METHODS
     from fedaux.report.pictures import draw_run
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import sparkline

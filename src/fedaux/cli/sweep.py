@@ -12,8 +12,8 @@ from rich.markup import escape
 from fedaux.cli.common import Json, Settings, Threads, beside, console_for, emit, examples, set_threads
 
 if TYPE_CHECKING:
-    from fedaux.sweeps.engine import Swept
-    from fedaux.sweeps.grid import Sweep
+    from fedaux.experiments.sweeps.engine import Swept
+    from fedaux.experiments.sweeps.grid import Sweep
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds to average over; default: what the file says.")]
@@ -40,9 +40,9 @@ def demo(
     """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
     from dataclasses import replace
 
-    from fedaux.demo import DIGITS
-    from fedaux.methods import METHODS
-    from fedaux.sweeps.grid import Sweep
+    from fedaux.config.demo import DIGITS
+    from fedaux.config.methods import METHODS
+    from fedaux.experiments.sweeps.grid import Sweep
 
     config = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=epsilon))
     plan = Sweep.of(config, {"method": list(METHODS)}, seeds)
@@ -67,9 +67,9 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same data and splits. Started again, it goes on where it stopped."""
-    from fedaux.config import Config
-    from fedaux.methods import METHODS
-    from fedaux.sweeps.grid import Sweep
+    from fedaux.config.methods import METHODS
+    from fedaux.config.schema import Config
+    from fedaux.experiments.sweeps.grid import Sweep
 
     names = [name.strip() for name in methods.split(",")] if methods else list(METHODS)
     plan = Sweep.of(Config.load(beside(config), set_ or []), {"method": names}, seeds)
@@ -93,7 +93,7 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Run every combination of some settings, over seeds. Started again, it goes on where it stopped."""
-    from fedaux.sweeps.grid import Sweep
+    from fedaux.experiments.sweeps.grid import Sweep
 
     _sweep(Sweep.load(beside(grid), _overrides(set_, seeds)), out or Path("runs") / grid.stem, jobs, threads, as_json)
 
@@ -118,13 +118,13 @@ def study(
     as_json: Json = False,
 ) -> None:
     """Run a study that comes with fedaux, on the bundled digits or with --set on data of your own."""
-    from fedaux.sweeps.study import study as find
+    from fedaux.experiments.sweeps.study import study as find
 
     if list_ or not name:
         _list(as_json)
         return
     path = find(name).path
-    from fedaux.sweeps.grid import Sweep
+    from fedaux.experiments.sweeps.grid import Sweep
 
     _sweep(Sweep.load(path, _overrides(set_, seeds)), out or Path("runs") / f"study-{name}", jobs, threads, as_json)
 
@@ -134,7 +134,7 @@ def _overrides(settings: list[str] | None, seeds: int | None) -> list[str]:
 
 
 def _list(as_json: bool) -> None:
-    from fedaux.sweeps.study import studies
+    from fedaux.experiments.sweeps.study import studies
 
     found = studies().values()
     if as_json:
@@ -150,9 +150,9 @@ def _list(as_json: bool) -> None:
 def _sweep(
     plan: Sweep, folder: Path, jobs: int, threads: int, as_json: bool, title: str = "", cache: Path | None = None
 ) -> None:
+    from fedaux.experiments.sweeps.engine import run_sweep
+    from fedaux.experiments.sweeps.results import write_results
     from fedaux.report.live import Live
-    from fedaux.sweeps.engine import run_sweep
-    from fedaux.sweeps.results import write_results
 
     set_threads(threads)
     console = console_for(as_json)
@@ -170,9 +170,9 @@ def _sweep(
 
 def show(found: Swept, console: Console, title: str) -> None:
     """The table, a second one where two settings vary, what was revealed under noise, and where everything is."""
+    from fedaux.experiments.sweeps.results import caption_of, first_column
     from fedaux.report.tables import pivot, summary
     from fedaux.report.terminal import results_table
-    from fedaux.sweeps.results import caption_of, first_column
 
     table, pivoted = summary(found.curves, first_column(found.sweep)), pivot(found.arms)
     if pivoted:

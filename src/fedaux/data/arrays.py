@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.core.io import cache_folder
 from fedaux.data.persons import in_array
 from fedaux.data.records import UNDECLARED, Corpus, Records
-from fedaux.files import cache_folder
 
 Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config import DataConfig
+from fedaux.config.parsing import ConfigError, need
+from fedaux.config.schema import DataConfig
 from fedaux.data.arrays import read_classes
 from fedaux.data.form import RecordsError
 from fedaux.data.records import UNDECLARED, Corpus, Records
-from fedaux.parsing import ConfigError, need
 
 
 def declared(data: DataConfig) -> tuple[str, ...]:

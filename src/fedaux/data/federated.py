@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.config import AuxConfig, Config, DataConfig
+from fedaux.config.schema import AuxConfig, Config, DataConfig
+from fedaux.core.rng import numpy_stream
 from fedaux.data.declared import all_declared, declare, declared
 from fedaux.data.partition import class_counts, partition
 from fedaux.data.records import Corpus, Indices, Records
 from fedaux.data.sources import open_source, takes
-from fedaux.seeds import numpy_stream
 
 
 @dataclass(frozen=True, eq=False)

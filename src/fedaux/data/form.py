@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.core.errors import FedauxError
 from fedaux.data.records import Records, is_image, is_text
-from fedaux.errors import FedauxError
 
 KINDS = ("image", "numbers", "text")
 SCALING = "(x - 127.5) / 63.75, then channels first"  # what `to_tensor` does to images, in words

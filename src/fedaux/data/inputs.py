@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from fedaux.core.errors import FedauxError
 from fedaux.data.folders import SUFFIXES
 from fedaux.data.form import Form, RecordsError
 from fedaux.data.records import Corpus
 from fedaux.data.text import csv_text, jsonl_text, parquet_text
-from fedaux.errors import FedauxError
 
 BLOCK = 512  # records in memory at a time
 ARRAYS = (".npy", ".npz")

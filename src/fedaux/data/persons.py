@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.parsing import ConfigError
+from fedaux.config.parsing import ConfigError
 
 
 def name_of(value: Any) -> str | None:

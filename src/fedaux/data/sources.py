@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from fedaux.config.parsing import ConfigError
+from fedaux.core.errors import import_function, own_function, unknown
 from fedaux.data import arrays, folders, images, text
 from fedaux.data.records import Corpus, Records
-from fedaux.errors import import_function, own_function, unknown
-from fedaux.parsing import ConfigError
 
 Source = Callable[..., Corpus]
 

@@ -17,10 +17,10 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.core.errors import MissingPackageError
 from fedaux.data.arrays import need
 from fedaux.data.persons import name_of, number
 from fedaux.data.records import UNDECLARED, Corpus, Records
-from fedaux.errors import MissingPackageError
 
 Row = Mapping[str, Any]
 LONGEST = 2**31 - 1  # characters in a field of a .csv; Python's own limit, 131,072, would refuse a long text

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedaux.errors import Exit, FedauxError
-from fedaux.files import write_atomically
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.io import write_atomically
 
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
 

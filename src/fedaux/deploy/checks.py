@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from fedaux.config import Config
+from fedaux.config.schema import Config
+from fedaux.core.errors import Exit, FedauxError
 from fedaux.deploy.certificates import load_key, public_half
 from fedaux.deploy.contact import clock, registered, server
 from fedaux.deploy.finding import Finding
 from fedaux.deploy.records import data
-from fedaux.errors import Exit, FedauxError
 from fedaux.privacy.accounting import BudgetError, round_up
 from fedaux.privacy.budget import BudgetStore, account_folder
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from fedaux.config import Config, FederationConfig
+from fedaux.config.schema import Config, FederationConfig
+from fedaux.config.toml import commented, toml_value
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.io import write_atomically
 from fedaux.deploy import scripts
 from fedaux.deploy.certificates import make_authority, make_key, make_server
 from fedaux.deploy.readme import readme
@@ -23,9 +26,6 @@ from fedaux.deploy.settings import (
     server_config,
     site_config,
 )
-from fedaux.errors import Exit, FedauxError
-from fedaux.files import write_atomically
-from fedaux.toml import commented, toml_value
 
 FIRST_PORT = 9101  # of the sites' nodes, each of which listens on its own machine
 
@@ -136,7 +136,7 @@ def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Co
 
 def _app(run: Mapping[str, str]) -> str:
     """Names of parts that are installed wherever it runs, and no code: sites would refuse it."""
-    parts = {"serverapp": "fedaux.runtime.server_app:app", "clientapp": "fedaux.runtime.client:app"}
+    parts = {"serverapp": "fedaux.experiments.server_app:app", "clientapp": "fedaux.flower.client_app:app"}
     about = {"name": "fedaux-run", "version": version("fedaux"), "description": "fedaux", "license": "Apache-2.0"}
     return (
         _table("project", about)

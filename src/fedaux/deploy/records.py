@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config import Config, PrivacyConfig
+from fedaux.config.parsing import ConfigError
+from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.data.federated import declared_classes, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.finding import Finding
-from fedaux.parsing import ConfigError
 
 
 def data(config: Config, folder: Path, name: str) -> tuple[int, Finding]:

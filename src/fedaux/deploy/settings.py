@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedaux.config import AuxConfig, Config, DataConfig, FederationConfig
+from fedaux.config.schema import AuxConfig, Config, DataConfig, FederationConfig
 
 SERVER_HEAD = """\
 The server's settings: what is learned, how long, and from whom.
@@ -88,7 +88,7 @@ def site_config(base: Config, name: str) -> Config:
 
 def try_out() -> Config:
     """Scikit-learn's digits stand in for everybody's data, so that a new deployment can run before it has any."""
-    from fedaux.demo import DIGITS
+    from fedaux.config.demo import DIGITS
 
     return replace(DIGITS, data=replace(DIGITS.data, classes=tuple("0123456789")), aux=AuxConfig(source="digits"))
 

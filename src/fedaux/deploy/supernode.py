@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flwr.supercore.fab import Fab
 
-CLIENT_APP = "fedaux.runtime.client:app"
+CLIENT_APP = "fedaux.flower.client_app:app"
 FILES = {"pyproject.toml", ".info/CONTENT"}
 
 

@@ -6,8 +6,8 @@
 What a client releases is made by the same code as in fedaux's own apps, so the same proofs hold.
 """
 
-from fedaux.flower.client import answer
-from fedaux.flower.model import before
+from fedaux.flower.dropin_client import answer
 from fedaux.flower.strategy import FedAUX
+from fedaux.flower.user_model import before
 
 __all__ = ["FedAUX", "answer", "before"]

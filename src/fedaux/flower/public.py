@@ -10,19 +10,19 @@ from typing import Self
 import numpy as np
 from safetensors import numpy as safetensors
 
+from fedaux.core.errors import FedauxError
+from fedaux.core.io import write_atomically
+from fedaux.core.messages import Arrays, PrepareOrder, Release
+from fedaux.core.rng import numpy_stream
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.records import Records
-from fedaux.errors import FedauxError
-from fedaux.exchange import Arrays, PrepareOrder, Release
-from fedaux.files import write_atomically
-from fedaux.flower.model import Extractor, Given
-from fedaux.prepare.certainty import Certainty, Weighing
-from fedaux.prepare.features import outputs, transformed
-from fedaux.prepare.h0 import extractor_hash
-from fedaux.prepare.scoring import Features, Reference, Scorer
+from fedaux.flower.user_model import Extractor, Given
+from fedaux.models import dump, load
+from fedaux.models.inference import outputs, transformed
 from fedaux.privacy.apart import check_records_apart
-from fedaux.prototypes import dump, load
-from fedaux.seeds import numpy_stream
+from fedaux.scoring.base import Features, Reference, Scorer
+from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.teacher_weights import Certainty, Weighing
 
 NEGATIVES = 0.2  # of the public rows, to score against; the others are distilled on
 MODEL = "model"  # the one prototype there is

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
-from fedaux.exchange import Arrays, Failure
-from fedaux.runtime.guard import MAX_RECORDS, Refused, check_weights
-from fedaux.runtime.messages import MessageError, from_array
+from fedaux.core.messages import Arrays, Failure
+from fedaux.flower.serialization import MessageError, from_array
+from fedaux.flower.validation import MAX_RECORDS, Refused, check_weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,24 +14,24 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
-from fedaux.config import DistillConfig, PrivacyConfig
-from fedaux.exchange import Account, Arrays, Failure, Release
-from fedaux.flower.model import ACTION, Extractor, FeaturesOf, Given
+from fedaux.algorithms.aggregate import Ensemble
+from fedaux.algorithms.distill import distill
+from fedaux.algorithms.server import DivergedError
+from fedaux.config.schema import DistillConfig, PrivacyConfig
+from fedaux.core.messages import Account, Arrays, Failure, Release
+from fedaux.core.rng import torch_stream
+from fedaux.flower.federation import read, replies
+from fedaux.flower.in_process import CLIENT_EXCEPTION
+from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.public import Public
 from fedaux.flower.replies import Trained, sane
-from fedaux.prepare.features import outputs
-from fedaux.prepare.scorers import make_scorer
-from fedaux.prepare.scoring import bounds_of
+from fedaux.flower.serialization import MessageError, Packer, from_array
+from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
+from fedaux.flower.validation import Refused, check
+from fedaux.models.inference import outputs
 from fedaux.privacy.ledger import Ledger
-from fedaux.runtime.federation import read, replies
-from fedaux.runtime.guard import Refused, check
-from fedaux.runtime.inprocess import CLIENT_EXCEPTION
-from fedaux.runtime.messages import MessageError, Packer, from_array
-from fedaux.runtime.settings import SettingsError
-from fedaux.seeds import torch_stream
-from fedaux.server import DivergedError
-from fedaux.train.combine import Ensemble
-from fedaux.train.distill import distill
+from fedaux.scoring.base import bounds_of
+from fedaux.scoring.registry import make_scorer
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
 QUORUM = 0.5  # the share of a round's models that must be teachers: fewer would pull the student towards themselves

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
-from fedaux.config import LocalConfig, PrivacyConfig
-from fedaux.errors import Exit, FedauxError
-from fedaux.exchange import Release
+from fedaux.config.schema import LocalConfig, PrivacyConfig
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.messages import Release
 from fedaux.privacy import gaussian
-from fedaux.privacy.bounded import GRID, REACH
+from fedaux.privacy.clipping import GRID, REACH
 
 _USED = 0.995  # a plan that costs this share of what it may is as good as any
 _LEFT = 1e-4  # less of ε than this share is what calibration left by its margins, not something to train with

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from torch import nn
 
-from fedaux.errors import Exit, FedauxError
+from fedaux.core.errors import Exit, FedauxError
 
 T = TypeVar("T", bound=type[nn.Module])
 
@@ -37,11 +37,11 @@ _LAYERS = (
     "rnn.RNN rnn.LSTM rnn.GRU transformer.TransformerEncoder transformer.TransformerEncoderLayer"
 )
 _OWN = (
-    "contract.Prototype layers.Extractor mobilenet.InvertedResidual resnet.BasicBlock shufflenet.Unit "
+    "registry.Prototype layers.Extractor mobilenet.InvertedResidual resnet.BasicBlock shufflenet.Unit "
     "text.TextExtractor"
 )
 KNOWN = frozenset(
-    [f"torch.nn.modules.{name}" for name in _LAYERS.split()] + [f"fedaux.prototypes.{name}" for name in _OWN.split()]
+    [f"torch.nn.modules.{name}" for name in _LAYERS.split()] + [f"fedaux.models.{name}" for name in _OWN.split()]
 )
 FAMILIES = (
     *(f"transformers.models.{name}." for name in ("bert", "roberta", "distilbert", "mpnet")),

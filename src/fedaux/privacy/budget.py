@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config import Config, PrivacyConfig
-from fedaux.exchange import Account, Release
-from fedaux.files import write_atomically
+from fedaux.config.schema import Config, PrivacyConfig
+from fedaux.core.io import write_atomically
+from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import BudgetError, Spend, round_up, total_epsilon
 
 FILE = "account.jsonl"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from fedaux.exchange import Hello, Release, Update
+from fedaux.core.messages import Hello, Release, Update
 
 
 class Protection(Enum):

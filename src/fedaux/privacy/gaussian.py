@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from fedaux.errors import unknown
+from fedaux.core.errors import unknown
 
 CERTIFICATES = ("opendp", "analytic")
 LARGEST = 1000.0  # an ε beyond which nothing is said

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaux.exchange import Account, Release
+from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import round_up
 from fedaux.privacy.budget import NEIGHBOURS
 from fedaux.privacy.crossing import crossings

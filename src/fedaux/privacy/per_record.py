@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.data.records import Records
+from fedaux.models.registry import Prototype
 from fedaux.privacy.apart import check_records_apart, is_vouched
-from fedaux.prototypes.contract import Prototype
 
 Vector = NDArray[np.float64]
 Crew = Sequence[nn.Module]  # modules that share their weights, one for each worker

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.config import PrivacyConfig
-from fedaux.exchange import Release
+from fedaux.config.schema import PrivacyConfig
+from fedaux.core.messages import Release
 from fedaux.privacy import gaussian
 from fedaux.privacy.accounting import Spend
-from fedaux.privacy.bounded import REACH
+from fedaux.privacy.clipping import REACH
 
 FINE = 2**16  # steps of any summary to what one record may add: then discrete noise costs what continuous noise does
 

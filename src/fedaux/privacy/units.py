@@ -8,9 +8,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.config import PrivacyConfig
+from fedaux.config.schema import PrivacyConfig
+from fedaux.core.errors import unknown
 from fedaux.data.records import Indices, Records
-from fedaux.errors import unknown
 
 UNITS = ("record", "person")
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.experiment import Result
-from fedaux.methods import METHODS
+from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_state import FILE, RunState, StateError
+from fedaux.config.methods import METHODS
+from fedaux.config.schema import flat
 from fedaux.report.facts import begun
-from fedaux.state import FILE, RunState, StateError
-from fedaux.tracking import flat
 
 
 @dataclass(frozen=True, eq=False)

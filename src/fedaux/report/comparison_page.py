@@ -9,8 +9,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_state import RunState
 from fedaux.data.federated import client_names, open_data, open_public
-from fedaux.experiment import Result
 from fedaux.report.facts import confusion, seconds, tones
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
 from fedaux.report.run_page import FILE, setting, settings
@@ -18,7 +19,6 @@ from fedaux.report.svg import Line, bars, bubbles, heat, line_chart
 from fedaux.report.tables import HEADER, Cell
 from fedaux.report.tables import figures as last_and_best
 from fedaux.report.terminal import duration, megabytes
-from fedaux.state import RunState
 
 MOST = 12  # curves that one chart can carry
 

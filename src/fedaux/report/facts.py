@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_state import RunState, StateError
+from fedaux.algorithms.server import make_server
+from fedaux.config.methods import METHODS
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
-from fedaux.experiment import Result, make_server
-from fedaux.methods import METHODS
-from fedaux.state import RunState, StateError
 
 SHOWN, EACH = 12, 10  # clients whose favourite public examples are shown, and how many of them
 

@@ -16,13 +16,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedaux.config import Config
-from fedaux.errors import Exit
-from fedaux.methods import METHODS
+from fedaux.algorithms.results import mean_accuracy
+from fedaux.algorithms.run_state import RunState
+from fedaux.config.methods import METHODS
+from fedaux.config.schema import Config
+from fedaux.core.errors import Exit
 from fedaux.privacy.accounting import round_up
 from fedaux.report.terminal import duration, sparkline
-from fedaux.state import RunState
-from fedaux.tracking import mean_accuracy
 
 _EVERY = 10.0  # seconds between lines of one task where there is no terminal
 _ORDER = {"runs": 1, "rounds": 2, "now": 3}

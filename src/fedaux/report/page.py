@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedaux import __version__
-from fedaux.files import write_atomically
+from fedaux.core.io import write_atomically
 from fedaux.report.facts import Favourites
 from fedaux.report.svg import Part
 

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from fedaux.algorithms.run_state import RunState
+from fedaux.config.methods import METHODS
 from fedaux.data.federated import FederatedData
-from fedaux.methods import METHODS
-from fedaux.privacy.planner import Planner
 from fedaux.report.layout import spread_out
-from fedaux.state import RunState
+from fedaux.scoring.planner import Planner
 
 _INK, _FAINT = "#22303c", "#d9dee3"
 _HERO = "#c8102e"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config import Config
-from fedaux.methods import METHODS
+from fedaux.algorithms.results import mean_accuracy
+from fedaux.config.methods import METHODS
+from fedaux.config.schema import Config
+from fedaux.config.toml import commented, complete
 from fedaux.privacy.accounting import round_up
 from fedaux.report.facts import RunFacts, expected_accuracy, gather, seconds
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
 from fedaux.report.svg import Line, Part, bars, bubbles, heat, line_chart, stack
 from fedaux.report.terminal import duration, megabytes
-from fedaux.toml import commented, complete
-from fedaux.tracking import mean_accuracy
 
 MOST = 40  # clients that are listed one by one
 FILE = "report.html"

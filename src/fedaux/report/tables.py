@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.sweeps.measured import Measured
+from fedaux.report.measured import Measured
 
 HEADER = ("method", "last round", "mean of last 5", "best round (for reference)")
 SPREAD = "± is the sample standard deviation over seeds (n − 1)."

@@ -1,0 +1,41 @@
+"""T3: one student per prototype learns the ensemble's soft labels on D_distill."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fedaux.algorithms.aggregate import Ensemble
+from fedaux.algorithms.losses import distillation_loss
+from fedaux.data.batching import batches
+from fedaux.data.records import Records
+
+
+def distill(
+    student: nn.Module,
+    records: Records,
+    ensemble: Ensemble,
+    *,
+    epochs: int,
+    lr: float,
+    batch: int,
+    generator: torch.Generator,
+) -> float:
+    """Adam on KL(ỹ ‖ student); returns the mean loss of the last epoch.
+
+    The student stays in eval mode: normalisation keeps the averaged statistics of the private data instead of drifting
+    to those of the auxiliary data, and a row's prediction never depends on its batch.
+    """
+    student.eval()
+    optimiser = torch.optim.Adam(student.parameters(), lr=lr)
+    total = 0.0
+    for _ in range(epochs):
+        total = 0.0
+        for rows in batches(len(records), batch, generator):
+            loss = distillation_loss(student(records.batch(rows)), torch.from_numpy(ensemble.soft_labels(rows)))
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            total += loss.item() * len(rows)
+    optimiser.zero_grad(set_to_none=True)
+    return total / len(records)

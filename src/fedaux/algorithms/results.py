@@ -1,0 +1,58 @@
+"""A finished run: its last state, and the figures people ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedaux.algorithms.run_state import Record, RunState
+from fedaux.privacy.ledger import Ledger
+
+
+def mean_accuracy(record: Record) -> float:
+    """Over the prototypes."""
+    return float(sum(record["accuracy"].values()) / len(record["accuracy"]))
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished run: its last state, and the figures people ask for."""
+
+    state: RunState
+    folder: Path
+
+    @property
+    def curve(self) -> list[float]:
+        """Test accuracy after each round, the mean over prototypes."""
+        return [mean_accuracy(record) for record in self.state.history]
+
+    @property
+    def accuracy(self) -> float:
+        """After the last round: not the best round, which only the test labels could have chosen."""
+        return self.curve[-1]
+
+    @property
+    def privacy(self) -> str:
+        """What was promised to whom, and what is not covered: one paragraph that is true as it stands."""
+        return self.ledger.statement()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures of the run, for JSON."""
+        ledger, config = self.ledger, self.state.config
+        return {
+            "folder": str(self.folder),
+            "method": config.method,
+            "seed": config.seed,
+            "rounds": self.state.round,
+            "accuracy": self.accuracy,
+            "curve": self.curve,
+            "prototypes": self.state.history[-1]["accuracy"],
+            "failed": sorted({client for record in self.state.history for client, _ in record["failures"]}),
+            "privacy": {"epsilon": ledger.worst or None, "delta": ledger.delta, "statement": self.privacy},
+        }
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the clients say they have spent."""
+        return self.state.ledger

@@ -1,0 +1,311 @@
+"""What a run is: frozen, validated, read from TOML with overrides, and hashed into the run's identity."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedaux.config.methods import METHODS
+from fedaux.config.parsing import ConfigError, Options, build, need, one_of, override, plain, sorted_options
+from fedaux.config.prototype import PrototypeSpec
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Private and test data, and how the private part is spread over the clients."""
+
+    source: str = "digits"  # a name of `data.sources`, or module:function
+    path: str = ""  # passed to the source where it takes one
+    options: Options = ()  # further arguments of the source
+    classes: tuple[str, ...] = ()  # names of labels 0, 1, …, declared for all sites; needed where partition = "own"
+    person: str = ""  # whose a record is: a column, an array's name, or for images a pattern of their paths
+    test_share: float = 0.2  # held out of the training part where the source has no test part of its own
+    clients: int = 10  # how many the records are dealt to
+    partition: str = "dirichlet"  # "own": nothing is split, this machine reads what it holds itself (real sites)
+    alpha: float = 0.01  # of the Dirichlet split: 0.01 is about one class a client, 100 nearly even
+    shards: int = 2  # per client, for partition = "shards"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", sorted_options("data.options", self.options))
+        need(len(set(self.classes)) == len(self.classes), "data.classes must differ from one another.")
+        need(self.shards >= 1, f"data.shards must be at least 1, not {self.shards}.")
+        one_of("data.partition", self.partition, ("dirichlet", "shards", "iid", "own"))
+        need(self.clients >= 1, f"data.clients must be at least 1, not {self.clients}.")
+        need(self.alpha > 0, f"data.alpha must be above 0, not {self.alpha}: 0.01 is extreme, 100 nearly even.")
+        need(0 < self.test_share < 1, f"data.test_share must lie between 0 and 1, not {self.test_share}.")
+
+
+@dataclass(frozen=True)
+class AuxConfig:
+    """Public unlabelled data. Without a source of its own it is held out of the private source, labels dropped."""
+
+    source: str = ""  # as data.source; "" holds records out of the private source
+    path: str = ""  # passed to the source where it takes one
+    options: Options = ()  # further arguments of the source
+    share: float = 0.5  # of the training part, where there is no source of its own
+    limit: int = 0  # use at most so many records; 0 means all
+    negatives: float = 0.2  # D⁻; the rest is D_distill
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", sorted_options("aux.options", self.options))
+        need(0 < self.share < 1, f"aux.share must lie between 0 and 1, not {self.share}.")
+        need(0 < self.negatives < 1, f"aux.negatives must lie between 0 and 1, not {self.negatives}.")
+        need(self.limit >= 0, f"aux.limit must be 0 (all) or a number of records, not {self.limit}.")
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """P1: self-supervised training of each prototype's extractor on all auxiliary data (SimCLR)."""
+
+    epochs: int = 100  # 0 leaves the extractor random
+    seed: int = 0  # not the run's: one costly extractor serves all splits and seeds of a study
+    lr: float = 1e-3  # Adam's
+    weight_decay: float = 1e-6  # Adam's
+    batch: int = 512  # of images; each gives two views
+    chunk: int = 0  # pass a batch through the network in parts of so many images, for small memory; 0: all at once
+    temperature: float = 0.5  # of the contrastive loss
+    projection: int = 128  # size of the space in which views are compared
+    crop: float = 0.2  # smallest area of a random crop
+    precision: str = "float32"  # bfloat16 is faster where the processor has it: 32×32 images, wide networks
+    flip: bool = True  # false where left and right mean something: digits, text in images, anatomy
+
+    def __post_init__(self) -> None:
+        one_of("pretrain.precision", self.precision, ("float32", "bfloat16"))
+        need(self.epochs >= 0, f"pretrain.epochs must not be negative, it is {self.epochs}.")
+        need(self.batch >= 2, f"pretrain.batch must be at least 2, not {self.batch}: views are contrasted with others.")
+        need(self.chunk == 0 or self.chunk >= 2, f"pretrain.chunk must be 0 or at least 2, not {self.chunk}.")
+        need(self.projection >= 1, f"pretrain.projection must be at least 1, not {self.projection}.")
+        need(self.weight_decay >= 0, f"pretrain.weight_decay must not be negative, it is {self.weight_decay}.")
+        need(0 < self.crop <= 1, f"pretrain.crop must be above 0 and at most 1, not {self.crop}.")
+        need(0 < self.lr <= 1e20 and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """T1: what a client does with the model it receives (Adam)."""
+
+    epochs: int = 1  # E: passes over the client's records a round
+    lr: float = 1e-3  # Adam's
+    batch: int = 32  # of records
+    mu: float = 0.01  # FedPROX only
+
+    def __post_init__(self) -> None:
+        need(self.epochs >= 1 and self.batch >= 1, "local.epochs and local.batch must be at least 1.")
+        need(0 < self.lr <= 1e20 and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
+
+
+@dataclass(frozen=True)
+class DistillConfig:
+    """T3: how students learn from the ensemble (Adam, KL), and how many models FedBE draws."""
+
+    epochs: int = 1  # passes over D_distill a round
+    lr: float = 5e-5  # Adam's
+    batch: int = 128  # of public examples
+    samples: int = 10  # FedBE only
+
+    def __post_init__(self) -> None:
+        need(self.epochs >= 1 and self.batch >= 1, "distill.epochs and distill.batch must be at least 1.")
+        need(0 < self.lr <= 1e20 and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
+
+
+@dataclass(frozen=True)
+class PrivacyConfig:
+    """P2, P3 and private training: what a client may reveal, and under what noise."""
+
+    scorer: str = "class-embedding"  # or mean-embedding, logistic, module:function
+    weights: str = "odds"  # of teachers: s/(1 − s), or certainty: s
+    epsilon: float = 0.1  # of one release of scores
+    epsilon_total: float = 0.0  # of all that a client ever sends under noise; 0: one release of scores and no more
+    delta: float = 1e-5  # of everything; well below one over the number of records
+    unit: str = "record"  # whom the promise protects: a record, or a person with all records that data.person finds
+    person_records: int = 10  # unit = "person": so many records of a person are used, the others are left out
+    adjacency: str = "replace-one"  # what a neighbour is; or add-remove
+    certificate: str = "analytic"  # who vouches for ε: the analytic Gaussian, or OpenDP's zCDP (7 to 11 % more noise)
+    dims: int = 32  # class- and mean-embedding: size of the public PCA
+    ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
+    ridge: float = 0.01  # logistic: λ
+    private_training: bool = False  # spend what scores leave of epsilon_total on training; false sends bare models
+    train_rounds: int = 0  # for so many rounds of private training; 0: as many as the run has
+    train_rate: float = 0.0  # share of a client's records in a step of private training; 0: local.batch of them
+    train_clip: float = 1.0  # norm to which a record's gradient is shortened
+    declared_records: int = 0  # |D_i| as everybody knows it, in units; add-remove needs it, replace-one counts
+    unsafe_seed: int = -1  # ≥ 0 makes the noise reproducible and therefore removable: tests and studies only
+
+    def __post_init__(self) -> None:
+        if ":" not in self.scorer:  # else somebody's own, module:function
+            one_of("privacy.scorer", self.scorer, ("class-embedding", "mean-embedding", "logistic", "module:function"))
+        one_of("privacy.ratio", self.ratio, ("bayes", "kliep"))
+        one_of("privacy.weights", self.weights, ("odds", "certainty"))
+        one_of("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
+        one_of("privacy.certificate", self.certificate, ("opendp", "analytic"))
+        need(
+            self.adjacency == "replace-one" or self.declared_records >= 1,
+            "privacy.adjacency = 'add-remove' needs privacy.declared_records, a size that neighbours share.",
+        )
+        need(
+            0 < self.epsilon < math.inf,
+            f"privacy.epsilon must be above 0, not {self.epsilon}; for no scores: method = 'feddf+p'.",
+        )
+        need(0 < self.delta < 1, f"privacy.delta must lie between 0 and 1, not {self.delta}.")
+        one_of("privacy.unit", self.unit, ("record", "person"))
+        need(self.person_records >= 1, f"privacy.person_records must be at least 1, not {self.person_records}.")
+        need(0 <= self.epsilon_total < math.inf, f"privacy.epsilon_total must not be negative: {self.epsilon_total}.")
+        need(
+            self.epsilon_total > 0 or not self.private_training,
+            "privacy.private_training needs privacy.epsilon_total, what scores and training may cost together.",
+        )
+        need(
+            self.train_rounds >= 0 and 0 <= self.train_rate <= 1,
+            "privacy.train_rounds must not be negative, privacy.train_rate is at most 1.",
+        )
+        need(0 < self.train_clip < math.inf, f"privacy.train_clip must be above 0, not {self.train_clip}.")
+        need(self.dims >= 1, f"privacy.dims must be at least 1, not {self.dims}.")
+        need(1e-6 <= self.ridge < math.inf, f"privacy.ridge must be at least 1e-6, not {self.ridge}.")
+        need(self.declared_records >= 0, f"privacy.declared_records must not be negative, not {self.declared_records}.")
+
+    @property
+    def cap(self) -> float:
+        """ε of everything that a client ever sends under noise."""
+        return self.epsilon_total or self.epsilon
+
+
+@dataclass(frozen=True)
+class FederationConfig:
+    """Who takes part, how long the server waits for them, and how far it believes them."""
+
+    sites: tuple[str, ...] = ()  # names of real sites; without any, clients are simulated from one source
+    wait: float = 600.0  # seconds for sites to come up before the first round
+    timeout: float = 3600.0  # seconds for the replies of a round
+    quorum: float = 0.5  # share of the clients asked whose contributions a round needs
+    spare: float = 0.0  # ask so many more, as a share, and go on as soon as the wanted number has answered
+    precision: str = "float32"  # of models on the wire; float16 halves them
+    max_records: int = 1_000_000  # that one client may claim to have
+    max_share: float = 1.0  # of the teachers' weight on any public example that one client may have
+
+    def __post_init__(self) -> None:
+        one_of("federation.precision", self.precision, ("float32", "float16"))
+        need(len(set(self.sites)) == len(self.sites), "federation.sites must differ from one another.")
+        for name in self.sites:
+            need(
+                re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,
+                f"federation.sites: {name!r} is no name of a site; use letters, digits, - and _.",
+            )
+        need(
+            0 < self.wait < math.inf and 0 < self.timeout < math.inf,
+            "federation.wait and federation.timeout must be above 0.",
+        )
+        need(0 <= self.quorum <= 1, f"federation.quorum must lie between 0 and 1, not {self.quorum}.")
+        need(0 <= self.spare < math.inf, f"federation.spare must not be negative, it is {self.spare}.")
+        need(self.max_records >= 1, f"federation.max_records must be at least 1, not {self.max_records}.")
+        need(0 < self.max_share <= 1, f"federation.max_share must be above 0 and at most 1, not {self.max_share}.")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run. The defaults of the parts are the paper's, where the paper is right."""
+
+    method: str = "fedaux"  # a name of `METHODS`
+    rounds: int = 10  # T: how often clients are asked to train
+    participation: float = 1.0  # C: the share of clients asked each round
+    linear: bool = False  # only the heads train, on features of the frozen h0 that are computed once
+    start: str = "random"  # of the heads; "closed-form" makes them from the first round's releases, at no further ε
+    seed: int = 0  # of every draw but the privacy noise
+    prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # dealt to the clients in turn
+    data: DataConfig = field(default_factory=DataConfig)
+    aux: AuxConfig = field(default_factory=AuxConfig)
+    pretrain: PretrainConfig = field(default_factory=PretrainConfig)
+    local: LocalConfig = field(default_factory=LocalConfig)
+    distill: DistillConfig = field(default_factory=DistillConfig)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
+    federation: FederationConfig = field(default_factory=FederationConfig)
+
+    def __post_init__(self) -> None:
+        one_of("method", self.method, tuple(METHODS))
+        need(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
+        need(0 < self.participation <= 1, f"participation must be above 0 and at most 1, not {self.participation}.")
+        need(
+            not self.federation.sites
+            or self.data.partition == "own"
+            or len(self.federation.sites) == self.data.clients,
+            f"federation.sites names {len(self.federation.sites)} sites; data.clients must be as many, "
+            "or data.partition = 'own' where each site reads its own data.",
+        )
+        need(
+            self.data.partition != "own" or bool(self.federation.sites),
+            "data.partition = 'own' needs federation.sites, the names of the sites.",
+        )
+        one_of("start", self.start, ("random", "closed-form"))
+        need(
+            self.start == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),
+            "start = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding': it is made of them.",
+        )
+        need(
+            not METHODS[self.method].scores or self.privacy.epsilon <= self.privacy.cap,
+            f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than privacy.epsilon = "
+            f"{self.privacy.epsilon:g}, which the scores alone cost.",
+        )
+        need(
+            self.privacy.unit == "record" or self.data.person != "",
+            "privacy.unit = 'person' needs data.person, which says whose a record is.",
+        )
+        need(len(self.prototypes) >= 1, "prototypes must name at least one network.")
+        need(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
+        """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`."""
+        return cls.from_dict(read_table(path), overrides)
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+        """From nested tables, as TOML or JSON has them; the tables given are not changed."""
+        merged = copy.deepcopy(dict(table))
+        for text in overrides:
+            override(merged, text)
+        built = build(cls, merged)
+        assert isinstance(built, cls)
+        return built
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same run as plain tables, ready for JSON or TOML; `from_dict` reads it back."""
+        return dict(plain(self))
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits that are the same for the same settings, defaults included."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def flat(config: Config) -> dict[str, str | float]:
+    """Settings as trackers want them: `local.lr` → 0.001."""
+
+    def walk(value: Any, key: str) -> Iterable[tuple[str, str | float]]:
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                yield from walk(item, f"{key}.{name}" if key else name)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            yield key, json.dumps(value)
+        else:
+            yield key, value
+
+    return dict(walk(config.to_dict(), ""))
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file, or JSON, before anybody has looked at what they say."""
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        return dict(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error

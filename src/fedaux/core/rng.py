@@ -1,0 +1,44 @@
+"""Named random streams: every draw of a run comes from `(seed, name, ...)` and from nothing else.
+
+A stream is made anew from its name wherever it is needed, never carried along, so a resumed run draws exactly what an
+uninterrupted one would have drawn. The names in use: `split`, `aux`, `init`, `pretrain`, `sampling`, `batches`,
+`distill`, `bayes`. Privacy noise is not among them: it comes from the operating system (`privacy.release`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+
+def derive(seed: int, *names: str | int) -> int:
+    """A 63-bit seed that depends on the run's seed and on every part of the name."""
+    text = "\x1f".join([str(seed), *map(str, names)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def numpy_stream(seed: int, *names: str | int) -> np.random.Generator:
+    return np.random.default_rng(derive(seed, *names))
+
+
+def torch_stream(seed: int, *names: str | int) -> torch.Generator:
+    import torch
+
+    return torch.Generator().manual_seed(derive(seed, *names))
+
+
+@contextmanager
+def seeded_torch(seed: int) -> Iterator[None]:
+    """For what must draw from PyTorch's global generator; outside of the block that generator is untouched."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU as well
+        yield

@@ -1,0 +1,18 @@
+"""Shuffled mini-batches as positions of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+def batches(size: int, batch: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
+    """All positions once, shuffled. A last batch of one row joins the one before it: BatchNorm cannot train on it."""
+    order = torch.randperm(size, generator=generator).numpy()
+    cuts = list(range(batch, size, batch))
+    if batch > 1 and cuts and size - cuts[-1] == 1:
+        cuts.pop()
+    yield from np.split(order, cuts)

@@ -1,0 +1,79 @@
+"""The audit: every attack on the whole client, one after the other, each at sites of its own."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedaux.core.errors import unknown
+from fedaux.deploy.audit import accounts, dropin, noise, records, texts, wire
+from fedaux.deploy.audit.finding import Attack, Finding, Terms
+
+ATTACKS: dict[str, Attack] = {
+    "text-length": texts.text_length,
+    "batch-shape-map": records.map_kernel,
+    "batch-shape-network": records.network_kernel,
+    "batch-shape-training": records.training_kernel,
+    "oracle": wire.oracle,
+    "fields": wire.fields,
+    "new-label": texts.new_label,
+    "hello": wire.hello,
+    "drop-in-batchnorm": dropin.batch_norm,
+    "lost-replies": accounts.lost_replies,
+    "spare-clients": accounts.spare_clients,
+    "rounds-raised": accounts.rounds_raised,
+    "questions": accounts.questions,
+    "wrong-size": accounts.wrong_size,
+    "half-way": accounts.half_way,
+    "old-copy": accounts.old_copy,
+    "reported": accounts.reported,
+    "many-names": accounts.many_names,
+    "errors": wire.errors,
+    "printed": accounts.printed,
+    "person": records.person,
+    "person-training": records.person_training,
+    "noise-scores": noise.exchanged,
+    "noise-mean": noise.added,
+    "noise-drop-in": dropin.noise,
+    "noise-training": noise.trained,
+    "canaries": noise.canaries,
+}
+MEMORY = Path("/dev/shm")  # a vault writes through to the disk before it answers; in memory that costs nothing
+
+
+def audit_client(
+    terms: Terms | None = None, only: Collection[str] = (), tell: Callable[[str], None] = lambda name: None
+) -> Iterator[Finding]:
+    """Attack the real client handlers, and yield what each attack found as soon as it is over.
+
+    Args:
+        terms: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
+        only: Names of attacks; without any, all of `ATTACKS`.
+        tell: Called with the name of each attack before it starts.
+    """
+    for name in only:
+        if name not in ATTACKS:
+            raise unknown("attack", name, ATTACKS)
+    for name in only or ATTACKS:
+        tell(name)
+        yield attack(name, terms or Terms())
+
+
+def attack(name: str, terms: Terms) -> Finding:
+    """One attack, in an empty folder that is gone afterwards. What sites write to their logs is not shown."""
+    where = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="fedaux-audit-", dir=where) as folder, _silent():
+        return ATTACKS[name](Path(folder), terms)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    logger = logging.getLogger("fedaux.flower.sealed")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

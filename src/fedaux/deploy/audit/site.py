@@ -1,0 +1,201 @@
+"""A site in a folder of its own, with data on disk and the real client handlers, and a server that asks what it likes.
+
+A client draws noise once for a question, and remembers. To look at the noise, every draw gets a new vault; the features
+of the same records are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Context, Message
+from numpy.typing import NDArray
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config
+from fedaux.core.messages import Arrays, HelloOrder, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.flower import client_app as client
+from fedaux.flower.federation import read
+from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.serialization import ACTIONS, pack
+from fedaux.models import build, dump
+from fedaux.models.registry import Prototype
+from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.registry import make_scorer
+
+Vector = NDArray[np.float64]
+NAME = "site"
+EPSILON = 1e-8  # Adam's
+
+
+def handlers(message: Message, context: Context) -> Message:
+    """The ClientApp as every site runs it."""
+    return client.app(message, context)
+
+
+def write_rows(
+    folder: Path, x: NDArray[Any], y: Iterable[int], classes: Sequence[str], persons: Sequence[str] | None = None
+) -> Path:
+    """Records as a site has them on disk: x.npy, y.npy, classes.txt and perhaps person.npy."""
+    folder.mkdir(parents=True)
+    np.save(folder / "x.npy", x.astype(np.float32))
+    np.save(folder / "y.npy", np.array(list(y), np.int64))
+    (folder / "classes.txt").write_text("\n".join(classes), encoding="utf-8")
+    if persons is not None:
+        np.save(folder / "person.npy", np.array(persons))
+    return folder
+
+
+@dataclass(frozen=True)
+class Site:
+    """`config` is what the site's owner has set; `folder` takes its vault and its features."""
+
+    folder: Path
+    config: Config
+    names: tuple[str, ...] = (NAME,)
+
+    @classmethod
+    def at(
+        cls,
+        data: Path,
+        spec: PrototypeSpec,
+        source: str = "npy",
+        person: str = "",
+        names: tuple[str, ...] = (NAME,),
+        **settings: Any,
+    ) -> Site:
+        """A site whose private records are at `data`."""
+        facts = {
+            "prototypes": [{"name": spec.name, **dict(spec.options)}],
+            "data": {"source": source, "path": str(data), "partition": "own", "person": person},
+            "federation": {"sites": list(names)},
+            **settings,
+        }
+        return cls(data.parent / f"{data.stem}-site", Config.from_dict(facts), names)
+
+    def message(self, content: Any, kind: str) -> Message:
+        """Any message at all, and the reply to it as it crosses the wire."""
+        settings = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
+        settings |= {"clients": ",".join(self.names), "features": str(self.folder / "features")}
+        grid = InProcessGrid(handlers, 1, settings)
+        (node,) = grid.get_node_ids()
+        (reply,) = grid.send_and_receive([Message(content, node, kind)])
+        return reply
+
+    def send(self, order: HelloOrder | PrepareOrder | TrainOrder) -> Message:
+        return self.message(pack(order), ACTIONS[type(order)])
+
+    def release(self, order: PrepareOrder) -> Release:
+        return read(Release, self.send(order))
+
+    def update(self, order: TrainOrder) -> Update:
+        return read(Update, self.send(order))
+
+    @property
+    def vault(self) -> Path:
+        return self.folder / "vault"
+
+    def forget(self) -> None:
+        """As if it had never been asked."""
+        shutil.rmtree(self.vault, ignore_errors=True)
+
+    def values(self, order: PrepareOrder) -> Vector:
+        """One release of a client that has not been asked before, as a vector of steps."""
+        self.forget()
+        return np.asarray(self.release(order).arrays["values"], np.float64)
+
+    def noisy_sum(self, order: TrainOrder) -> Vector:
+        """The noisy sum of gradients behind one step of private training, in units of the clipping norm.
+
+        Adam's first step is lr·g/(|g| + 10⁻⁸) on each coordinate, which can be undone.
+        """
+        self.forget()
+        update = self.update(order)
+        moved = order.weights["parameters"].astype(np.float64) - update.weights["parameters"]
+        part = np.clip(moved / order.lr, -1 + 2**-24, 1 - 2**-24)
+        return np.asarray(EPSILON * part / (1 - np.abs(part)) * update.rate * update.records)
+
+
+def refused(reply: Message) -> bool:
+    """Whether a client said no, in one of the four words that it has for that."""
+    return reply.has_error() and reply.error.reason in set(Refusal)
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """A hostile server: it chooses extractor, public map and weights as it likes."""
+
+    config: Config
+    shape: tuple[int, ...]
+    classes: int
+    model: Prototype = field(repr=False)
+
+    @classmethod
+    def against(cls, site: Site, shape: tuple[int, ...], classes: int) -> Server:
+        spec = site.config.prototypes[0]
+        return cls(site.config, shape, classes, build(spec, shape, classes, 0))
+
+    @property
+    def width(self) -> int:
+        return self.model.head.in_features
+
+    def map(self, mean: float = 0.0, column: NDArray[Any] | None = None) -> Arrays:
+        """φ is the sign of one feature, or of a combination of them, less a threshold."""
+        basis = np.zeros((self.width, 1), np.float32)
+        basis[:, 0] = np.eye(self.width)[0] if column is None else column
+        return {"mean": np.full(self.width, mean, np.float32) * (basis[:, 0] != 0), "basis": basis}
+
+    def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
+        spec, arrays = self.config.prototypes[0].to_json(), dump(self.model.features)
+        scorer = make_scorer(self.config.privacy, self.classes)
+        return PrepareOrder(
+            client=client,
+            prototype=spec,
+            scorer=scorer.name,
+            classes=self.classes,
+            size=scorer.size(public),
+            h0=extractor_hash(arrays, spec),
+            heard=0,
+            extractor=arrays,
+            public=public,
+        )
+
+    def train(self, weights: NDArray[Any], lr: float = 1.0, client: str = NAME) -> TrainOrder:
+        """Train the head (W, b), flattened, on features of the server's extractor."""
+        spec, arrays = self.config.prototypes[0].to_json(), dump(self.model.features)
+        local = self.config.local
+        return TrainOrder(
+            client=client,
+            round=1,
+            prototype=spec,
+            classes=self.classes,
+            epochs=local.epochs,
+            lr=lr,
+            batch=local.batch,
+            mu=0.0,
+            seed=0,
+            h0=extractor_hash(arrays, spec),
+            heard=0,
+            extractor=arrays,
+            weights={"parameters": weights.astype(np.float32)},
+        )
+
+
+def set_mlp(
+    model: Prototype,
+    first: NDArray[Any] | None = None,
+    hidden: NDArray[Any] | None = None,
+    second: NDArray[Any] | None = None,
+    bias: NDArray[Any] | None = None,
+) -> None:
+    """The weights and biases of an mlp's two layers; what is not given is zero. Only biases: all records look alike."""
+    with torch.no_grad():
+        for parameter, given in zip(model.features.parameters(), (first, hidden, second, bias), strict=True):
+            parameter.zero_() if given is None else parameter.copy_(torch.tensor(given))

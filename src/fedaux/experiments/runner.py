@@ -1,0 +1,169 @@
+"""A whole run on this machine: data from the config, clients in process, everything it makes in one folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from fedaux.algorithms.loop import run as run_rounds
+from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_state import FILE, RunState, StateError
+from fedaux.algorithms.server import Server, Tell, make_server
+from fedaux.config.demo import DIGITS
+from fedaux.config.schema import Config
+from fedaux.core.io import write_atomically
+from fedaux.core.messages import Federation
+from fedaux.data.federated import client_names, open_data
+from fedaux.data.records import is_text
+from fedaux.experiments.tracking import JsonLines, Tracker, in_words
+from fedaux.flower.client_app import app
+from fedaux.flower.federation import GridFederation
+from fedaux.flower.in_process import InProcessGrid
+from fedaux.models import dump
+from fedaux.pretraining.probe import linear_probe
+from fedaux.privacy.clipping import Bounds
+from fedaux.scoring.base import bounds_of
+from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.frozen_extractor import H0
+from fedaux.scoring.planner import Planner
+
+
+def run(
+    config: Config,
+    folder: str | Path,
+    *,
+    tell: Tell | None = None,
+    cache: Path | None = None,
+    trackers: Sequence[Tracker] = (),
+) -> Result:
+    """Run `config` in `folder`, or go on with the run that is already there if it is the same one.
+
+    Clients are simulated in this process. The folder gets everything the run makes, after preparation and after every
+    round; a run with more `rounds` than the one in the folder goes on for longer.
+
+    Args:
+        config: What to run.
+        folder: Where; made if it is not there. One that holds another run raises `StateError`.
+        tell: Called with (what, done, of how many, note) as work goes on.
+        cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
+        trackers: Who else is told every round's figures (`make_trackers`); JSON lines are always in the folder.
+
+    Returns:
+        The finished run, with its accuracy, curve and privacy statement.
+    """
+    folder = Path(folder)
+    state = stored_state(config, folder)
+    server = make_server(config, tell, cache)
+    federation = in_process(config, folder, server.cache, bounds_of(server.scorer))
+    return run_in(folder, server, federation, state, trackers)
+
+
+def run_in(
+    folder: Path, server: Server, federation: Federation, state: RunState | None, trackers: Sequence[Tracker] = ()
+) -> Result:
+    """The rounds over any federation, saved in `folder` after preparation and after every round."""
+    told = [JsonLines(), *trackers]
+    for one in told:
+        one.start(server.config, folder, state)
+
+    def save(state: RunState) -> None:
+        for one in told:  # lines of a round that is not saved are dropped when the run goes on
+            one.saved(state)
+        state.save(folder)
+        write_atomically(folder / "history.json", json.dumps(state.history, indent=1).encode())
+        server.tell(server.method.label, state.round, server.config.rounds, in_words(state))
+
+    try:
+        return Result(run_rounds(server, federation, state, save), folder)
+    finally:
+        for one in told:
+            one.end()
+
+
+def stored_state(config: Config, folder: Path) -> RunState | None:
+    """The run that is in the folder: the same one, or the same with more rounds; None where there is none yet."""
+    if not (folder / FILE).is_file():
+        if folder.exists() and not folder.is_dir():
+            raise StateError(f"{folder} is a file; --out needs a folder of its own")
+        return None
+    state = RunState.load(folder)
+    old, new = state.config.to_dict(), config.to_dict()
+    differing = [key for key in new if new[key] != old[key] and key != "federation"]  # how long to wait may change
+    if differing and (differing != ["rounds"] or config.rounds < state.round):
+        raise StateError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
+    return replace(state, config=config)
+
+
+def pretrain(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, Path]:
+    """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache.
+
+    Stopped, it goes on after the last finished epoch. `tell` and `cache` are as in `run`.
+
+    Returns:
+        For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
+    """
+    server = make_server(config, tell, cache)
+    return {spec.label: server.pretrain(spec) for spec in config.prototypes}
+
+
+def probe(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, float]:
+    """Accuracy of a linear classifier on the features of each extractor, on a random one's, and on the raw records.
+
+    It is fitted to all private records and their labels, which nobody has in a real federation: for studies, and after
+    the fact. Nothing is chosen by it.
+    """
+    data, server = open_data(config), make_server(config, tell, cache)
+    found = {}
+    for spec in config.prototypes:
+        model = server.models[spec.label]
+        for kind in ("random", "pre-trained"):
+            if kind == "pre-trained":
+                server.pretrain(spec)
+            features = FeatureCache(server.cache, private=True, watch=partial(server.tell_features, spec.label))
+            h0 = H0(spec, model.features, dump(model.features), features)
+            found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
+    if not is_text(data.test.x):
+        found["the records themselves"] = linear_probe(data.private, data.test)
+    return found
+
+
+def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
+    """Plans on the public features of a config, or without one on those of the demo's digits."""
+    config = (
+        Config.load(path, ["method=fedaux"]) if path else replace(DIGITS, pretrain=replace(DIGITS.pretrain, epochs=0))
+    )
+    privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
+    if "embedding" not in privacy.scorer:
+        raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
+    server = make_server(config, None, cache)
+    server.take_up(server.initial_state())
+    h0 = next(iter(server.h0.values()))
+    negatives = h0.features(server.aux).take(server.split.negatives).gather()
+    return Planner.of(server.scorer, negatives, clients, server.classes, privacy)
+
+
+def resume(
+    folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None, trackers: Sequence[Tracker] = ()
+) -> Result:
+    """Go on where a stopped run left off, to the same bits as if it had not stopped; a finished one is simply read.
+
+    The configuration is the one stored in the folder. `tell` and `cache` are as in `run`.
+    """
+    return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache, trackers=trackers)
+
+
+def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: Bounds | None = None) -> GridFederation:
+    """The clients of this machine. Each keeps its releases below `folder`, as a site would on its own disk.
+
+    With a `cache`, features of their data are kept there instead, for the next run of the same split.
+    """
+    settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
+    if cache is not None:
+        settings["features"] = str(cache)
+    names, policy = client_names(config), config.federation
+    grid = InProcessGrid(app, len(names), settings)
+    nodes = dict(zip(names, grid.get_node_ids(), strict=True))
+    return GridFederation(grid, nodes, policy.timeout, policy.max_records, bounds=bounds)

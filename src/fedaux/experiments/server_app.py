@@ -1,0 +1,34 @@
+"""The server of a Flower run: the very loop of `fedaux run`, over whatever grid Flower gives, simulated or real.
+
+    flwr run . --run-config 'config="/path/fedaux.toml" out="/path/run"'
+
+A run that finds its folder with rounds in it goes on after them: Flower itself does not resume.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedaux.algorithms.server import make_server
+from fedaux.config.schema import Config
+from fedaux.experiments.runner import run_in, stored_state
+from fedaux.export.export import write_models
+from fedaux.flower.server_app import Connect, server_app
+from fedaux.report.run_page import write_run_report
+
+
+def main(config: Config, folder: Path, connect: Connect) -> None:
+    server = make_server(config, _say)
+    state = stored_state(config, folder)
+    result = run_in(folder, server, connect(server), state)
+    for path in write_models(result.state, folder / "model"):
+        print(f"model: {path}", flush=True)
+    print(f"report: {write_run_report(folder)}", flush=True)
+    print(f"accuracy {result.accuracy:.4f}. Privacy: {result.privacy}", flush=True)
+
+
+def _say(what: str, done: int, of: int, note: str) -> None:
+    print(f"{what}: {done}/{of} {note}", flush=True)
+
+
+app = server_app(main)

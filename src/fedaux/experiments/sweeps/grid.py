@@ -1,0 +1,185 @@
+"""What a sweep is: a config, lists of values for some of its settings, and how many seeds; every combination an arm."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedaux.config.methods import METHODS
+from fedaux.config.parsing import ConfigError, need, override, put
+from fedaux.config.schema import Config, read_table
+from fedaux.core.errors import unknown
+
+Settings = dict[str, Any]  # dotted keys, as in --set
+SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "participation": "C"}
+_WORDS = ("title", "about", "minutes")  # what [sweep] may say of itself
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One combination: what makes it differ from the others, also in a reader's words, and a name for folders."""
+
+    settings: Settings
+    config: Config
+    name: str
+    words: dict[str, str]  # of each setting: FedAUX, α = 0.01
+
+    @property
+    def label(self) -> str:
+        return ", ".join(self.words.values()) or METHODS[self.config.method].label
+
+
+@dataclass(frozen=True)
+class Run:
+    """One arm with one seed, and the folder that it has for itself."""
+
+    arm: Arm
+    config: Config
+    folder: Path
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm.label}, seed {self.config.seed}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Every arm is the base config with its own values of `axes`; each runs with seeds `base.seed`, `+ 1`, …"""
+
+    base: Config
+    axes: dict[str, tuple[Any, ...]]
+    seeds: int
+    arms: tuple[Arm, ...]
+    title: str = ""
+    about: str = ""
+    minutes: float = 0.0  # that it takes, about, with two jobs on two idle cores; 0 where nobody knows
+
+    @classmethod
+    def of(cls, base: Config, axes: Mapping[str, Sequence[Any]], seeds: int = 1, **words: Any) -> Sweep:
+        for key, values in axes.items():
+            _check_axis(key, values)
+        need(
+            isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1,
+            f"sweep.seeds must be a whole number of at least 1, not {seeds!r}: how many, from the config's own on.",
+        )
+        lists = {key: tuple(values) for key, values in axes.items()}
+        products = itertools.product(*lists.values())
+        arms = [_arm(base, dict(zip(lists, values, strict=True))) for values in products]
+        return cls(base, lists, seeds, tuple(_told_apart(arms)), **words)
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
+        """A config with a table `[sweep]`; see `from_dict`."""
+        table = read_table(path)
+        need("sweep" in table, f"{path} has no table [sweep]: add one with lists of values, such as {_EXAMPLE}.")
+        return cls.from_dict(table, overrides)
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Sweep:
+        """`key=value` overrides settle a setting, which is then no longer swept; `sweep.key=[…]` changes its list."""
+        rest = {key: value for key, value in table.items() if key != "sweep"}
+        grid = table["sweep"]
+        need(isinstance(grid, Mapping), f"sweep must be a table: write [sweep] and below it {_EXAMPLE}.")
+        lists = dict(_flat(grid))
+        for text in overrides:
+            key = text.partition("=")[0].strip()
+            if key.startswith("sweep."):
+                changed: dict[str, Any] = {}
+                override(changed, text)
+                lists |= _flat(changed["sweep"])
+            else:
+                lists.pop(key, None)
+        words = {word: lists.pop(word) for word in _WORDS if word in lists}
+        for word, value in words.items():
+            fits = isinstance(value, (int, float) if word == "minutes" else str)
+            need(fits, f"sweep.{word} must be {'a number' if word == 'minutes' else 'text'}, not {value!r}.")
+        seeds = lists.pop("seeds", 1)
+        return cls.of(
+            Config.from_dict(rest, [text for text in overrides if not _of_sweep(text)]), lists, seeds, **words
+        )
+
+    def runs(self, folder: Path) -> list[Run]:
+        """Arm after arm, seed after seed."""
+        return [run for arm in self.arms for run in self.runs_of(arm, folder)]
+
+    def runs_of(self, arm: Arm, folder: Path) -> list[Run]:
+        seeds = range(self.base.seed, self.base.seed + self.seeds)
+        return [Run(arm, replace(arm.config, seed=seed), folder / "runs" / f"{arm.name}-seed{seed}") for seed in seeds]
+
+
+_EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
+
+
+def value_label(key: str, value: Any) -> str:
+    """A value as a reader meets it: FedAUX for a method, else with the name of its setting: α = 0.01."""
+    if key == "method":
+        return METHODS[value].label
+    if key in ("prototypes", "privacy.scorer"):  # their values speak for themselves
+        return _in_words(value)
+    return f"{SYMBOLS.get(key, key)} = {_in_words(value)}"
+
+
+def _of_sweep(text: str) -> bool:
+    return text.strip().startswith("sweep.")
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested tables as dotted keys."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _check_axis(key: str, values: Any) -> None:
+    known = [name for name, _ in _flat(Config().to_dict())]
+    if key == "seed":
+        raise ConfigError("sweep.seed: seeds are counted, not listed. Write seeds = 3, and seed = … for the first one.")
+    if key not in known and not key.startswith(("data.options.", "aux.options.")):
+        raise ConfigError(str(unknown("key of [sweep]", key, ["seeds", *_WORDS, *known])))
+    need(
+        isinstance(values, (list, tuple)),
+        f"sweep: {key} must be a list of values, [{values!r}, …], not {values!r} alone.",
+    )
+    need(len(values) > 0, f"sweep: the list of {key} is empty; give it values, or leave {key} out of [sweep].")
+    twice = [value for index, value in enumerate(values) if value in values[:index]]
+    need(not twice, f"sweep: {key} has {twice[:1]} twice; every value makes an arm of its own.")
+
+
+def _arm(base: Config, settings: Settings) -> Arm:
+    table = base.to_dict()
+    for key, value in settings.items():
+        put(table, key, value, f"sweep: {key}")
+    said = [f"{key}={_in_words(value)}" for key, value in settings.items()]
+    try:
+        config = Config.from_dict(table)
+    except ConfigError as error:
+        raise ConfigError(f"the sweep cannot have an arm with {' and '.join(said)}: {error}") from error
+    name = re.sub(r"[^\w.+=,-]+", "_", "-".join(said).replace("method=", ""), flags=re.ASCII)[:120]
+    words = {key: value_label(key, value) for key, value in settings.items()}
+    return Arm(settings, config, name or config.method, words)
+
+
+def _told_apart(arms: list[Arm]) -> Iterator[Arm]:
+    """Long or odd values may end in one name; such arms get a piece of their hash."""
+    counts = Counter(arm.name for arm in arms)
+    for arm in arms:
+        yield arm if counts[arm.name] == 1 else replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    if isinstance(value, Mapping):  # a prototype with options of its own
+        options = ", ".join(f"{key}={_in_words(item)}" for key, item in value.items() if key != "name")
+        return f"{value.get('name', '')}({options})" if options else str(value.get("name", ""))
+    return " + ".join(map(_in_words, value)) if isinstance(value, (list, tuple)) else str(value)

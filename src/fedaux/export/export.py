@@ -1,0 +1,55 @@
+"""A finished run as models that others can use: each prototype in a folder of its own, with its weights and card."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fedaux.algorithms.run_state import RunState, StateError
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.data.federated import open_public
+from fedaux.data.form import Form
+from fedaux.export.card import make_card
+from fedaux.export.model import Model
+from fedaux.export.onnx_graph import check_onnx
+from fedaux.models import Prototype, build, load
+
+
+def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:
+    """Write every prototype of the run in this folder to `out`/NAME-i, by default below `run`/model.
+
+    The run's public data must be at hand: they say how a record looks and what the classes are called.
+    """
+    run = Path(run)
+    state = RunState.load(run)
+    if state.round < state.config.rounds:
+        raise StateError(
+            f"{run} has finished {state.round} of {state.config.rounds} rounds; "
+            f"go on with `fedaux resume {run}` and export it then."
+        )
+    return write_models(state, run / "model" if out is None else Path(out), onnx)
+
+
+def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
+    """The same from a state at hand; nothing is written where an ONNX graph cannot be."""
+    public = open_public(state.config)
+    form = Form.of(public.test)
+    if onnx:
+        check_onnx(form)
+    made = []
+    for index, spec in enumerate(state.config.prototypes):
+        network = trained(state, spec, form, len(public.classes))
+        folder = out / f"{re.sub(r'[^A-Za-z0-9_-]', '-', spec.name.rpartition(':')[2])}-{index}"
+        made.append(Model(network, make_card(state, spec, public, form)).save_pretrained(folder, onnx))
+    return made
+
+
+def trained(state: RunState, spec: PrototypeSpec, form: Form, classes: int) -> Prototype:
+    """The whole network in eval mode, also where only its head was trained."""
+    network = build(spec, form.seen, classes, seed=0)
+    if state.config.linear:
+        load(network.features, state.extractors[spec.label])
+        load(network.head, state.weights[spec.label])
+    else:
+        load(network, state.weights[spec.label])
+    return network.eval()

@@ -1,0 +1,130 @@
+"""A network as an ONNX graph that takes records as people have them and gives probabilities, checked before use."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedaux.core.errors import Exit, FedauxError, MissingPackageError
+from fedaux.data.form import Form
+
+TOLERANCE = 1e-4  # of the largest logit
+
+
+class OnnxError(FedauxError, ValueError):
+    """A network that cannot be written as ONNX."""
+
+    code = Exit.SETTINGS
+
+
+class Served(nn.Module):
+    """Raw records → (probabilities, logits); pixels are scaled inside, exactly as `to_tensor` does it."""
+
+    def __init__(self, network: nn.Module, image: bool) -> None:
+        super().__init__()
+        self.network, self.image = network, image
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self.image:
+            x = x.permute(0, 3, 1, 2).float().sub(127.5).div(63.75)
+        logits = self.network(x)
+        return logits.softmax(dim=1), logits
+
+
+def check_onnx(form: Form) -> None:
+    """Whether a graph can be written at all; asked before any file is touched."""
+    if form.kind == "text":
+        raise OnnxError(
+            "text cannot be exported as ONNX: the network itself turns text into tokens, which a graph of tensors "
+            "cannot do. Export without --onnx and use fedaux.export.model.Model."
+        )
+    try:
+        for name in ("onnx", "onnxscript", "onnxruntime"):
+            importlib.import_module(name)
+    except ImportError as error:
+        raise MissingPackageError("ONNX needs packages of its own: pip install 'fedaux[onnx]'") from error
+
+
+def to_onnx(network: nn.Module, form: Form) -> tuple[bytes, dict[str, Any]]:
+    """(the file, what a card says of it). Batches may have any size."""
+    check_onnx(form)
+    served = Served(network.eval(), form.kind == "image").eval()
+    name = "images" if form.kind == "image" else "rows"
+    example = torch.from_numpy(_random(form, 2))
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                served,
+                (example,),
+                dynamo=True,
+                verbose=False,
+                input_names=[name],
+                output_names=["probabilities", "logits"],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+            )
+    except Exception as error:  # a user's network may fail in any way that PyTorch's tracer knows
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise OnnxError(
+            f"this network cannot be written as ONNX ({reason[0]}). Export without --onnx, or make it a network that "
+            "torch.export can follow: no Python decisions that depend on values or on the size of a batch."
+        ) from error
+    assert program is not None
+    data = program.model_proto.SerializeToString()
+    opset = next(one.version for one in program.model_proto.opset_import if not one.domain)
+    facts = {"file": "model.onnx", "opset": opset, "input": name, "outputs": ["probabilities", "logits"]}
+    dtype = "uint8" if form.kind == "image" else "float32"
+    return data, {
+        **facts,
+        "dtype": dtype,
+        "shape": ["batch", *form.shape],
+        "largest_difference": _check(data, served, form),
+    }
+
+
+def _check(data: bytes, served: Served, form: Form) -> float:
+    """The largest difference of any logit from PyTorch's, on random records in batches of several sizes."""
+    runtime = importlib.import_module("onnxruntime")
+    session, worst = runtime.InferenceSession(data, providers=["CPUExecutionProvider"]), 0.0
+    for size in (1, 2, 5):
+        rows = _random(form, size)
+        with torch.inference_mode():
+            wanted = [output.numpy() for output in served(torch.from_numpy(rows))]
+        found = session.run(None, {session.get_inputs()[0].name: rows})
+        for ours, theirs in zip(wanted, found, strict=True):
+            worst = max(worst, float(np.abs(ours - theirs).max()))
+            if not np.abs(ours - theirs).max() <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
+                raise OnnxError(
+                    f"the ONNX graph differs from the network by {worst:.3g} on random records, so it was not written. "
+                    "Export without --onnx, and please report it with the name of the prototype."
+                )
+    return worst
+
+
+def _random(form: Form, size: int) -> NDArray[Any]:
+    rng = np.random.default_rng(size)
+    if form.kind == "image":
+        return rng.integers(0, 256, (size, *form.shape), dtype=np.uint8)
+    return rng.standard_normal((size, *form.shape), dtype=np.float32)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch's exporter warns of packages that nobody here needs."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,221 @@
+"""The client: three handlers of a Flower ClientApp. Private records are read here and nowhere else, and never leave.
+
+What a client may reveal is decided by its own settings, which stand in its node's configuration. An order names what
+the server would like: it carries no budget, no noise and no code. A run's configuration is the server's as well.
+`privacy.crossing` lists everything that leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from torch import nn
+
+from fedaux.algorithms.local_training import train_local
+from fedaux.config.methods import METHODS
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config
+from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, Release, TrainOrder, Update
+from fedaux.core.rng import derive, seeded_torch, torch_stream
+from fedaux.data.federated import declared_classes, open_private
+from fedaux.data.records import Records
+from fedaux.flower.node_settings import own_clients, own_settings, site_config
+from fedaux.flower.sealed import sealed
+from fedaux.flower.serialization import pack, unpack
+from fedaux.models import Prototype, build, dump, halved, layout, linear_head, load, origin
+from fedaux.models.inference import Rows, fingerprint_arrays
+from fedaux.privacy.accounting import BudgetError, Spend, plan_training
+from fedaux.privacy.apart import check_records_apart
+from fedaux.privacy.budget import BudgetStore, Entry, account_folder
+from fedaux.privacy.dp_sgd import train_private
+from fedaux.privacy.release import release_spend
+from fedaux.privacy.units import Units
+from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.registry import release_scores
+
+app = ClientApp()
+
+
+@app.query("hello")
+@sealed
+def hello(message: Message, context: Context) -> Message:
+    """Whom this node speaks for, so that the server finds clients by their own names after any restart."""
+    unpack(HelloOrder, message.content)
+    config, clients = site_config(context), own_clients(context)
+    classes = declared_classes(config, clients[0])
+    return Message(pack(Hello(json.dumps(clients), json.dumps(list(classes)))), reply_to=message)
+
+
+@app.query("prepare")
+@sealed
+def prepare(message: Message, context: Context) -> Message:
+    """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
+    order = unpack(PrepareOrder, message.content)
+    config = own_config(context, order)
+    spend = release_spend(order.size, config.privacy)
+    store = BudgetStore(own_account(context, order), config.privacy)
+
+    def make() -> Release:
+        return release_scores(order, own_records(context, order), own_features(order, context), config.privacy)
+
+    made = store.release(request_hash(order), spend, make, order.heard)
+    return Message(pack(replace(made, client=order.client)), reply_to=message)
+
+
+@app.train()
+@sealed
+def train(message: Message, context: Context) -> Message:
+    """T1: E epochs from the server's weights."""
+    order, started = unpack(TrainOrder, message.content), time.perf_counter()
+    config = own_config(context, order)
+    store = BudgetStore(own_account(context, order), config.privacy)
+    if config.privacy.private_training:
+        model, size, spend, account = train_privately(order, context, config, store)
+        loss = seconds = 0.0
+    else:
+        account, spend = store.account(), Spend(noise=0.0, steps=0)
+        model, records = own_task(order, context)
+        size, loss = len(records), train_plainly(order, model, records)
+        seconds = time.perf_counter() - started
+    update = Update(
+        client=order.client,
+        round=order.round,
+        records=size,
+        loss=loss,
+        seconds=seconds,
+        noise=spend.noise,
+        rate=spend.rate,
+        steps=spend.steps,
+        account=account.to_json(),
+        weights=halved(dump(model)) if order.weights["parameters"].dtype == "float16" else dump(model),
+    )
+    return Message(pack(update), reply_to=message)
+
+
+def own_config(context: Context, order: PrepareOrder | TrainOrder) -> Config:
+    """The client's own settings, once the order has been found to respect them."""
+    config, spec = site_config(context), PrototypeSpec.from_json(order.prototype)
+    if order.client not in own_clients(context):
+        raise OrderError(f"this client is not {order.client!r}")
+    foreign = ":" in spec.name or not {"folder", "tokenizer"}.isdisjoint(dict(spec.options))
+    if foreign and spec not in config.prototypes:
+        raise OrderError(f"the order names code or files, {spec.label!r}, which this client's own settings do not")
+    if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
+        raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
+    declared = len(declared_classes(config, order.client))
+    if order.classes != declared:
+        raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
+    return config
+
+
+def own_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
+    """The client's private data: its part of the configured split, or all that its site holds."""
+    return open_private(site_config(context), order.client)[0]
+
+
+def own_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
+    """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
+    records = own_records(context, order)
+    if order.h0:
+        features = own_features(order, context)
+        model = resident_head(features.shape[1], order.classes)
+        records = Records(features, records.labels, person=None if records.person is None else records.persons)
+    else:
+        model = resident(order.prototype, records.shape, order.classes)
+    load(model, order.weights)
+    return model, records
+
+
+def own_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
+    """h0 over the client's own data, computed once and kept where only the client can read it."""
+
+    def extractor() -> nn.Module:
+        """h0 from the order, or this site's own copy of a published encoder: to the bit what the order's hash says."""
+        module = resident(order.prototype, records.shape, 2).features  # the head plays no part here
+        if order.extractor:
+            load(module, order.extractor)
+        elif origin(module):
+            module.restore()  # type: ignore[operator]
+        else:
+            raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
+        if extractor_hash(dump(module), order.prototype) != order.h0:
+            raise OrderError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
+        return module
+
+    records = own_records(context, order)
+    folder = Path(own_settings(context).get("features", str(own_account(context, order))))
+    return FeatureCache(folder, private=True).features(order.h0, records, extractor)
+
+
+def own_account(context: Context, order: PrepareOrder | TrainOrder) -> Path:
+    return account_folder(site_config(context), Path(own_settings(context)["vault"]), order.client)
+
+
+def train_plainly(order: TrainOrder, model: Prototype, records: Records) -> float:
+    """Without any privacy. A record whose label was not declared takes no part. Returns the loss of the last epoch."""
+    labelled = records.take(np.flatnonzero(records.labels >= 0))
+    steps = {"epochs": order.epochs, "batch": order.batch}
+    with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
+        return train_local(model, labelled, **steps, lr=order.lr, mu=order.mu, generator=torch_stream(order.seed))
+
+
+def train_privately(
+    order: TrainOrder, context: Context, config: Config, store: BudgetStore
+) -> tuple[Prototype, int, Spend, Account]:
+    """As much noise as the client's own settings ask for, for as many rounds as they foresee, and no more of them.
+
+    What is left of the total after everything spent, and after the scores even if they are still to come, is spread
+    over the rounds that remain.
+    """
+    privacy, local = config.privacy, config.local
+    if bool(order.h0) != config.linear or (order.epochs, order.batch) != (local.epochs, local.batch):
+        raise OrderError("the order asks for other training than this client's budget was planned for")
+    model, records = own_task(order, context)
+    check_records_apart(model, training=True)
+    units = Units.of(records, privacy.unit, privacy.person_records)
+    size, parameters = units.public_size(privacy), layout(model)["parameters"]
+    allowed = privacy.train_rounds or config.rounds
+
+    def plan(entries: Sequence[Entry]) -> Spend:
+        trained = [entry for entry in entries if not entry.request]
+        if len(trained) >= allowed:
+            raise BudgetError(
+                f"training is refused: this client's budget was planned for {allowed} rounds, and they are used up. "
+                "Its own setting privacy.train_rounds says how many there may be; more of them need more noise."
+            )
+        before = [entry.spend for entry in entries]
+        if METHODS[config.method].scores and len(trained) == len(entries):
+            before.append(release_spend(order.classes * (privacy.dims + 1), privacy))
+        known = trained[-1].noise if trained else 0.0
+        return plan_training(privacy, local, size, allowed - len(trained), parameters, before, known)
+
+    spend, account = store.train(plan, order.heard)
+    seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
+    steps = {"lr": order.lr, "mu": order.mu, "clip": privacy.train_clip}
+    train_private(model, records, units, spend, size=size, **steps, unsafe_seed=seed)
+    return model, size, spend, account
+
+
+def request_hash(order: PrepareOrder) -> str:
+    """What was asked for, to the bit: the same question gets the same answer, any other is a new release."""
+    return fingerprint_arrays(order.public, facts=[order.prototype, order.scorer, str(order.classes), order.h0])
+
+
+@lru_cache(maxsize=8)
+def resident(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
+    """One model per prototype stays in memory; every order loads its weights into it."""
+    return build(PrototypeSpec.from_json(prototype), shape, classes, derive(0, "resident"))
+
+
+@lru_cache(maxsize=8)
+def resident_head(width: int, classes: int) -> Prototype:
+    return linear_head(width, classes)

@@ -1,0 +1,112 @@
+"""The client's half: one handler that answers the server's one question about the data, under the client's own budget.
+
+The question carries weights and public arrays. What may be revealed is said by the client's code, and by its node's
+configuration, which has the last word: never by a message, and never by a run's configuration, which is the server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from torch import nn
+
+from fedaux.config.schema import PrivacyConfig
+from fedaux.core.messages import OrderError, PrepareOrder, Release
+from fedaux.flower.node_settings import SettingsError
+from fedaux.flower.sealed import sealed
+from fedaux.flower.serialization import pack, unpack
+from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
+from fedaux.models import load
+from fedaux.models.inference import fingerprint_arrays
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.release import release_spend
+from fedaux.scoring.feature_cache import private_outputs
+from fedaux.scoring.registry import release_scores
+
+
+def answer(
+    app: ClientApp,
+    *,
+    model: Callable[[], nn.Module],
+    data: Callable[[Context], tuple[Any, ...]],
+    vault: str | Path,
+    epsilon: float,
+    delta: float = 1e-5,
+    features: str | FeaturesOf = "features",
+    **privacy: Any,
+) -> None:
+    """Give a ClientApp the handler `query.fedaux`; whatever else it does stays as it is.
+
+    Args:
+        app: Your app.
+        model: Makes the network that the app trains: the class itself will do.
+        data: (context) → (x, labels), or (x, labels, persons), of this client: rows as the model takes them, each
+            record exactly once.
+        vault: An absolute folder of this client's own, which keeps its account.
+        epsilon: The budget of one release.
+        delta: Its δ, well below one over the number of records.
+        features: As in `FedAUX`, and the same.
+        privacy: Further settings of `PrivacyConfig`: epsilon_total, unit, adjacency, declared_records, scorer, …
+    """
+    code = Own(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
+
+    @app.query(ACTION)
+    @sealed
+    def fedaux(message: Message, context: Context) -> Message:
+        order, own = unpack(PrepareOrder, message.content), code.at(context)
+        if order.scorer != own.privacy.scorer:
+            raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client has {own.privacy.scorer!r}")
+        asked = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
+
+        def make() -> Release:
+            extractor, records = Extractor(model(), features), Given.of(*data(context))
+            load(extractor.model, order.extractor)
+            return release_scores(order, records, private_outputs(extractor, records), own.privacy)
+
+        store = BudgetStore(own.vault, own.privacy)
+        made = store.release(asked, release_spend(order.size, own.privacy), make, order.heard)
+        return Message(pack(replace(made, client=order.client)), reply_to=message)
+
+
+@dataclass(frozen=True)
+class Own:
+    """What this client allows, and where it remembers what it did."""
+
+    vault: Path
+    privacy: PrivacyConfig
+
+    def __post_init__(self) -> None:
+        if self.privacy.private_training:
+            raise SettingsError(
+                "private_training has no effect here, where the app trains by itself: leave it out; fedaux's own apps "
+                "can train privately"
+            )
+
+    def at(self, context: Context) -> Own:
+        """As the node's own configuration has it: fedaux-vault and fedaux-epsilon, -epsilon-total and -delta overrule.
+
+        Nodes with a partition-id, as all simulated ones, have a folder each.
+        """
+        node = context.node_config
+        folder = _absolute(str(node.get("fedaux-vault", self.vault)))
+        if "partition-id" in node:
+            folder = folder / f"client-{node['partition-id']}"
+        epsilon = float(node.get("fedaux-epsilon", self.privacy.epsilon))
+        total = float(node.get("fedaux-epsilon-total", self.privacy.epsilon_total))
+        delta = float(node.get("fedaux-delta", self.privacy.delta))
+        return Own(folder, replace(self.privacy, epsilon=epsilon, epsilon_total=total, delta=delta))
+
+
+def _absolute(folder: str | Path) -> Path:
+    found = Path(folder).expanduser()
+    if not found.is_absolute():
+        raise SettingsError(
+            f"vault = {str(folder)!r} must be an absolute path, or begin with ~: Flower runs apps from folders that "
+            "come and go, and a client that forgets its release would make another"
+        )
+    return found

@@ -1,0 +1,84 @@
+"""Where a node's settings come from: its own `--node-config`, and in a simulation on one machine the run's.
+
+A site's settings decide what it reveals, so a server must not be able to supply them. Only where Flower simulates all
+clients in Ray workers beside the server, and there is no site, do they come with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from flwr.app import Context
+
+from fedaux.config.schema import Config
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.data.federated import client_names
+
+
+class SettingsError(FedauxError, ValueError):
+    """A node or a run that was not told what it needs."""
+
+    code = Exit.SETTINGS
+
+
+def own_settings(context: Context) -> dict[str, str]:
+    """`config` (a TOML file, or JSON), `vault` (a folder), and perhaps `clients`, `partition-id`, `features`."""
+    own = {key: str(value) for key, value in context.node_config.items()}
+    if "config" in own and "vault" in own:
+        return own
+    if not simulated():
+        raise SettingsError(
+            "this node has no settings of its own: start its SuperNode with --node-config "
+            '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; `fedaux deploy init` writes the command'
+        )
+    config, folder = run_settings(context)
+    return {**own, "config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
+
+
+def site_config(context: Context) -> Config:
+    return _parse(own_settings(context)["config"])
+
+
+def own_clients(context: Context) -> list[str]:
+    """Whom the node speaks for: the names it was given, or the one at its place among simulated clients."""
+    own = own_settings(context)
+    if "clients" in own:
+        return [name.strip() for name in own["clients"].split(",")]
+    return [client_names(_parse(own["config"]))[int(own["partition-id"])]]
+
+
+def run_settings(context: Context) -> tuple[Config, Path]:
+    """(config, folder of the run) from Flower's run configuration: `config`, `out`, and `set` for overrides."""
+    told = context.run_config
+    if "config" not in told or "out" not in told:
+        raise SettingsError('the run needs config, a TOML file, and out, a folder: --run-config \'config="…" out="…"\'')
+    folder = Path(str(told["out"]))
+    if not folder.is_absolute():
+        raise SettingsError(
+            f"out = {str(folder)!r} must be an absolute path: Flower runs apps from a folder of its own"
+        )
+    overrides = [text.strip() for text in str(told.get("set", "")).split(";") if text.strip()]
+    return Config.load(_found(str(told["config"])), overrides), folder
+
+
+def _found(name: str) -> Path:
+    """The file itself, or one that was packed with the app, whose folder Flower puts on the path."""
+    for folder in ("", *sys.path):
+        path = Path(folder) / name
+        if path.is_file():
+            return path
+    return Path(name)
+
+
+def simulated() -> bool:
+    """Is this a Ray worker of Flower's simulation, rather than the ClientApp of a real SuperNode?"""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+@lru_cache(maxsize=8)
+def _parse(text: str) -> Config:
+    return Config.from_dict(json.loads(text)) if text.startswith("{") else Config.load(text)

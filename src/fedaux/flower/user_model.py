@@ -1,0 +1,97 @@
+"""A user's own network and rows, as the rest of fedaux takes them: h0 is the model as far as its features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedaux.data.records import Indices, Records
+from fedaux.flower.node_settings import SettingsError
+from fedaux.privacy.apart import keeps_records_apart
+
+FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)
+ACTION = "fedaux"  # what both sides call the handler: messages are of the type query.fedaux
+
+
+class Given(Records):
+    """Rows exactly as the user's model is called with them: unlike other records, they are neither scaled nor cast."""
+
+    def batch(self, positions: Indices | slice = slice(None)) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(self.gather(positions)))
+
+    @classmethod
+    def of(cls, x: Any, labels: Any = None, persons: Any = None) -> Given:
+        """From arrays or tensors, one row per record."""
+        rows = _array(x)
+        if rows.dtype == np.float64:
+            rows = rows.astype(np.float32)  # models are float32
+        known = None if labels is None else _array(labels).astype(np.int64)
+        if len(rows) == 0 or (known is not None and known.shape != (len(rows),)):
+            shape = "none" if known is None else known.shape
+            raise SettingsError(
+                f"{len(rows)} rows came with labels of shape {shape}: give at least one, each its label"
+            )
+        if persons is None:
+            return cls(rows, known)
+        whose = np.unique(_array(persons), return_inverse=True)[1].astype(np.int64)
+        if whose.shape != (len(rows),):
+            raise SettingsError(f"{len(rows)} rows came with persons of shape {whose.shape}: give each row its person")
+        return cls(rows, known, person=whose)
+
+
+def _array(values: Any) -> NDArray[Any]:
+    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+
+
+@keeps_records_apart  # it remembers nothing; the model inside is looked at by itself
+class Extractor(nn.Module):
+    """(B, *shape) → (B, H): the model as far as its features. All of the model's weights are its own."""
+
+    def __init__(self, model: nn.Module, features: str | FeaturesOf) -> None:
+        super().__init__()
+        self.model = model
+        self._of = _named(features) if isinstance(features, str) else features
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._of(self.model, x).flatten(1)
+
+
+def _named(name: str) -> FeaturesOf:
+    def features(model: nn.Module, x: Tensor) -> Tensor:
+        try:
+            part = attrgetter(name)(model)
+        except AttributeError as error:
+            raise SettingsError(
+                f"features = {name!r} names nothing in {type(model).__name__}: give the name of the layer or method "
+                'that returns the features, a function of (model, x), or before("NAME") with the name of the last layer'
+            ) from error
+        found: Tensor = part(x)
+        return found
+
+    return features
+
+
+def before(layer: str) -> FeaturesOf:
+    """For a model that has no name for its features: what the layer of this name, its last one, is called with."""
+
+    def features(model: nn.Module, x: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        try:
+            last = model.get_submodule(layer)
+        except AttributeError as error:
+            names = ", ".join(name for name, _ in model.named_children())
+            raise SettingsError(f"before({layer!r}): {type(model).__name__} has {names}, and no such layer") from error
+        hook = last.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+        try:
+            model(x)
+        finally:
+            hook.remove()
+        return seen[-1]
+
+    return features

@@ -1,0 +1,130 @@
+"""Every reply is checked before it touches a model: what is wrong costs that client's contribution, never the round.
+
+A client may still lie within these bounds, about its labels for one; `federation.max_share` limits what that is worth.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.core.messages import Account, Arrays, Order, PrepareOrder, Release, TrainOrder, Update
+from fedaux.privacy.clipping import REACH, Bound, Bounds
+from fedaux.privacy.gaussian import CERTIFICATES
+from fedaux.privacy.release import release_multiplier
+from fedaux.privacy.units import UNITS
+
+NORM_FACTOR = 1e4  # a reply may not be longer than this many times what was sent, plus one per number
+MAX_STEPS = 10**6  # of private training in one round, and of any counter
+MAX_RECORDS = 10**8  # of one client; a larger claim would drown all others in the average
+SAME = 1e-6  # two sides that compute the same number agree to this share of it
+TAIL = 10.0  # standard deviations by which noise may be longer than it is on average: honest noise never is, e⁻⁵⁰
+
+
+class Refused(ValueError):
+    """A reply that must not be used, and why."""
+
+
+def check(order: Order, reply: Release | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None) -> None:
+    """Raise `Refused` unless the reply answers the order and is sane. `bounds` are those of the order's scorer."""
+    if reply.client != order.client:
+        raise Refused(f"answers for {reply.client!r}")
+    if not 1 <= reply.records <= max_records:
+        raise Refused(f"claims {reply.records} records; from 1 to {max_records} are believed")
+    _check_account(reply.account)
+    if isinstance(order, PrepareOrder) and isinstance(reply, Release):
+        _check_release(order, reply)
+        if bounds is not None:
+            _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
+        _check_noise(reply)
+    elif isinstance(order, TrainOrder) and isinstance(reply, Update):
+        if reply.round != order.round:
+            raise Refused(f"answers round {reply.round}, not {order.round}")
+        check_weights(order.weights, reply.weights)
+        if not np.isfinite(reply.loss):
+            raise Refused(f"its training diverged: the loss is {reply.loss}")
+        if not 0 <= reply.seconds < math.inf:
+            raise Refused(f"claims to have trained for {reply.seconds} s")
+        if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
+            raise Refused("the noise it states for its training means nothing here")
+    else:
+        raise Refused(f"sends a {type(reply).__name__} for a {type(order).__name__}")
+
+
+def longest(bound: Bound, scale: float, size: int) -> float:
+    """The norm, in steps, that an honest release of `size` integers does not exceed, noise of that scale included."""
+    return bound.norm + scale * (math.sqrt(size) + TAIL)
+
+
+def _check_account(text: str) -> None:
+    """A client may understate what it spent, to its own harm alone; but the statement must make sense."""
+    try:
+        told = Account.from_json(text)
+        sane = told.epsilon >= 0 and 0 < told.delta < 1 and 0 <= told.entries < 2**40
+        known = told.adjacency in REACH and told.unit in UNITS
+    except (ValueError, TypeError) as error:
+        raise Refused("the account that it gives of its privacy is not one") from error
+    if not (sane and known):
+        raise Refused("the account that it gives of its privacy means nothing here")
+
+
+def check_weights(sent: Arrays, got: Arrays) -> None:
+    if set(got) != set(sent):
+        raise Refused(f"sends arrays {sorted(got)}, expected {sorted(sent)}")
+    for name, ours in sent.items():
+        theirs = got[name]
+        if theirs.shape != ours.shape or theirs.dtype != ours.dtype:
+            raise Refused(f"{name} is {theirs.dtype}{theirs.shape}, expected {ours.dtype}{ours.shape}")
+        if not np.issubdtype(theirs.dtype, np.floating):
+            if np.any(theirs - ours.astype(np.float64) > MAX_STEPS):
+                raise Refused(f"{name} counts more than {MAX_STEPS} steps in one round")
+            continue
+        size, limit = _norm(theirs), NORM_FACTOR * (_norm(ours) + np.sqrt(ours.size))
+        if not size <= limit:
+            raise Refused(f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed")
+
+
+def _norm(array: NDArray[Any]) -> float:
+    """Not finite if any entry is not. Half precision holds a model's entries, but not the square of its norm."""
+    with np.errstate(over="ignore"):
+        return float(np.linalg.norm(array.astype(np.float32, copy=False)))
+
+
+def _check_release(order: PrepareOrder, reply: Release) -> None:
+    if reply.scorer != order.scorer:
+        raise Refused(f"its release was made by the scorer {reply.scorer!r}")
+    values = reply.arrays.get("values")
+    if set(reply.arrays) != {"values"} or values is None or values.dtype != np.int64 or values.shape != (order.size,):
+        raise Refused(f"its release is not one vector of {order.size} integers")
+    if not all(0 < number < 2.0**60 for number in (reply.scale, reply.sensitivity, reply.step, reply.epsilon)):
+        raise Refused("the noise, the sensitivity or the budget it states is not a positive number")
+    if reply.adjacency not in REACH or reply.certificate not in CERTIFICATES or not 0 < reply.delta < 1:
+        raise Refused("the budget it states means nothing here")
+
+
+def _check_bound(reply: Release, bound: Bound) -> None:
+    """The scorer fixes what a step means and how far one record reaches; only the noise is the client's own choice."""
+    for what, told, known in (
+        ("step", reply.step, bound.step),
+        ("sensitivity", reply.sensitivity, bound.sensitivity),
+    ):
+        if not math.isclose(told, known, rel_tol=SAME):
+            raise Refused(f"states a {what} of {told:.7g}; for {reply.records} records the scorer's is {known:.7g}")
+    values = reply.arrays["values"]
+    size, limit = float(np.linalg.norm(values)), longest(bound, reply.scale, len(values))
+    if size > limit:
+        raise Refused(f"its release has norm {size:.3g}; {reply.records} records and its noise reach {limit:.3g}")
+
+
+def _check_noise(reply: Release) -> None:
+    """Releases are trusted by their noise: one that states too little would drown the others."""
+    budget = (reply.epsilon, reply.delta, reply.certificate, reply.adjacency)
+    try:
+        asked = release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
+    except Exception as error:  # the certificates fail in many ways on hostile budgets
+        raise Refused(f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}") from error
+    if not math.isclose(reply.scale, asked, rel_tol=SAME):
+        raise Refused(f"states noise of scale {reply.scale:.7g}; its budget asks for {asked:.7g}")

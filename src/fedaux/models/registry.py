@@ -1,0 +1,117 @@
+"""What a prototype is, how it is named in a configuration, and how it is built: f(x) = head(features(x)).
+
+A network is a function `(shape, **options) → nn.Module` that returns a feature extractor with an integer attribute
+`width`, the number of features H. It is found by the name it was registered under, or as `module:function`.
+An extractor that was published with weights has an `origin`, where they are, and `restore()`, which loads them:
+P1's result without the work, at every site that has the origin. Building alone never loads them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.errors import import_function, own_function, unknown
+from fedaux.core.rng import seeded_torch
+from fedaux.models.layers import Extractor
+
+Maker = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
+M = TypeVar("M", bound=Maker)
+
+_makers: dict[str, Maker] = {}
+_building = threading.RLock()  # the generator that `build` borrows belongs to the whole process
+
+
+class Prototype(nn.Module):
+    """f = head ∘ features with `features` (B, *shape) → (B, H) and a linear `head` (B, H) → (B, classes)."""
+
+    def __init__(self, features: nn.Module, classes: int) -> None:
+        super().__init__()
+        width = getattr(features, "width", None)
+        if not isinstance(width, int) or width < 1:
+            raise ValueError(
+                f"{type(features).__name__} has width={width!r}; give the feature extractor an attribute `width`, "
+                "the number of features it returns for one row"
+            )
+        if classes < 2:
+            raise ValueError(f"a classifier needs at least 2 classes, not {classes}; check the labels of the source")
+        self.width: int = width
+        self.features = features
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+def linear_head(width: int, classes: int) -> Prototype:
+    """A prototype of which only the head is left: it is called with features instead of records."""
+    with _building, seeded_torch(0):  # the head's own draw is of no use: weights are always loaded into it
+        return Prototype(Extractor(width=width), classes)
+
+
+def origin(features: nn.Module) -> str:
+    """Where this extractor's published weights are; "" where it has none."""
+    return str(getattr(features, "origin", "") or "")
+
+
+def register(name: str) -> Callable[[M], M]:
+    """Make a network known by `name`: `@register("mine")` above `def mine(shape, depth=3) -> nn.Module`.
+
+    The function returns a feature extractor with an integer attribute `width`; its further arguments are options in a
+    configuration: `{name = "mine", depth = 5}`. A name that is taken by another function is refused.
+    """
+
+    def remember(maker: M) -> M:
+        known = _makers.get(name, maker)
+        if (known.__module__, known.__qualname__) != (maker.__module__, maker.__qualname__):
+            raise ValueError(
+                f"prototype {name!r} is already {known.__module__}:{known.__qualname__}; take another name"
+            )
+        _makers[name] = maker
+        return maker
+
+    return remember
+
+
+def available() -> tuple[str, ...]:
+    """The registered names, in alphabetical order."""
+    return tuple(sorted(_makers))
+
+
+def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) -> Prototype:
+    """The prototype for rows of `shape`, on the CPU; the same seed gives the same bits, and no global state changes."""
+    maker = _find(spec.name)
+    _check_options(spec, maker)
+    with _building, seeded_torch(seed), torch.device("cpu"):
+        with own_function("prototype", spec.name):
+            features = maker(shape, **dict(spec.options))
+        return Prototype(features, classes)
+
+
+def _find(name: str) -> Maker:
+    if name in _makers:
+        return _makers[name]
+    if ":" not in name:
+        raise unknown("prototype", name, [*available(), "module:function"])
+    return import_function(name, "prototype")
+
+
+def _check_options(spec: PrototypeSpec, maker: Maker) -> None:
+    """Refuse options that the maker does not have, or whose type is not that of the default."""
+    _, *parameters = inspect.signature(maker).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    defaults = {parameter.name: parameter.default for parameter in parameters}
+    for key, value in spec.options:
+        if key not in defaults:
+            raise unknown(f"option of prototype {spec.name!r}", key, defaults)
+        kind = type(defaults[key])
+        if kind in (int, float, str, bool) and type(value) is not kind and (kind, type(value)) != (float, int):
+            raise ValueError(f"{spec.label}: {key} must be {kind.__name__}, not {type(value).__name__} ({value!r})")

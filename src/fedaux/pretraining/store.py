@@ -1,0 +1,73 @@
+"""The artifact of P1: an extractor that was trained once and is found again by what it was made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.numpy import load_file, save
+
+from fedaux.config.parsing import plain
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import PretrainConfig
+from fedaux.core.io import write_atomically
+from fedaux.core.rng import derive
+from fedaux.data.records import Records, is_text
+from fedaux.models import Prototype, build, dump, load
+from fedaux.models.inference import fingerprint
+from fedaux.pretraining.masked_lm import MaskedLanguage
+from fedaux.pretraining.simclr import SimCLR
+from fedaux.pretraining.trainer import Epoch, SelfSupervised, pretrain
+
+
+def pretrained(
+    spec: PrototypeSpec,
+    model: Prototype,
+    aux: Records,
+    config: PretrainConfig,
+    cache: Path,
+    watch: Callable[[Epoch], None],
+) -> tuple[Path, bool]:
+    """Give `model` its pre-trained extractor: from the cache, from a checkpoint onwards, or from the beginning.
+
+    Returns the artifact and whether it was there already. Beside the weights stands a card (JSON) that says what they
+    were made from and how it went; the key is a hash of the data themselves and of every setting.
+    """
+    data = fingerprint(aux)  # one pass over the data
+    path = artifact_path(spec, data, config, cache)
+    if path.is_file():
+        load(model.features, load_file(path))
+        return path, True
+    checkpoint = path.with_suffix(".checkpoint")
+    fresh = build(spec, aux.shape, model.head.out_features, derive(config.seed, "init", spec.label))
+    load(model.features, dump(fresh.features))  # so that the artifact depends on nothing but what its key is made of
+    kind: Callable[..., SelfSupervised] = MaskedLanguage if is_text(aux.x) else SimCLR
+    task = kind(model.features, model.width, aux, config, derive(config.seed, "pretrain", spec.label))
+    curve = pretrain(task, watch, checkpoint)
+    card = {
+        "prototype": spec.label,
+        "data": {"count": len(aux), "shape": aux.shape, "fingerprint": data},
+        "pretrain": plain(config),
+        "torch": torch.__version__,
+        "curve": [asdict(epoch) for epoch in curve],
+    }
+    write_atomically(path.with_suffix(".json"), json.dumps(card, indent=1).encode())
+    write_atomically(path, save(dump(model.features)))
+    checkpoint.unlink(missing_ok=True)
+    return path, False
+
+
+def artifact_path(spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path) -> Path:
+    """Where `pretrained` keeps this extractor, or will; `data` is the fingerprint of D_aux."""
+    key = hashlib.sha256(repr((data, spec, config)).encode()).hexdigest()[:24]
+    return cache / f"extractor-{key}.safetensors"
+
+
+def read_card(artifact: Path) -> dict[str, Any]:
+    card: dict[str, Any] = json.loads(artifact.with_suffix(".json").read_text(encoding="utf-8"))
+    return card

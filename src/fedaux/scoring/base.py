@@ -1,0 +1,110 @@
+"""P2: how a client says which public examples look like its own data. A new scorer is one new file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from fedaux.core.messages import Arrays, Release
+from fedaux.privacy.clipping import Bounds
+from fedaux.privacy.release import Summary
+
+Features = NDArray[np.floating]
+Labels = NDArray[np.int64]
+Shares = NDArray[np.float64]
+LogOdds = Callable[[Features], NDArray[np.float64]]  # rows as `Fitted.look` sees them, (B, m) → log D_i(x)/D⁻(x), (B,)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """φ(D⁻), (|D⁻|, k), with its moments computed once however many clients are compared with it."""
+
+    rows: NDArray[np.float64]
+
+    @cached_property
+    def mean(self) -> NDArray[np.float64]:
+        return np.asarray(self.rows.mean(axis=0))
+
+    @cached_property
+    def covariance(self) -> NDArray[np.float64]:
+        return np.cov(self.rows, rowvar=False).reshape(len(self.mean), -1)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Every client's log-odds, as functions of what `look` makes of φ(x), (B, k) → (B, m), once for all clients."""
+
+    odds: Mapping[str, LogOdds]
+    look: Callable[[Features], Features] | None = None  # None: φ(x) itself
+
+
+FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight
+
+
+class Scorer(Protocol):
+    """`publish` and `fit` run on the server and see public data and releases only; `summarise` runs on the client.
+
+    One that can also say how long an honest summary gets has a method `bound` as well, see `bounds_of`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def publish(self, negatives: Features) -> Arrays:
+        """From features of D⁻, (|D⁻|, H): what every client needs to know."""
+        ...
+
+    def size(self, public: Arrays) -> int:
+        """How many integers a release has."""
+        ...
+
+    def embed(self, public: Arrays, features: Features) -> Features:
+        """φ: (B, H) → (B, k), each row by itself and of norm at most 1."""
+        ...
+
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        """From features of D_i, (|D_i|, H), and their labels: the integers to release and their sensitivity.
+
+        A unit is whom the promise protects, a record or a person (`privacy/units.py`), and the sensitivity is that of
+        one unit. `shares` says how much of its unit each record speaks for: they add up to at most 1 over a unit, and
+        are all 1 where a unit is a record. `size` is the number of units as the world knows it. Under replace-one it is
+        counted; under add-remove it is a declared constant, the same for neighbours, and nothing may be divided by the
+        number of rows instead. What a record adds must be a function of its own row to the bit: no matrix products over
+        rows (`privacy/per_record.py` says why), but `project`, `clip_rows`, `unit_rows`, `to_steps`.
+        """
+        ...
+
+    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+        """From φ(D⁻) and the releases of a cohort: how likely any embedded row is each client's."""
+        ...
+
+
+def teacher_weights(log_odds: NDArray[np.float64], peak: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+    """s_i(x) in (0, 1] from a client's log-odds (METHOD: certainty = s, odds = s / (1 − s)).
+
+    Eq. 4 divides by Σ s, so a factor common to all clients is free: odds are taken relative to `peak(x)`, the largest
+    of the clients asked, which keeps them in range whatever the scorer says.
+    """
+    raw = expit(log_odds) if kind == "certainty" else np.exp(np.minimum(log_odds - peak, 0.0))
+    return np.asarray(np.maximum(raw, FLOOR))
+
+
+def bounds_of(scorer: Scorer) -> Bounds | None:
+    """The scorer's own `bound(public, adjacency, size)`. Without one, the length of its releases is not checked."""
+    found: Bounds | None = getattr(scorer, "bound", None)
+    return found
+
+
+def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
+    """Refuse public arrays of another shape: broadcasting them could make one record reach into another's row."""
+    for name, shape in expected.items():
+        if public[name].shape != shape:
+            raise ValueError(f"the public array {name!r} has shape {public[name].shape}, not {shape}")

@@ -1,0 +1,69 @@
+"""The scorer we lead with: private sums of φ for each class, which clients that share a class make clear together.
+
+A record has one class, so all sums and counts of a client cost what one sum costs. How rows of a class look is learned
+from all releases at once, and only its mixture of classes from a client's own: with n clients of a class, the noise on
+what the class looks like falls by √n. Labels are covered by the release as everything else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from fedaux.core.messages import Arrays, Release
+from fedaux.privacy.clipping import Bound
+from fedaux.privacy.release import Summary
+from fedaux.scoring import embedding
+from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares
+from fedaux.scoring.class_sums import class_sums, pool, sums_bound
+from fedaux.scoring.density_ratio import predictive, public_density
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClassEmbeddingScorer:
+    classes: int
+    dims: int = 32
+    name: str = "class-embedding"
+
+    def publish(self, negatives: Features) -> Arrays:
+        return embedding.publish(negatives, self.dims)
+
+    def size(self, public: Arrays) -> int:
+        return self.classes * (int(public["basis"].shape[1]) + 1)
+
+    def embed(self, public: Arrays, features: Features) -> Vector:
+        return embedding.embed(public, features)
+
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        embedded = embedding.embed_alone(public, features)
+        return class_sums(embedded, labels, self.classes, adjacency, size, shares)
+
+    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
+        return sums_bound(adjacency, size)
+
+    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+        """log D_i(x)/D⁻(x) = log Σ_c π_ic p_c(x)/p(x), with p_c Gaussian and uncertain as the pooled noise has it."""
+        pooled, everywhere = pool(releases, self.classes), public_density(reference)
+        densities = [
+            predictive(mean, reference, sigma, records)
+            for mean, sigma, records in zip(pooled.means, pooled.sigma, pooled.records, strict=True)
+        ]
+
+        def look(embedded: Features) -> Vector:
+            """(B, k) → (B, C), log p_c(x)/p(x): all that the clients' odds depend on."""
+            ratios = [np.atleast_1d(one.logpdf(embedded)) for one in densities]
+            return np.asarray(np.stack(ratios, axis=1) - np.atleast_1d(everywhere.logpdf(embedded))[:, None])
+
+        def odds(release: Release, shares: Vector) -> LogOdds:
+            offset, present = np.log(release.records / len(reference.rows)), shares > 0
+            return lambda ratios: logsumexp(ratios[:, present], axis=1, b=shares[present]) + offset
+
+        return Fitted({one.client: odds(one, row) for one, row in zip(releases, pooled.shares, strict=True)}, look)

@@ -1,0 +1,69 @@
+"""Sums of φ and counts for every class: what a client releases of them, and what all releases say together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.core.messages import Release
+from fedaux.privacy.clipping import GRID, Bound, grid_of, to_steps
+from fedaux.privacy.release import Summary
+from fedaux.scoring.base import Labels, Shares
+
+Vector = NDArray[np.float64]
+REACH = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; see `class_sums`
+THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for none
+
+
+def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, size: int, shares: Shares) -> Summary:
+    """(Σ of φ per class, count per class), flattened to classes·(k + 1) integers. embedded: rows of norm at most 1.
+
+    One record of share s adds u of norm ≤ t = ⌊s·GRID⌋ to the sum of its class and t to its count. So a unit adds to
+    class c a sum of norm ≤ a_c·GRID and a count a_c·GRID, with Σ a_c ≤ 1: all together a vector of norm
+    ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged for a unit with b_c, the squared distance is at most
+    Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label that is none of the classes adds nothing.
+    """
+    labels, grid = np.asarray(labels), np.broadcast_to(grid_of(shares), len(embedded))
+    steps, known = to_steps(embedded, shares), (labels >= 0) & (labels < classes)
+    values = np.zeros((classes, steps.shape[1] + 1), np.int64)
+    np.add.at(values[:, :-1], labels[known], steps[known])
+    np.add.at(values[:, -1], labels[known], grid[known])
+    bound = sums_bound(adjacency, size)
+    return Summary(values.ravel(), bound.step, bound.sensitivity, adjacency, size)
+
+
+def sums_bound(adjacency: str, size: int) -> Bound:
+    """Sums are longest where all units are alike: each then adds the same vector of norm √2·GRID."""
+    return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * REACH[adjacency])))
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """What the releases of a cohort say of each class c, and of the classes of each client i."""
+
+    means: Vector  # (C, k): of φ
+    sigma: Vector  # (C,): noise of each coordinate of them
+    records: Vector  # (C,): behind them
+    shares: Vector  # (clients, C), each row summing to 1
+
+
+def pool(releases: Sequence[Release], classes: int) -> Pooled:
+    """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least squares over the clients.
+
+    mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i², with variance 1/Σ_i n_ic²/σ_i². A client without the class has n = 0
+    and so adds no noise to it. The n are the noisy counts, those that noise alone would explain set to 0, made to add
+    up to the client's public size; a client none of whose counts stands out is taken to have all classes alike.
+    """
+    told = np.stack([(one.arrays["values"] * one.step).reshape(classes, -1) for one in releases])
+    sums, counts = told[:, :, :-1], told[:, :, -1]
+    noise = np.maximum([one.scale * one.step for one in releases], 1e-9)[:, None]
+    sizes = np.array([float(one.records) for one in releases])[:, None]
+    counts = np.where(counts > THRESHOLD * noise, counts, 0.0)
+    total = counts.sum(axis=1, keepdims=True)
+    shares = np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / classes)
+    precision = np.maximum(np.square(shares * sizes / noise).sum(axis=0), 1e-12)
+    means = np.einsum("ic,ick->ck", shares * sizes / noise**2, sums) / precision[:, None]
+    return Pooled(means, precision**-0.5, np.maximum((shares * sizes).sum(axis=0), 1.0), shares)

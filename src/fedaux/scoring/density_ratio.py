@@ -1,0 +1,91 @@
+"""From a noisy mean of φ over a client's data to log D_i(x)/D⁻(x): post-processing, so no further privacy is spent.
+
+SciPy's slow rooms are imported where they are used: a real client starts a new process for every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
+
+from fedaux.scoring.base import LogOdds, Reference
+
+Vector = NDArray[np.float64]
+BETWEEN = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
+CAUTION = 3.0  # times Wiener's ridge: far from w = 0 the linear argument is too bold (docs/scoring.md has the figures)
+
+
+def predictive(mean: Vector, reference: Reference, sigma: float, records: float) -> Any:
+    """The density of new rows from a group whose mean is known only through a noisy release: a frozen Gaussian.
+
+    Random effects: public rows vary by S, of which B = βS lies between groups and W = S − B within one. So the true
+    mean is m ~ N(μ, B), its rows are N(m, W), and the release is N(m, V) with V = σ²·1 + W/records. Given the release,
+    m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V. Noise that
+    drowns the signal gives K → 0: one density for every group.
+    """
+    centre, total = reference.mean, reference.covariance
+    between, within = BETWEEN * total, (1 - BETWEEN) * total
+    noise = sigma**2 * np.eye(len(total)) + within / records
+    gain = np.linalg.solve(between + noise, between).T
+    return _gaussian(centre + gain @ (mean - centre), within + gain @ noise)
+
+
+def public_density(reference: Reference) -> Any:
+    return _gaussian(reference.mean, reference.covariance)
+
+
+def _gaussian(mean: Vector, covariance: Vector) -> Any:
+    from scipy.stats import multivariate_normal
+
+    return multivariate_normal(mean, covariance, allow_singular=True)
+
+
+def bayes_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
+    """The predictive density of the client's rows over the density of D⁻."""
+    client, public = predictive(mean, reference, sigma, records), public_density(reference)
+    offset = np.log(records / len(reference.rows))
+    return lambda embedded: np.atleast_1d(client.logpdf(embedded) - public.logpdf(embedded) + offset)
+
+
+def kliep_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
+    """An exponential family fitted to the mean, with the ridge that the known noise asks for."""
+    weights, log_z = kliep(mean, reference, noise_ridge(mean, reference, sigma, records))
+    offset = np.log(records / len(reference.rows)) - log_z
+    return lambda embedded: embedded @ weights + offset
+
+
+RATIOS: dict[str, Callable[[Vector, Reference, float, int], LogOdds]] = {"bayes": bayes_ratio, "kliep": kliep_ratio}
+
+
+def kliep(mean: Vector, reference: Reference, ridge: float) -> tuple[Vector, float]:
+    """argmax_w ⟨w, m⟩ − log mean_{D⁻} e^{⟨w, φ⟩} − ridge/2 ‖w‖², and its log Z: D_i/D⁻ is then e^{⟨w, φ⟩}/Z."""
+    from scipy.optimize import minimize
+
+    rows = reference.rows
+
+    def negative(w: Vector) -> tuple[float, Vector]:
+        scores = rows @ w
+        value = logsumexp(scores) - np.log(len(rows)) - w @ mean + 0.5 * ridge * w @ w
+        return float(value), softmax(scores) @ rows - mean + ridge * w
+
+    options = {"gtol": 1e-8, "ftol": 1e-14}
+    found = minimize(negative, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    return found.x, float(logsumexp(rows @ found.x) - np.log(len(rows)))
+
+
+def noise_ridge(mean: Vector, reference: Reference, sigma: float, records: int) -> float:
+    """The ridge that shrinks as Wiener would: v/(v + noise), with v the signal left after the known noise is taken off.
+
+    Near w = 0 the ratio is linear, w = (S + λ)⁻¹ d with d = m − mean φ(D⁻) and S the covariance on D⁻. With S ≈ s·1,
+    a signal of variance v per coordinate and noise σ² + s/|D_i|, the best factor s/(s + λ) is v/(v + noise). A signal
+    that drowns gives λ → ∞, w → 0 and hence equal weights. Only the release and public data enter.
+    """
+    spread = float(np.diag(reference.covariance).mean())
+    noise = sigma**2 + spread / records
+    signal = float(np.square(mean - reference.mean).mean()) - noise
+    signal = min(max(signal, 1e-6 * noise), spread / 2)  # clients do not differ more than public rows do
+    return CAUTION * spread * noise / signal

@@ -1,0 +1,71 @@
+"""Features on disk: computed once, found again by a hash of the extractor and the records."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+from torch import nn
+
+from fedaux.data.records import Records
+from fedaux.models.inference import Rows, collect, fingerprint, pool_hash, predict_batches
+from fedaux.privacy import per_record
+
+_ALONE = "alone-1"  # how features of private records are computed: others, of an older version, are not found
+
+
+def private_outputs(module: nn.Module, records: Records) -> Rows:
+    """The same for private records: each passes the network alone."""
+    return collect(per_record.outputs(module, records), len(records))
+
+
+class FeatureCache:
+    """Features on disk, memory-mapped. The name of a file is a hash of the extractor and of the records it has seen.
+
+    Features of private records are private: give them a folder of the client's own and `private=True`. Each is then
+    computed alone, to the bit a function of its own record, by a network that keeps records apart.
+    """
+
+    def __init__(
+        self, folder: Path, private: bool = False, watch: Callable[[int, int], None] = lambda done, of: None
+    ) -> None:
+        self.folder, self.private, self.watch = folder, private, watch
+
+    def features(self, extractor: str, records: Records, module: Callable[[], nn.Module]) -> Rows:
+        """Of these records under the extractor with this hash; `module()` is asked for it only if they are new.
+
+        Simulated clients are parts of one pool. As a private row is its record's own, the pool is computed once for
+        all of them, however it is split.
+        """
+        if self.private and records.rows is not None:
+            return np.asarray(self.features(extractor, Records(records.x), module)[records.rows])
+        name = f"{_ALONE}-{pool_hash(records.x, extractor)}" if self.private else fingerprint(records, extractor)
+        path = self.folder / f"features-{name}.npy"
+        if not path.is_file():
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)
+            self._write(path, module(), records)
+        rows: Rows = np.load(path, mmap_mode="r")
+        return rows
+
+    def _write(self, path: Path, module: nn.Module, records: Records) -> None:
+        """Row after row into a file that takes its name when it is whole: a full disk is an error, not half a file."""
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # for its owner's eyes only
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for rows, block in (
+                    per_record.outputs(module, records) if self.private else predict_batches(module, records)
+                ):
+                    if rows.start == 0:
+                        shape = (len(records), block.shape[1])
+                        npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+                    file.write(np.ascontiguousarray(block, np.float32).data)
+                    self.watch(rows.stop, len(records))
+                os.fchmod(file.fileno(), 0o600 if self.private else 0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise

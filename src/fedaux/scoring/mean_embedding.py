@@ -1,0 +1,63 @@
+"""A scorer without labels: a private mean of φ, then a density ratio that costs no further privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.core.messages import Arrays, Release
+from fedaux.privacy.clipping import GRID, REACH, Bound, to_steps
+from fedaux.privacy.release import Summary
+from fedaux.scoring import embedding
+from fedaux.scoring.base import Features, Fitted, Labels, Reference, Shares
+from fedaux.scoring.density_ratio import RATIOS
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MeanEmbeddingScorer:
+    dims: int = 32
+    ratio: str = "bayes"
+    name: str = "mean-embedding"
+
+    def publish(self, negatives: Features) -> Arrays:
+        return embedding.publish(negatives, self.dims)
+
+    def size(self, public: Arrays) -> int:
+        return int(public["basis"].shape[1])
+
+    def embed(self, public: Arrays, features: Features) -> Vector:
+        return embedding.embed(public, features)
+
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        return mean_embedding(embedding.embed_alone(public, features), adjacency, size, shares)
+
+    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
+        return mean_bound(adjacency, size)
+
+    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+        ratio = RATIOS[self.ratio]
+        means = [one.arrays["values"] * one.step for one in releases]
+        return Fitted(
+            {
+                one.client: ratio(mean, reference, one.scale * one.step, one.records)
+                for one, mean in zip(releases, means, strict=True)
+            }
+        )
+
+
+def mean_embedding(embedded: Vector, adjacency: str, size: int, shares: Shares) -> Summary:
+    """Σ share·φ(x) over D_i in exact integers: a mean over units of the mean over each unit's records."""
+    bound = mean_bound(adjacency, size)
+    return Summary(to_steps(embedded, shares).sum(axis=0), bound.step, bound.sensitivity, adjacency, size)
+
+
+def mean_bound(adjacency: str, size: int) -> Bound:
+    """A record of share s adds a vector of norm at most ⌊s·GRID⌋, so a unit one of norm at most GRID."""
+    return Bound(norm=float(GRID * size), step=1.0 / (GRID * size), sensitivity=float(GRID * REACH[adjacency]))

@@ -1,0 +1,35 @@
+"""The scorers that `privacy.scorer` can name: ours, or somebody's own function of (`PrivacyConfig`, classes)."""
+
+from __future__ import annotations
+
+from fedaux.config.schema import PrivacyConfig
+from fedaux.core.errors import import_function
+from fedaux.core.messages import OrderError, PrepareOrder, Release
+from fedaux.data.records import Records
+from fedaux.privacy.release import release
+from fedaux.privacy.units import Units
+from fedaux.scoring.base import Features, Scorer
+from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.logistic import LogisticScorer
+from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
+
+
+def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
+    if privacy.scorer == "class-embedding":
+        return ClassEmbeddingScorer(classes, privacy.dims)
+    if privacy.scorer == "mean-embedding":
+        return MeanEmbeddingScorer(privacy.dims, privacy.ratio)
+    if privacy.scorer == "logistic":
+        return LogisticScorer(privacy.ridge)
+    made: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)
+    return made
+
+
+def release_scores(order: PrepareOrder, records: Records, features: Features, privacy: PrivacyConfig) -> Release:
+    """P2, P3 from features, each computed of its record alone. Budget and noise are those of the client's settings."""
+    units = Units.of(records, privacy.unit, privacy.person_records)
+    scorer, size = make_scorer(privacy, order.classes), units.public_size(privacy)
+    summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
+    if len(summary.values) != order.size:  # the account has an entry for a release of the size in the order
+        raise OrderError(f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}")
+    return release(summary, order.client, privacy)

@@ -1,0 +1,77 @@
+"""The same config in process, in Flower's simulation, and on a SuperLink with three SuperNodes: the same run."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from fedaux import Config, Result, run
+from fedaux.algorithms.results import mean_accuracy
+from fedaux.algorithms.run_state import RunState
+from fedaux.config.prototype import PrototypeSpec
+from helpers.harness import Servers
+from helpers.three_sites import CONFIG as THREE
+from helpers.three_sites import SITES, Federation
+
+CONFIG = replace(
+    THREE,
+    rounds=3,
+    prototypes=(PrototypeSpec.of("mlp", hidden=32, features=16), PrototypeSpec.of("cnn", width=4, features=16)),
+    privacy=replace(THREE.privacy, unsafe_seed=1),  # noise that two runs can share
+)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The run in one process."""
+    folder = tmp_path_factory.mktemp("here")
+    return run(CONFIG, folder / "run", cache=folder / "cache")
+
+
+def same(one: RunState, other: RunState) -> float:
+    """The largest difference between any two weights."""
+    return max(
+        float(np.abs(array - other.weights[label][name]).max())
+        for label, arrays in one.weights.items()
+        for name, array in arrays.items()
+    )
+
+
+def check_same(here: Result, folder: Path) -> RunState:
+    """Another way to run it led to the same clients, weights and accuracies."""
+    there = RunState.load(folder)
+    assert same(here.state, there) < 1e-5
+    assert [mean_accuracy(one) for one in there.history] == pytest.approx(here.curve, abs=1e-9)
+    assert sorted(there.releases) == sorted(here.state.releases) == SITES
+    assert [one["clients"] for one in there.history] == [one["clients"] for one in here.state.history]
+    return there
+
+
+def test_three_sites_with_tls_and_keys_do_what_one_process_does(here: Result, tmp_path: Path) -> None:
+    with Servers(tmp_path / "servers") as servers:
+        made = Federation(tmp_path, servers, CONFIG)
+        made.up()
+        made.begin()
+        text = servers.finish()
+    there = check_same(here, made.out)
+    assert "3 of 3 clients are here" in text
+    exported = load_file(made.out / "model" / "cnn-1" / "model.safetensors")
+    assert exported["head.weight"].shape == (10, 16)
+    card = json.loads((made.out / "model" / "cnn-1" / "card.json").read_text())
+    assert card["metrics"]["accuracy"] == there.history[-1]["accuracy"]["cnn(features=16, width=4)"]
+    assert "NOT PRIVATE" in card["privacy"]["statement"]  # seeded
+    assert Config.from_dict(card["config"]) == CONFIG
+
+
+def test_flowers_simulation_does_what_one_process_does(here: Result, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Flower's simulation needs ray: pip install 'fedaux[simulation]'")
+    with Servers(tmp_path / "servers", plain=True) as servers:
+        made = Federation(tmp_path, servers, CONFIG)
+        servers.superlink("--simulation")
+        nodes = "num-supernodes=3 client-resources-num-cpus=1"
+        servers.run(made.file, made.out, connection=("real", "--federation-config", nodes))
+        servers.finish()
+    check_same(here, made.out)

@@ -1,0 +1,60 @@
+"""The audit's power: every defect that there ever was is found if it is put back, and nothing is found without."""
+
+import pytest
+
+from fedaux.core.messages import OrderError
+from fedaux.deploy.audit.finding import Terms
+from fedaux.deploy.audit.run import ATTACKS, attack
+from fedaux.flower import client_app as client
+from fedaux.flower.serialization import MessageError
+from helpers.mutations import MUTATIONS, Mutation
+
+SLOW = {"noise-mean", "noise-drop-in"}
+
+
+def cases() -> list[object]:
+    return [
+        pytest.param(mutation, name, id=f"{mutation.name}: {name}", marks=[pytest.mark.slow] if mutation.slow else [])
+        for mutation in MUTATIONS
+        for name in mutation.attacks
+    ]
+
+
+@pytest.mark.parametrize(("mutation", "name"), cases())
+def test_a_defect_that_is_put_back_is_found(mutation: Mutation, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.patch(monkeypatch)
+    found = attack(name, mutation.terms)
+    if found.skipped:
+        pytest.skip(found.detail)
+    assert found.violated, found
+    assert found.bound > found.claimed
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ATTACKS]
+)
+def test_as_it_is_the_client_withstands_the_attack(name: str) -> None:
+    found = attack(name, Terms())
+    if found.skipped:
+        pytest.skip(found.detail)
+    assert not found.violated, found
+    assert found.name == name
+
+
+def test_every_attack_has_a_defect_that_it_must_find() -> None:
+    assert set(ATTACKS) == {name for mutation in MUTATIONS for name in mutation.attacks}
+
+
+@pytest.mark.parametrize("name", ["noise-scores", "noise-training", "questions", "many-names", "fields", "hello"])
+def test_a_client_that_answers_nothing_passes_no_audit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a mistake in the audit itself would look like privacy."""
+
+    def refuse(context: object) -> None:
+        raise OrderError("no")
+
+    monkeypatch.setattr(client, "site_config", refuse)
+    try:
+        found = attack(name, Terms())
+    except (AssertionError, KeyError, MessageError):
+        return
+    assert found.violated

@@ -1,0 +1,50 @@
+"""The promise of the front page, measured: nine methods, five seeds, a true ε of 1."""
+
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fedaux.config.demo import DIGITS
+from fedaux.config.methods import METHODS
+from fedaux.experiments.sweeps.comparison import compare
+
+
+def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
+    """At least 25 points above FedDF+P and 35 above FedAVG, on average, at full participation and ε ≤ 1."""
+    torch.set_num_threads(1)
+    assert DIGITS.privacy.epsilon <= 1
+    assert DIGITS.participation == 1.0
+    assert DIGITS.privacy.unsafe_seed < 0
+    found = compare(DIGITS, tmp_path, seeds=5, methods=("fedavg", "feddf+p", "fedaux"), cache=tmp_path)
+    print({label: [round(float(value), 3) for value in curve[:, -1]] for label, curve in found.curves.items()})
+    assert found.last["FedAUX"] - found.last["FedDF+P"] >= 0.25
+    assert found.last["FedAUX"] - found.last["FedAVG"] >= 0.35
+    assert "(1, 1e-05)-differentially private" in found.privacy
+
+
+def test_without_scores_the_lead_is_gone(tmp_path: Path) -> None:
+    """The lead comes from the certainty scores: at ε = 0.001 they are noise, and FedAUX falls back to FedDF+P."""
+    torch.set_num_threads(1)
+    base = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=0.001))
+    found = compare(base, tmp_path, seeds=2, methods=("feddf+p", "fedaux"), cache=tmp_path)
+    assert abs(found.last["FedAUX"] - found.last["FedDF+P"]) < 0.12
+
+
+def test_the_command_prints_a_table_a_statement_and_two_pictures_in_time(tmp_path: Path) -> None:
+    started = time.monotonic()
+    program = [sys.executable, "-c", "from fedaux.cli import main; main()", "demo"]
+    out = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert time.monotonic() - started < 90
+    for method in METHODS.values():
+        assert re.search(rf"{re.escape(method.label)} +│ +\d", out), method.label
+    assert "(1, 1e-05)-differentially" in out
+    assert "Not covered" in " ".join(out.split())
+    for name in ("split.png", "curves.png"):
+        assert (tmp_path / "fedaux-demo" / name).stat().st_size > 10_000
+    again = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert again[again.index("Test accuracy") :] == out[out.index("Test accuracy") :]  # nothing is run or drawn twice

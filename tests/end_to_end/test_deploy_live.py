@@ -1,0 +1,129 @@
+"""The scripts for real, over TLS on this machine: a site comes up, takes part, comes back, and refuses others' code."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedaux.cli import app
+from fedaux.config.schema import Config
+from fedaux.deploy.layout import Address, init
+from fedaux.deploy.settings import try_out
+from helpers.deployments import AWKWARD
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("flower-superexec") is None, reason="needs Flower's programs on the path"),
+]
+
+STRANGER = """
+import pathlib
+from flwr.app import Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+client = ClientApp()
+server = ServerApp()
+
+@client.query()
+def steal(message, context):
+    pathlib.Path(context.node_config["config"]).with_name("stolen").touch()
+    return Message(RecordDict(), reply_to=message)
+
+@server.main()
+def main(grid, context):
+    orders = [Message(RecordDict(), node, "query") for node in grid.get_node_ids()]
+    for reply in grid.send_and_receive(orders, timeout=60):
+        print("ANSWER", reply.error.code if reply.has_error() else "stolen", flush=True)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(ready: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.5)
+
+
+@contextmanager
+def playing(script: Path) -> Iterator[tuple[Path, int]]:
+    """The script until it is stopped as its README says; its log and its process."""
+    log = script.with_suffix(".log")
+    with log.open("w") as file:
+        started = subprocess.Popen([str(script)], stdout=file, stderr=file, start_new_session=True)
+        try:
+            yield log, started.pid
+            started.send_signal(signal.SIGTERM)
+            started.wait(30)
+        finally:
+            if started.poll() is None:
+                os.killpg(started.pid, signal.SIGKILL)
+
+
+def test_a_federation_of_one(tmp_path: Path) -> None:
+    folder, port = tmp_path / AWKWARD, free_port()
+    init(folder, ["berlin"], Address("127.0.0.1", port), try_out())
+    server, site = folder / "server", folder / "sites" / "berlin"
+    env = site / "site.env"
+    env.write_text(env.read_text().replace("PORT=9101", f"PORT={free_port()}"))
+    flower = {**os.environ, "FLWR_HOME": str(server / "flwr-home"), "FLWR_TELEMETRY_ENABLED": "0"}
+
+    def flwr(*words: str) -> str:
+        done = subprocess.run(["flwr", *words], env=flower, capture_output=True, text=True, timeout=300, check=False)
+        return done.stdout + done.stderr
+
+    def status() -> str:
+        return str(json.loads(flwr("supernode", "list", "fedaux", "--format", "json"))["nodes"][0]["status"])
+
+    def checked() -> str:
+        return CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False).output
+
+    with playing(server / "superlink.sh") as (log, _), playing(server / "superexec.sh"):
+        until(lambda: "Uvicorn running" in log.read_text(), 60)
+        assert "does not know this key" in checked()
+        subprocess.run([str(server / "register.sh")], check=True, timeout=60)
+        assert "problem" not in checked()
+        assert status() == "registered"
+        with playing(site / "supernode.sh") as (told, script):
+            until(lambda: status() == "online", 60)
+
+            quick = 'set="rounds=1; pretrain.epochs=1; distill.epochs=1"'
+            run = [str(server / "run.sh"), "--run-config", quick]
+            done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=True)
+            assert "accuracy" in done.stdout, done.stdout
+            assert (server / "run" / "state.safetensors").is_file()
+            assert Config.load(server / "fedaux.toml").rounds > 1  # the override was one
+            assert "ε = 1 of 1 spent in 1 entries" in checked()
+
+            stranger = tmp_path / "stranger"
+            stranger.mkdir()
+            (stranger / "stranger.py").write_text(STRANGER)
+            app_text = (server / "app" / "pyproject.toml").read_text()
+            app_text = app_text.replace("fedaux.experiments.server_app:app", "stranger:server")
+            (stranger / "pyproject.toml").write_text(
+                app_text.replace("fedaux.flower.client_app:app", "stranger:client")
+            )
+            assert "ANSWER 7" in flwr("run", str(stranger), "fedaux", "--stream")
+            assert "carries files of its own: stranger.py" in told.read_text()
+            assert not (site / "stolen").exists()
+
+            node = subprocess.run(["pgrep", "-P", str(script)], capture_output=True, text=True, check=True)
+            os.kill(int(node.stdout), signal.SIGKILL)
+            until(lambda: told.read_text().count("SuperNode ID") == 2, 120)  # refused for a minute, then let in
+            assert "Exit Code: 305" in told.read_text()
+        until(lambda: status() == "offline", 30)

@@ -1,0 +1,371 @@
+"""Whole runs on real digits: every method, mixed architectures, failing clients, bit-exact resume after kill -9."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedaux import Config, Result, resume, run
+from fedaux.algorithms.loop import NoAnswerError
+from fedaux.algorithms.loop import run as run_rounds
+from fedaux.algorithms.run_state import RunState, StateError
+from fedaux.algorithms.server import DivergedError, Server, make_server
+from fedaux.config.methods import METHODS
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import (
+    AuxConfig,
+    DataConfig,
+    DistillConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
+from fedaux.core.messages import Failure, TrainOrder, Update
+from fedaux.data.federated import open_data
+from fedaux.experiments.runner import in_process
+
+TINY = Config(
+    rounds=2,
+    prototypes=(PrototypeSpec.of("mlp", hidden=32, features=16),),
+    data=DataConfig(clients=4, alpha=0.1),
+    pretrain=PretrainConfig(epochs=2, batch=128, flip=False),
+    local=LocalConfig(epochs=1),
+    distill=DistillConfig(lr=1e-3),
+    privacy=PrivacyConfig(epsilon=1.0, dims=8),
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def same_weights(one: RunState, other: RunState) -> bool:
+    return all(
+        np.array_equal(array, other.weights[label][name])
+        for label, arrays in one.weights.items()
+        for name, array in arrays.items()
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_and_learns_something(method: str, tmp_path: Path) -> None:
+    result = run(replace(TINY, method=method, rounds=3), tmp_path / "run", cache=tmp_path)
+    assert len(result.curve) == 3
+    assert result.state.round == 3
+    assert len(result.state.releases) == (4 if method == "fedaux" else 0)
+    record = result.state.history[-1]
+    assert (record["distill_loss"] is not None) == METHODS[method].distils
+    if METHODS[method].distils:
+        assert record["teachers"] == pytest.approx(15.0 if method.startswith("fedbe") else 4.0) or method == "fedaux"
+    changed = RunState.load(tmp_path / "run").weights
+    assert same_weights(result.state, replace(result.state, weights=changed))
+
+
+def test_methods_start_from_the_same_weights_and_only_p_pretrains(tmp_path: Path) -> None:
+    starts = {}
+    for method in ("fedavg", "fedprox", "feddf", "fedprox+p", "fedaux"):
+        data = open_data(TINY)
+        server = Server(replace(TINY, method=method), data.aux, data.test, 10, data.clients, tmp_path)
+        starts[method] = server.initial_state().weights[TINY.prototypes[0].label]["parameters"]
+    assert np.array_equal(starts["fedavg"], starts["fedprox"])
+    assert np.array_equal(starts["fedavg"], starts["feddf"])
+    assert np.array_equal(starts["fedprox+p"], starts["fedaux"])
+    assert not np.array_equal(starts["fedprox"], starts["fedprox+p"])
+
+
+def test_auxiliary_private_and_test_data_share_no_record() -> None:
+    for seed in range(3):
+        data = open_data(replace(TINY, seed=seed))
+        rows = [
+            {bytes(row) for row in part.gather().reshape(len(part), -1)} for part in (data.private, data.test, data.aux)
+        ]
+        assert [len(part) for part in rows] == [len(data.private), len(data.test), len(data.aux)]  # digits has no twins
+        assert sum(map(len, rows)) == len(rows[0] | rows[1] | rows[2]) == 1797
+
+
+def test_mixed_prototypes_each_have_their_own_average_and_student(tmp_path: Path) -> None:
+    specs = (TINY.prototypes[0], PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("resnet8", width=4))
+    config = replace(TINY, rounds=1, prototypes=specs, data=replace(TINY.data, clients=6))
+    data = open_data(config)
+    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
+    averages: dict[str, np.ndarray] = {}
+    ensembles: list[int] = []
+    distil = server.distil
+
+    def watch(weights, ensemble, round_):  # type: ignore[no-untyped-def]
+        averages.update({label: arrays["parameters"].copy() for label, arrays in weights.items()})
+        ensembles.append(id(ensemble))
+        return distil(weights, ensemble, round_)
+
+    server.distil = watch  # type: ignore[method-assign]
+    federation = in_process(config, tmp_path / "run")
+    seen: list[Update] = []
+    ask = federation.ask
+
+    def listen(orders):  # type: ignore[no-untyped-def]
+        for reply in ask(orders):
+            if isinstance(reply, Update):
+                seen.append(reply)
+            yield reply
+
+    federation.ask = listen  # type: ignore[method-assign]
+    state = run_rounds(server, federation, None, lambda state: None)
+    assert set(state.weights) == {spec.label for spec in specs}
+    assert len({server.prototype_of[client].label for client in data.clients}) == 3
+    for spec in specs:
+        mine = [one for one in seen if server.prototype_of[one.client] == spec]
+        assert len(mine) == 2
+        total = sum(one.records for one in mine)
+        naive = sum(one.records * one.weights["parameters"].astype(np.float64) for one in mine) / total
+        assert np.allclose(averages[spec.label], naive, atol=1e-6)
+        assert not np.allclose(state.weights[spec.label]["parameters"], naive, atol=1e-6)  # the student moved on
+    assert len(ensembles) == 1
+    assert set(state.history[-1]["accuracy"]) == {spec.label for spec in specs}
+
+
+class Broken:
+    """A federation in which some clients fail: their contribution is lost, the round is not."""
+
+    def __init__(self, inner, bad: set[str]) -> None:  # type: ignore[no-untyped-def]
+        self.inner, self.bad = inner, bad
+
+    def ask(self, orders):  # type: ignore[no-untyped-def]
+        for reply in self.inner.ask(orders):
+            yield Failure(reply.client, "gone") if reply.client in self.bad else reply
+
+
+@pytest.mark.parametrize("bad", [{"client-001"}, {"client-000", "client-002", "client-003"}])
+def test_failing_clients_cost_their_contribution_only(bad: set[str], tmp_path: Path) -> None:
+    data = open_data(TINY)
+    config = replace(TINY, federation=FederationConfig(quorum=0.25))
+    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
+    state = run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), bad), None, lambda state: None)
+    assert state.round == 2
+    assert set(state.releases) == set(data.clients) - bad
+    assert [record["clients"] for record in state.history] == [4 - len(bad)] * 2
+    assert {client for client, _ in state.history[0]["failures"]} == bad
+
+
+@pytest.mark.parametrize(("quorum", "kept"), [(0.5, True), (0.51, False)])
+def test_half_of_the_clients_gone_is_a_matter_of_the_quorum(quorum: float, kept: bool, tmp_path: Path) -> None:
+    config = replace(TINY, rounds=1, federation=FederationConfig(quorum=quorum))
+    server, saved = make_server(config, cache=tmp_path), []
+    broken = Broken(in_process(config, tmp_path / "run"), {"client-000", "client-003"})
+    if kept:
+        assert run_rounds(server, broken, None, saved.append).history[0]["clients"] == 2
+    else:
+        with pytest.raises(NoAnswerError, match=r"2 contributions of 4.*asks for 3 \(client-000: gone"):
+            run_rounds(server, broken, None, saved.append)
+        assert saved[-1].round == 0  # what was there before the round is kept, releases included
+        assert len(saved[-1].releases) == 2
+
+
+def test_spare_clients_are_asked_but_not_waited_for(tmp_path: Path) -> None:
+    """Of four clients two are wanted and one more is asked; one fails, and the round has its two."""
+    config = replace(TINY, participation=0.5, rounds=3, federation=FederationConfig(spare=0.5))
+    server = make_server(config, cache=tmp_path)
+    broken = Broken(in_process(config, tmp_path / "run"), {"client-002"})
+    state = run_rounds(server, broken, None, lambda state: None)
+    assert [record["clients"] for record in state.history] == [2, 2, 2]
+    assert len(state.releases) >= 2
+
+
+def test_a_round_without_any_answer_stops_and_says_why(tmp_path: Path) -> None:
+    data = open_data(TINY)
+    server = Server(TINY, data.aux, data.test, 10, data.clients, tmp_path)
+    with pytest.raises(NoAnswerError, match=r"round 1 has 0 contributions of 4.*gone"):
+        run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), set(data.clients)), None, lambda state: None)
+
+
+def test_a_client_whose_scores_came_late_is_asked_again(tmp_path: Path) -> None:
+    data = open_data(TINY)
+    server = Server(TINY, data.aux, data.test, 10, data.clients, tmp_path)
+    broken = Broken(in_process(TINY, tmp_path / "run"), {"client-002"})
+    releases: list[int] = []
+
+    def save(state: RunState) -> None:
+        releases.append(len(state.releases))
+        if state.round == 1:
+            broken.bad = set()
+
+    run_rounds(server, broken, None, save)
+    assert releases == [0, 3, 3, 4, 4]
+
+
+def test_orders_carry_all_a_client_needs(tmp_path: Path) -> None:
+    data = open_data(TINY)
+    server = Server(replace(TINY, method="fedprox"), data.aux, data.test, 10, data.clients, tmp_path)
+    state = server.initial_state()
+    order = server.train_order(state, "client-003")
+    assert isinstance(order, TrainOrder)
+    assert (order.mu, order.round, order.classes, order.epochs) == (TINY.local.mu, 1, 10, 1)
+    assert order.weights is state.weights[TINY.prototypes[0].label]  # broadcast, not copied
+    plain = Server(replace(TINY, method="fedavg"), data.aux, data.test, 10, data.clients, tmp_path)
+    assert plain.train_order(state, "client-003").mu == 0.0
+
+
+def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    config = replace(TINY, method="fedavg", rounds=1)
+    run(config, tmp_path / "run")
+    with pytest.raises(StateError, match=r"differs in seed. Choose a new folder"):
+        run(replace(config, seed=1), tmp_path / "run")
+
+
+def test_a_finished_run_goes_on_with_more_rounds(tmp_path: Path) -> None:
+    config = replace(TINY, method="fedavg", rounds=1)
+    run(config, tmp_path / "run")
+    more = run(replace(config, rounds=3), tmp_path / "run")
+    whole = run(replace(config, rounds=3), tmp_path / "whole")
+    assert more.curve == whole.curve
+
+
+class Liar(Broken):
+    """A federation in which one client's updates pass every check but the sums': its contribution alone is lost."""
+
+    def ask(self, orders):  # type: ignore[no-untyped-def]
+        for reply in self.inner.ask(orders):
+            if isinstance(reply, Update) and reply.client in self.bad:
+                weights = {**reply.weights, "parameters": reply.weights["parameters"] * np.float32(1e6)}
+                reply = replace(reply, weights=weights, records=10**6)
+            yield reply
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedaux", "fedbe"])
+def test_an_absurd_update_costs_its_contribution_only(method: str, tmp_path: Path) -> None:
+    config = replace(TINY, method=method, rounds=1)
+    data = open_data(config)
+    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
+    state = run_rounds(server, Liar(in_process(config, tmp_path / "run"), {"client-001"}), None, lambda state: None)
+    assert state.history[0]["clients"] == 3
+    assert [client for client, _ in state.history[0]["failures"]] == ["client-001"]
+    assert np.abs(state.weights[TINY.prototypes[0].label]["parameters"]).max() < 10
+
+
+def test_distillation_that_diverges_is_not_saved(tmp_path: Path) -> None:
+    config = replace(TINY, method="feddf", distill=DistillConfig(lr=1e20, epochs=5))
+    with pytest.raises(DivergedError, match=r"lower distill\.lr"):
+        run(config, tmp_path / "run")
+    assert RunState.load(tmp_path / "run").round == 0
+
+
+def test_clients_are_asked_for_a_score_only_when_first_chosen(tmp_path: Path) -> None:
+    config = replace(TINY, rounds=1, participation=0.5)
+    result = run(config, tmp_path / "run", cache=tmp_path)
+    assert len(result.state.releases) == 2
+    assert len(list((tmp_path / "run" / "clients").iterdir())) == 2
+
+
+NETWORK = '''
+import os, signal
+from pathlib import Path
+import fedaux
+from torch import nn
+
+@fedaux.keeps_records_apart
+class Fuse(nn.Module):
+    """Dies by its own SIGKILL in the middle of a local epoch, once, if the fuse is lit."""
+    calls = 0
+    def forward(self, x):
+        if self.training:
+            Fuse.calls += 1
+            fuse = Path(os.environ["FUSE"])
+            if fuse.exists() and Fuse.calls == int(fuse.read_text()):
+                fuse.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+def network(shape, width=16):
+    layers = nn.Sequential(nn.Flatten(), Fuse(), nn.Linear(64, width), nn.BatchNorm1d(width), nn.Dropout(0.1))
+    layers.width = width
+    return layers
+'''
+CONFIG = """
+method = "{method}"
+rounds = 4
+participation = 0.75
+seed = 7
+prototypes = ["fuse:network"]
+[data]
+clients = 4
+alpha = 0.1
+[pretrain]
+epochs = 0
+[distill]
+lr = 0.001
+[privacy]
+epsilon = 1.0
+dims = 8
+"""
+
+
+@pytest.mark.parametrize("method", ["fedaux", "fedbe"])
+def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(method: str, tmp_path: Path) -> None:
+    (tmp_path / "fuse.py").write_text(NETWORK)
+    (tmp_path / "config.toml").write_text(CONFIG.format(method=method))
+    fuse = tmp_path / "lit"
+    environment = {
+        **os.environ,
+        "FUSE": str(fuse),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "OMP_NUM_THREADS": "1",
+    }
+
+    def command(*words: str) -> int:
+        program = [sys.executable, "-c", "from fedaux.cli import main; main()", *words]
+        return subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
+
+    assert command("run", "config.toml", "--out", "whole") == 0
+    # Privacy noise comes from no seed: the second run's clients remember the releases of the first, as a client must.
+    if method == "fedaux":
+        shutil.copytree(tmp_path / "whole" / "clients", tmp_path / "cut" / "clients")
+    steps_per_round = 3 * 6  # three clients, 180 records in batches of 32
+    fuse.write_text(str(2 * steps_per_round + 8))  # second client of the third round
+    assert command("run", "config.toml", "--out", "cut") == -signal.SIGKILL
+    assert RunState.load(tmp_path / "cut").round == 2
+    assert command("resume", "cut") == 0
+    whole, cut = (RunState.load(tmp_path / name) for name in ("whole", "cut"))
+    assert whole.round == cut.round == 4
+    assert same_weights(whole, cut)
+    assert [r["accuracy"] for r in whole.history] == [r["accuracy"] for r in cut.history]
+
+
+def test_resuming_a_finished_run_reads_it(tmp_path: Path) -> None:
+    config = replace(TINY, method="fedavg", rounds=1)
+    first: Result = run(config, tmp_path / "run")
+    again = resume(tmp_path / "run")
+    assert again.curve == first.curve
+
+
+def test_peak_memory_does_not_grow_with_the_number_of_clients() -> None:
+    """20 MB models: 200 clients a round may cost at most 60 MB more than 10 (each in a process of its own)."""
+    script = Path(__file__).parents[1] / "helpers" / "memory_probe.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    peaks = {}
+    for clients in (10, 200):
+        out = subprocess.run(
+            [sys.executable, script, str(clients)], env=environment, capture_output=True, text=True, check=True
+        )
+        peaks[clients] = float(out.stdout.split()[-1])
+    print(f"peak memory: {peaks} MB")
+    assert peaks[200] - peaks[10] <= 60
+
+
+def test_the_auxiliary_source_may_be_another_one(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "public.npy", rng.integers(0, 255, (90, 8, 8, 1), dtype=np.uint8))
+    config = replace(
+        TINY, method="feddf", rounds=1, aux=AuxConfig(source="npy", path=str(tmp_path / "public.npy"), limit=60)
+    )
+    data = open_data(config)
+    assert (len(data.aux), data.aux.y) == (60, None)
+    assert isinstance(data.aux.x, np.memmap)
+    assert run(config, tmp_path / "run").state.round == 1

@@ -1,0 +1,47 @@
+"""Models that travel in half precision: half the bytes, and the same learning to rounding."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux import run
+from fedaux.algorithms.server import make_server
+from fedaux.config.demo import DIGITS
+from fedaux.config.schema import FederationConfig
+from fedaux.models import dump, halved, load
+
+SMALL = replace(
+    DIGITS,
+    rounds=2,
+    pretrain=replace(DIGITS.pretrain, epochs=1),
+    privacy=replace(DIGITS.privacy, unsafe_seed=1),
+)
+HALF = replace(SMALL, federation=FederationConfig(precision="float16"))
+
+
+def test_orders_carry_half_as_many_bytes_and_all_clients_the_same_arrays(tmp_path: Path) -> None:
+    server = make_server(HALF, cache=tmp_path)
+    state = server.initial_state()
+    one, two = (server.train_order(state, client).weights for client in ("client-000", "client-001"))
+    assert one is two  # packed and hashed once
+    (label,) = state.weights
+    whole = state.weights[label]["parameters"]
+    assert one["parameters"].nbytes * 2 == whole.nbytes
+    assert np.allclose(one["parameters"], whole, rtol=1e-3, atol=1e-6)
+
+
+def test_a_model_read_from_half_precision_is_the_rounded_one(tmp_path: Path) -> None:
+    server = make_server(SMALL, cache=tmp_path)
+    (model,) = server.models.values()
+    weights = dump(model)
+    load(model, halved(weights))
+    assert np.array_equal(dump(model)["parameters"], weights["parameters"].astype(np.float16).astype(np.float32))
+
+
+def test_it_learns_as_well(tmp_path: Path) -> None:
+    whole, half = (run(c, tmp_path / str(i), cache=tmp_path / "cache") for i, c in enumerate((SMALL, HALF)))
+    assert half.accuracy == pytest.approx(whole.accuracy, abs=0.03)
+    (label,) = whole.state.weights
+    assert not np.array_equal(whole.state.weights[label]["parameters"], half.state.weights[label]["parameters"])

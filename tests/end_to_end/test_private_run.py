@@ -1,0 +1,101 @@
+"""A run that is private from end to end: scores and heads, one total, and no client beyond its budget."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux import Config, run
+from fedaux.algorithms.server import Server
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import DataConfig, DistillConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.core.messages import Failure, Refusal, Update
+from fedaux.data.federated import open_data
+from fedaux.experiments.runner import in_process
+from fedaux.privacy.apart import RecordsMixError
+from fedaux.privacy.budget import read_account
+
+CONFIG = Config(
+    rounds=3,
+    linear=True,
+    prototypes=(PrototypeSpec.of("cnn", width=8, features=16),),
+    data=DataConfig(clients=3, alpha=1.0),
+    pretrain=PretrainConfig(epochs=1, batch=128, crop=0.5, flip=False),
+    local=LocalConfig(lr=0.02, epochs=2),
+    distill=DistillConfig(lr=1e-3),
+    privacy=PrivacyConfig(epsilon=0.3, epsilon_total=1.05, private_training=True, train_rate=0.5, dims=4),
+)
+
+
+def test_scores_and_heads_have_one_total(tmp_path: Path) -> None:
+    result = run(CONFIG, tmp_path / "run", cache=tmp_path / "cache")
+    ledger = result.ledger
+    assert ledger.bare == 0
+    assert len(ledger.clients) == 3
+    for client in ledger.clients:
+        assert ledger.trained[client] == 3
+        assert 1.04 < ledger.epsilon(client) <= 1.05  # what the scores left was spent on training, and no more
+        entries = read_account(tmp_path / "run" / "clients" / client)[1]
+        assert sum(one.steps for one in entries if not one.request) == 3 * 2 * 2
+    assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in result.privacy
+    assert [record["local_loss"] for record in result.state.history] == [0.0] * 3  # a loss would be one more release
+
+
+def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = replace(CONFIG, privacy=replace(CONFIG.privacy, train_rounds=2))
+    data = open_data(config)
+    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    state = server.initial_state()
+    server.take_up(state)
+    order = server.train_order(state, "client-000")
+    for _ in range(2):  # the last one in another process, as it were: what is spent is on disk
+        (reply,) = in_process(config, tmp_path).ask([order])
+        assert isinstance(reply, Update)
+        assert reply.noise > 0
+    (refused,) = in_process(config, tmp_path).ask([order])
+    assert isinstance(refused, Failure)
+    assert refused.reason == Refusal.BUDGET.in_words
+    assert "planned for 2 rounds, and they are used up" in caplog.text
+
+
+@pytest.mark.parametrize("change", [{"epochs": 20}, {"batch": 1}], ids=str)
+def test_an_order_cannot_stretch_the_budget(change: dict[str, int], tmp_path: Path) -> None:
+    data = open_data(CONFIG)
+    server = Server(CONFIG, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    state = server.initial_state()
+    server.take_up(state)
+    (refused,) = in_process(CONFIG, tmp_path).ask([replace(server.train_order(state, "client-000"), **change)])
+    assert isinstance(refused, Failure)
+    assert refused.reason == Refusal.ORDER.in_words
+    assert not (tmp_path / "clients" / "client-000" / "account.jsonl").exists()
+
+
+def test_seeded_training_promises_nothing(tmp_path: Path) -> None:
+    config = replace(CONFIG, method="fedavg+p", rounds=1, privacy=replace(CONFIG.privacy, unsafe_seed=1))
+    one, two = (run(config, tmp_path / name, cache=tmp_path / "cache") for name in "ab")
+    for label, arrays in one.state.weights.items():
+        assert np.array_equal(arrays["parameters"], two.state.weights[label]["parameters"])
+    assert one.privacy.startswith("NOT PRIVATE")
+    assert "differentially private for" not in one.privacy
+
+
+def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> None:
+    network = PrototypeSpec.of("cnn", width=4, features=8, norm="group")
+    config = replace(CONFIG, linear=False, rounds=1, prototypes=(network,))
+    result = run(config, tmp_path / "run", cache=tmp_path / "cache")
+    assert result.ledger.bare == 0
+    assert all(result.ledger.epsilon(client) <= 1.05 for client in result.ledger.clients)
+    before = open_data(config)  # the extractor has moved as well, not only the head
+    fresh = Server(config, before.aux, before.test, 10, before.clients, tmp_path / "cache").initial_state()
+    (label,) = fresh.weights
+    moved = result.state.weights[label]["parameters"] != fresh.weights[label]["parameters"]
+    assert moved.mean() > 0.9
+
+
+def test_batchnorm_cannot_be_protected_and_says_what_to_do(tmp_path: Path) -> None:
+    config = replace(CONFIG, linear=False, prototypes=(PrototypeSpec.of("cnn", width=4, norm="batch"),))
+    with pytest.raises(RecordsMixError, match="norm = 'group' in its prototype, or linear = true"):
+        run(config, tmp_path / "run", cache=tmp_path / "cache")

@@ -1,0 +1,46 @@
+"""What the README shows is what happens."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedaux import METHODS, Config, run
+from fedaux.config.demo import DIGITS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_python_block_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    torch.set_num_threads(1)
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(block.strip().splitlines()) <= 10
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    exec(compile(block, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    accuracies = {line.split()[0]: float(line.split()[1]) for line in printed.splitlines()[:9]}
+    assert list(accuracies) == list(METHODS)
+    assert accuracies["fedaux"] > 0.6
+    assert "differentially private" in printed
+
+
+def test_the_example_is_the_demo() -> None:
+    assert Config.load(ROOT / "examples" / "digits.toml") == DIGITS
+
+
+def test_the_mixed_example_runs(tmp_path: Path) -> None:
+    config = Config.load(ROOT / "examples" / "mixed.toml", ["rounds=1", "pretrain.epochs=1", "distill.epochs=1"])
+    result = run(config, tmp_path / "run", cache=tmp_path)
+    assert len(result.state.history[0]["accuracy"]) == 3
+
+
+def test_files_named_in_the_docs_exist() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
+    for name in re.findall(r"`((?:tests|examples|prepare|privacy|train|runtime)/[\w/.-]+\.\w+)`", text):
+        assert (ROOT / name).exists() or (ROOT / "src/fedaux" / name).exists(), name

@@ -1,0 +1,64 @@
+"""An app whose clients answer at once with models of 20 MB: what does a round of them cost the server?"""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedaux.algorithms.aggregate import Tally
+from fedaux.core.messages import Account, Failure, TrainOrder, Update
+from fedaux.flower.federation import GridFederation
+from fedaux.flower.serialization import pack, unpack
+
+SIZE = 5_000_000  # numbers of a model: 20 MB
+server = ServerApp()
+client = ClientApp()
+
+
+@client.train()
+def train(message: Message, context: Context) -> Message:
+    order = unpack(TrainOrder, message.content)
+    weights = {"parameters": np.full(SIZE, float(order.client.rpartition("-")[2]) / 100, np.float32)}
+    facts = {"records": 1, "loss": 1.0, "seconds": 0.1, "noise": 0.0, "rate": 1.0, "steps": 0}
+    account = Account(0.0, 1e-5, "replace-one", "record", 0).to_json()
+    update = Update(order.client, order.round, **facts, account=account, weights=weights)
+    return Message(pack(update), reply_to=message)
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    nodes: list[int] = []
+    while len(nodes) < 3:
+        nodes, _ = list(grid.get_node_ids()), time.sleep(0.5)
+    federation = GridFederation(grid, {f"c-{i}": nodes[i % 3] for i in range(80)}, timeout=1800)
+    weights, found = {"parameters": np.zeros(SIZE, np.float32)}, {}
+    for count in (10, 80):
+        _reset_peak()
+        started, tally = time.perf_counter(), Tally()
+        for reply in federation.ask([_order(f"c-{i}", weights) for i in range(count)]):
+            assert not isinstance(reply, Failure), reply
+            tally.add(reply.weights, reply.records)
+            del reply
+        mean = float(tally.average()["parameters"][0])
+        found[count] = {"peak": _peak(), "seconds": time.perf_counter() - started, "mean": mean}
+    Path(str(context.run_config["out"])).write_text(json.dumps(found))
+    print("accuracy 1", flush=True)
+
+
+def _order(name: str, weights: dict[str, np.ndarray]) -> TrainOrder:
+    facts = {"prototype": "[]", "classes": 2, "epochs": 1, "lr": 0.1, "batch": 1, "mu": 0.0, "seed": 0, "h0": ""}
+    return TrainOrder(name, 1, **facts, heard=0, extractor={}, weights=weights)
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again from here
+
+
+def _peak() -> float:
+    """Largest resident memory since then, in MB."""
+    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024

@@ -1,0 +1,52 @@
+"""What the tests of deployments share: one that is written in a folder with an awkward name, and a server to call."""
+
+import http.server
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedaux.config.schema import Config
+from fedaux.deploy.layout import Address, init
+from fedaux.deploy.settings import try_out
+
+AWKWARD = "50% of $HOME & Anna's"
+
+
+def deploy(
+    folder: Path, sites: tuple[str, ...] = ("berlin", "paris"), host: str = "127.0.0.1", base: Config | None = None
+) -> Path:
+    init(folder, sites, Address(host, 8443), base or try_out())
+    return folder
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    date = ""
+
+    def do_GET(self) -> None:
+        self.send_response_only(200)
+        self.send_header("Date", self.date or self.date_time_string())
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def answering(server: Path | None, date: str = "") -> Iterator[str]:
+    """A server with the certificate in this folder, or without TLS; its address."""
+    handler = type("Dated", (Answer,), {"date": date})
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if server is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server / "server.pem", server / "server.key")
+        made.socket = context.wrap_socket(made.socket, server_side=True)
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{made.server_address[1]}"
+    finally:
+        made.shutdown()
+        made.server_close()
+        thread.join()

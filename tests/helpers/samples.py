@@ -1,0 +1,70 @@
+"""One of everything that crosses between server and client."""
+
+from typing import Any
+
+import numpy as np
+
+from fedaux.core.messages import Account, PrepareOrder, Release, TrainOrder, Update
+from fedaux.privacy.gaussian import multiplier
+
+ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
+
+
+def weights(value: float = 1.0) -> dict[str, Any]:
+    return {"float32": np.full((6,), value, np.float32), "int64": np.array([3], np.int64)}
+
+
+def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
+    facts = {
+        "prototype": '["mlp", {}]',
+        "scorer": "mean-embedding",
+        "classes": 10,
+        "size": 2,
+        "h0": "f00d",
+        "heard": 0,
+        "extractor": weights(),
+        "public": {"mean": np.zeros(3, np.float32), "basis": np.asfortranarray(np.arange(6.0).reshape(3, 2))},
+    }
+    return PrepareOrder(client, **{**facts, **changes})
+
+
+def release(client: str = "a", **changes: Any) -> Release:
+    facts = {
+        "scorer": "mean-embedding",
+        "records": 7,
+        "epsilon": 0.1,
+        "delta": 1e-5,
+        "adjacency": "replace-one",
+        "certificate": "analytic",
+        "sensitivity": 2.0**21,
+        "scale": multiplier(0.1, 1e-5, "analytic", 2, 2.0**21) * 2.0**21,
+        "step": 1e-7 / 3,
+        "unsafe": False,
+        "account": ACCOUNT,
+        "arrays": {"values": np.array([2**62, -(2**62)], np.int64)},
+    }
+    return Release(client, **{**facts, **changes})
+
+
+def train_order(client: str = "a", **changes: Any) -> TrainOrder:
+    facts = {
+        "round": 2,
+        "prototype": '["mlp", {}]',
+        "classes": 10,
+        "epochs": 1,
+        "lr": 1e-3,
+        "batch": 32,
+        "mu": 0.0,
+        "seed": 2**63 - 1,
+        "h0": "",
+        "heard": 0,
+        "extractor": {},
+        "weights": weights(),
+    }
+    return TrainOrder(client, **{**facts, **changes})
+
+
+def update(client: str = "a", **changes: Any) -> Update:
+    facts = {"round": 2, "records": 7, "loss": 0.5, "seconds": 0.1, "weights": weights(1.5)}
+    facts |= {"noise": 0.0, "rate": 1.0, "steps": 0, "account": ACCOUNT}
+    return Update(client, **{**facts, **changes})

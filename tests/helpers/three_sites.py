@@ -1,0 +1,49 @@
+"""A federation of three small sites that are ready to be started, killed and started again."""
+
+import json
+from pathlib import Path
+
+from fedaux import Config
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import DataConfig, DistillConfig, FederationConfig, PretrainConfig, PrivacyConfig
+from fedaux.privacy.budget import read_account
+from helpers.harness import Servers
+
+CONFIG = Config(
+    rounds=2,
+    prototypes=(PrototypeSpec.of("mlp", hidden=32, features=16),),
+    data=DataConfig(clients=3, alpha=0.1),
+    pretrain=PretrainConfig(epochs=1, batch=128, flip=False),
+    distill=DistillConfig(lr=1e-3),
+    privacy=PrivacyConfig(epsilon=1.0, dims=8),
+    federation=FederationConfig(wait=120, timeout=180),
+)
+SITES = ["client-000", "client-001", "client-002"]
+
+
+class Federation:
+    """Three sites of one SuperLink, each with a vault of its own."""
+
+    def __init__(self, folder: Path, servers: Servers, config: Config) -> None:
+        self.folder, self.servers, self.config = folder, servers, config
+        self.file = folder / "config.json"
+        self.file.write_text(json.dumps(config.to_dict()))
+        self.out = folder / "run"
+
+    def site(self, name: str, **changes: str) -> None:
+        vault = str(self.folder / "vaults")
+        self.servers.node(name, {"config": str(self.file), "vault": vault, "clients": name, **changes})
+
+    def up(self) -> None:
+        self.servers.superlink()
+        for name in SITES:
+            if not self.servers.plain:
+                self.servers.register(name)
+            self.site(name)
+
+    def begin(self, name: str = "run") -> None:
+        self.servers.run(self.file, self.out, name)
+
+    def spent(self, name: str) -> list[str]:
+        """What the site's account has: one entry for each release that was ever begun."""
+        return [entry.request for entry in read_account(self.folder / "vaults" / name)[1] if entry.steps]

@@ -1,0 +1,124 @@
+"""Linear mode: h0 stays frozen, its features are computed once, and only heads train, travel and are distilled."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedaux import Config, run
+from fedaux.algorithms.evaluation import evaluate
+from fedaux.algorithms.loop import run as run_rounds
+from fedaux.algorithms.server import Server
+from fedaux.config.methods import METHODS
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
+from fedaux.core.messages import Refusal, TrainOrder, Update
+from fedaux.core.rng import torch_stream
+from fedaux.data.federated import open_data
+from fedaux.experiments.runner import in_process
+from fedaux.models import build, dump, load
+
+CNN, MLP = PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("mlp", features=8)
+CONFIG = Config(
+    rounds=2,
+    linear=True,
+    prototypes=(CNN, MLP),
+    data=DataConfig(clients=4, alpha=0.5),
+    pretrain=PretrainConfig(epochs=1, batch=128, crop=0.5, flip=False),
+    distill=DistillConfig(lr=1e-3),
+    privacy=PrivacyConfig(epsilon=1.0, dims=4, unsafe_seed=0),
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_heads_alone(method: str, tmp_path: Path) -> None:
+    state = run(replace(CONFIG, method=method), tmp_path / "run", cache=tmp_path / "cache").state
+    assert {label: len(arrays["parameters"]) for label, arrays in state.weights.items()} == {
+        CNN.label: 10 * 17,
+        MLP.label: 10 * 9,
+    }
+    assert state.prepared == {f"client-{i:03d}" for i in range(4)}
+    assert not any(record["failures"] for record in state.history)
+    # the whole network, put together again, gives the accuracy that was reported for its head
+    for spec in CONFIG.prototypes:
+        model = build(spec, (1, 8, 8), 10, seed=9)
+        load(model.features, state.extractors[spec.label])
+        load(model.head, state.weights[spec.label])
+        test = open_data(CONFIG).test
+        assert evaluate(model, test)[0] / len(test) == state.history[-1]["accuracy"][spec.label]
+
+
+def test_a_head_on_features_learns_what_the_frozen_network_would(tmp_path: Path) -> None:
+    """One client's update against plain PyTorch with every parameter of the extractor frozen."""
+    config = replace(CONFIG, prototypes=(CNN,), method="fedavg+p", local=replace(CONFIG.local, epochs=3))
+    server, federation = set_up(config, tmp_path)
+    state = server.initial_state()
+    server.take_up(state)
+    (reply,) = federation.ask([server.train_order(state, "client-001")])
+    assert isinstance(reply, Update)
+
+    model, records = build(CNN, (1, 8, 8), 10, seed=3), open_data(config).client(1)
+    load(model.features, state.extractors[CNN.label])
+    load(model.head, state.weights[CNN.label])
+    optimiser = torch.optim.Adam(model.head.parameters(), lr=1e-3)
+    order = server.train_order(state, "client-001")
+    generator = torch_stream(order.seed)
+    for _ in range(3):
+        for rows in torch.randperm(len(records), generator=generator).split(32):
+            with torch.no_grad():
+                features = model.eval().features(records.tensor(rows.numpy()))
+            loss = torch.nn.functional.cross_entropy(model.head(features), torch.from_numpy(records.labels[rows]))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    assert np.allclose(dump(model.head)["parameters"], reply.weights["parameters"], atol=1e-5)
+
+
+def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_path: Path) -> None:
+    """Costs the round in which it is noticed, for that client alone."""
+    config = replace(CONFIG, prototypes=(CNN,), method="fedavg+p", rounds=4)
+    server, federation = set_up(config, tmp_path)
+    sent: list[dict[str, bool]] = []
+    ask = federation.ask
+
+    def watched(orders):  # type: ignore[no-untyped-def]
+        assert all(isinstance(order, TrainOrder) for order in orders)
+        sent.append({order.client: bool(order.extractor) for order in orders})
+        if len(sent) == 2:
+            for file in (tmp_path / "clients" / "client-002").glob("features-*"):
+                file.unlink()
+        return ask(orders)
+
+    federation.ask = watched  # type: ignore[method-assign]
+    state = run_rounds(server, federation, None, lambda state: None)
+    everybody, nobody = dict.fromkeys(server.clients, True), dict.fromkeys(server.clients, False)
+    assert sent == [everybody, nobody, {**nobody, "client-002": True}, nobody]
+    assert [[client for client, _ in record["failures"]] for record in state.history] == [[], ["client-002"], [], []]
+    assert state.history[1]["failures"][0][1] == Refusal.ORDER.in_words
+
+
+def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:
+    server, federation = set_up(replace(CONFIG, prototypes=(CNN,), method="fedavg+p"), tmp_path)
+    state = server.initial_state()
+    server.take_up(state)
+    order = server.train_order(state, "client-001")
+    other = {name: array + array.dtype.type(1) for name, array in order.extractor.items()}
+    (reply,) = federation.ask([replace(order, extractor=other)])
+    assert reply.reason == Refusal.ORDER.in_words  # type: ignore[union-attr]
+    assert not list(tmp_path.rglob("clients/*/features-*"))
+
+
+def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    whole = run(replace(CONFIG, rounds=3), tmp_path / "whole", cache=tmp_path / "cache").state
+    run(CONFIG, tmp_path / "cut", cache=tmp_path / "cache")
+    cut = run(replace(CONFIG, rounds=3), tmp_path / "cut", cache=tmp_path / "cache").state
+    for label, arrays in whole.weights.items():
+        assert arrays["parameters"].tobytes() == cut.weights[label]["parameters"].tobytes()
+
+
+def set_up(config: Config, folder: Path):  # type: ignore[no-untyped-def]
+    data = open_data(config)
+    server = Server(config, data.aux, data.test, 10, data.clients, folder / "cache")
+    return server, in_process(config, folder)

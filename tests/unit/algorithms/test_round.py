@@ -1,0 +1,143 @@
+"""What one round learns of how far honest clients move, the next ones hold against everybody."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaux.algorithms.loop import run as run_rounds
+from fedaux.algorithms.round import TOO_FAR, limits, pace
+from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.server import make_server
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import AuxConfig, Config, DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
+from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
+from fedaux.experiments.runner import in_process
+
+CONFIG = Config(
+    method="fedavg",
+    rounds=2,
+    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8),),
+    data=DataConfig(clients=4, alpha=1.0),
+    aux=AuxConfig(limit=100),
+    pretrain=PretrainConfig(epochs=0),
+    privacy=PrivacyConfig(epsilon=1.0, dims=4),
+)
+
+
+class Bold:
+    """Clients of this process, one of which goes further than it was trained to from some round on."""
+
+    def __init__(self, config: Config, folder: Path, factor: float, since: int, reverse: bool = False) -> None:
+        self.inner = in_process(config, folder)
+        self.factor, self.since, self.reverse = factor, since, reverse
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+        sent = {order.client: order for order in orders}
+        for reply in self.inner.ask(orders[::-1] if self.reverse else orders):
+            order = sent[reply.client]
+            bold = isinstance(reply, Update) and reply.client == "client-001" and reply.round >= self.since
+            if bold and isinstance(order, TrainOrder) and isinstance(reply, Update):
+                there = {
+                    name: (start + self.factor * (reply.weights[name] - start)).astype(start.dtype)
+                    for name, start in order.weights.items()
+                }
+                reply = replace(reply, weights=there)
+            yield reply
+
+
+def after(folder: Path, config: Config = CONFIG, **bold: Any) -> RunState:
+    federation = Bold(config, folder / "run", **bold)
+    return run_rounds(make_server(config, cache=folder / "cache"), federation, None, lambda state: None)
+
+
+def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so(tmp_path: Path) -> None:
+    (label,) = (spec.label for spec in CONFIG.prototypes)
+    first, second = after(tmp_path, factor=1.3 * TOO_FAR, since=2).history
+    assert first["failures"] == []
+    ((client, reason),) = second["failures"]
+    assert client == "client-001"
+    assert "its parameters move by" in reason
+    assert f"{TOO_FAR * first['moved'][label]['parameters']:.3g} the limit" in reason
+    assert second["clients"] == 3
+
+
+def test_less_is_believed(tmp_path: Path) -> None:
+    assert after(tmp_path, factor=0.5 * TOO_FAR, since=2).history[1]["failures"] == []
+
+
+def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client(tmp_path: Path) -> None:
+    (label,) = (spec.label for spec in CONFIG.prototypes)
+    bold = after(tmp_path / "bold", factor=2 * TOO_FAR, since=1).history
+    honest = after(tmp_path / "honest", factor=1.0, since=1).history
+    assert bold[0]["failures"] == []
+    assert bold[0]["moved"][label]["parameters"] < 1.5 * honest[0]["moved"][label]["parameters"]
+    assert [client for client, _ in bold[1]["failures"]] == ["client-001"]
+
+
+def test_the_order_of_arrival_decides_nothing(tmp_path: Path) -> None:
+    config = replace(CONFIG, method="fedaux", privacy=replace(CONFIG.privacy, unsafe_seed=0))
+    one, two = (
+        after(tmp_path / str(back), config, factor=1.5 * TOO_FAR, since=2, reverse=back) for back in (False, True)
+    )
+    assert len(one.history[1]["failures"]) == 1
+    for told in ("moved", "failures", "loudest"):
+        assert [record[told] for record in one.history] == [record[told] for record in two.history]
+    for label, arrays in one.weights.items():
+        assert all(np.array_equal(array, two.weights[label][name]) for name, array in arrays.items())
+
+
+def test_limits_come_from_the_largest_median_of_each_prototype() -> None:
+    history = [
+        {"moved": {"a": {"parameters": 1.0, "buffers": 7.0}}},
+        {},  # written before anybody looked at that
+        {"moved": {"a": {"parameters": 2.0, "buffers": 3.0}, "b": {"parameters": 0.0}}},
+    ]
+    assert limits(history) == {"a": {"parameters": 2 * TOO_FAR, "buffers": 7 * TOO_FAR}, "b": {}}
+    assert limits([]) == {}
+
+
+def test_pace_is_the_distance_by_the_root_of_the_steps() -> None:
+    sent = {"parameters": np.zeros(2, np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([3])}
+    got = {"parameters": np.array([3, 4], np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([99])}
+    assert pace(sent, got, 4) == {"parameters": 2.5, "buffers": 0.0}
+
+
+def test_what_is_not_a_number_is_refused_before_it_is_measured(tmp_path: Path) -> None:
+    (failure,) = after(tmp_path, factor=float("nan"), since=2).history[1]["failures"]
+    assert "is refused: not finite" in failure[1]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
+    config = replace(CONFIG, method="fedaux", rounds=1, federation=FederationConfig(max_share=share))
+    state = after(tmp_path, config, factor=1.0, since=1)
+    client, told = state.history[0]["loudest"]
+    server = make_server(config, cache=tmp_path / "cache")
+    server.take_up(state)
+    weighing = server.certainty(state).among(state.releases, server.clients)
+    weights = np.stack([weighing.weights(one) for one in server.clients])
+    shares = weights / weights.sum(axis=0)
+    assert shares.max() <= share + 1e-9
+    assert client == server.clients[int(shares.mean(axis=1).argmax())]
+    assert told == pytest.approx(shares.mean(axis=1).max())
+
+
+def test_where_nothing_is_weighed_nobody_is_loudest(tmp_path: Path) -> None:
+    assert after(tmp_path, replace(CONFIG, method="feddf", rounds=1), factor=1.0, since=1).history[0]["loudest"] is None
+
+
+def test_reasons_that_clients_write_are_kept_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Talkative(Bold):
+        def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+            for reply in super().ask(orders):
+                yield Failure(reply.client, "no " * 10**6) if reply.client == "client-002" else reply
+
+    federation = Talkative(replace(CONFIG, rounds=1), tmp_path / "run", 1.0, 1)
+    server = make_server(replace(CONFIG, rounds=1), cache=tmp_path / "cache")
+    ((client, reason),) = run_rounds(server, federation, None, lambda state: None).history[0]["failures"]
+    assert client == "client-002"
+    assert len(reason) == 500

@@ -1,0 +1,337 @@
+"""The person at the terminal: quick help, errors in one paragraph, and everything of a run in one folder."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedaux import cli
+from fedaux.algorithms.run_state import FILE, RunState
+from fedaux.cli import app
+from fedaux.config.schema import Config
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.release import release_spend
+from helpers.commands import TINY, fedaux, paragraph
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+def test_help_is_quick_and_names_the_commands() -> None:
+    code = (
+        "import sys\nfrom fedaux.cli import main\nsys.argv = ['fedaux', '--help']\n"
+        "try: main()\nfinally: print(sorted({'torch', 'flwr', 'numpy', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(word in done.stdout for word in ("demo", "run", "resume"))
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, fedaux; fedaux.METHODS; print(*(name in sys.modules for name in ('torch', 'flwr')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_an_error_is_one_paragraph_on_stderr_of_the_real_program(tmp_path: Path) -> None:
+    code = "from fedaux.cli import main; main()"
+    words = ["run", "none.toml"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "error: there is no config file none.toml; `fedaux demo` runs without one and shows how one looks.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fragment", "code"),
+    [
+        (["local.lrr=1"], "error: unknown key 'local.lrr' (did you mean 'local.lr'?)", 3),
+        (["local.lr"], "error: --set 'local.lr' is not of the form key=value", 3),
+        (["method=fedaus"], "did you mean 'fedaux'?", 3),
+        (["privacy.epsilon=0"], "privacy.epsilon must be above 0", 3),
+        (["data.source=digit"], "digits", 3),
+        (["prototypes=nlp"], "unknown prototype 'nlp'", 3),
+        (["data.path=/nowhere", "data.source=npz"], "/nowhere", 4),
+        (["data.source=no_such_module:f"], "no_such_module", 3),
+        pytest.param(["data=3"], "write [data] and", 3),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_errors_name_their_remedy(
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    overrides: list[str],
+    fragment: str,
+    code: int,
+) -> None:
+    words = [word for override in overrides for word in ("--set", override)]
+    assert fedaux(monkeypatch, "run", config, "--out", config.parent / "out", *words) == code
+    out, err = capsys.readouterr()
+    assert fragment in paragraph(err)
+    assert err.startswith("error: ")
+    assert "Traceback" not in out + err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["run"], ["resume"], ["fly"], ["demo", "--seeds", "0"]])
+def test_wrong_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert fedaux(monkeypatch, *words) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_resume_where_there_is_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert fedaux(monkeypatch, "resume", tmp_path) == 5
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_a_run_its_repetition_and_another_in_its_place(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = config.parent / "out"
+    assert fedaux(monkeypatch, "run", config, "--out", out) == 0
+    said = paragraph(capsys.readouterr().out)
+    state = RunState.load(out)
+    assert (state.round, len(state.releases)) == (2, 3)
+    history = json.loads((out / "history.json").read_text())
+    assert [record["round"] for record in history] == [1, 2]
+    assert f"FedAUX after 2 rounds: accuracy {history[-1]['accuracy']['mlp(features=8, hidden=8)']:.3f}" in said
+    assert "Privacy. The certainty scores of this run are (0.1, 1e-05)-differentially private" in said
+    assert "Not covered: local models, their losses and training times are sent without" in said
+    assert "failed" not in said
+    assert f"Report: {out / 'report.html'}" in said
+    assert "FedAUX on digits" in (out / "report.html").read_text()
+    for name in ("split.png", "curves.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+    before = (out / FILE).read_bytes()
+    assert fedaux(monkeypatch, "run", config, "--out", out) == 0  # the same run is read, not repeated
+    assert fedaux(monkeypatch, "resume", out) == 0
+    assert paragraph(capsys.readouterr().out).count("FedAUX after 2 rounds") == 2
+    assert (out / FILE).read_bytes() == before
+
+    assert fedaux(monkeypatch, "run", config, "--out", out, "--set", "seed=1") == 5
+    assert "holds another run: it differs in seed. Choose a new folder." in paragraph(capsys.readouterr().err)
+    assert (out / FILE).read_bytes() == before
+
+
+def test_a_finished_run_goes_on_with_more_rounds_in_its_folder(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = config.parent / "out"
+
+    def run(*settings: str) -> int:
+        return fedaux(monkeypatch, "run", config, "--out", out, *(w for one in settings for w in ("--set", one)))
+
+    assert run("rounds=1") == 0
+    first = RunState.load(out)
+    assert run("rounds=3") == 0
+    after = RunState.load(out)
+    assert (after.round, after.config.rounds) == (3, 3)
+    (record,) = first.history
+    assert after.history[0] == {key: value for key, value in record.items() if key != "confusion"}
+    for client, release in first.releases.items():  # nobody was asked for a second release
+        assert after.releases[client].arrays["values"].tolist() == release.arrays["values"].tolist()
+    assert "FedAUX after 3 rounds" in paragraph(capsys.readouterr().out)
+
+    assert run("rounds=2") == 5
+    assert "it differs in rounds. Choose a new folder." in paragraph(capsys.readouterr().err)
+    assert run("rounds=4", "seed=1", "local.lr=0.5") == 5
+    assert "it differs in rounds, seed, local. Choose" in paragraph(capsys.readouterr().err)
+    assert RunState.load(out).round == 3
+
+
+def test_a_damaged_run_and_a_file_for_a_folder_are_errors(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = config.parent / "out"
+    out.mkdir()
+    (out / FILE).write_bytes(b"damaged")
+    for words in (["resume", out], ["run", config, "--out", out]):
+        assert fedaux(monkeypatch, *words) == 5
+        assert "is damaged" in paragraph(capsys.readouterr().err)
+    assert fedaux(monkeypatch, "run", config, "--out", config) == 5
+    assert "is a file; --out needs a folder of its own" in paragraph(capsys.readouterr().err)
+
+
+def test_clients_that_failed_are_named_with_their_reason(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = config.parent / "out"
+    privacy = Config.load(config).privacy
+    store = BudgetStore(out / "clients" / "client-001", privacy)
+    with pytest.raises(ZeroDivisionError):  # a release was asked for before, by somebody else
+        store.release("other", release_spend(9, privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    assert fedaux(monkeypatch, "run", config, "--out", out) == 0
+    said = paragraph(capsys.readouterr().out)
+    assert "1 client(s) failed at least once, client-001: no score: its privacy budget does not allow it" in said
+    assert sorted(RunState.load(out).releases) == ["client-000", "client-002"]
+
+
+def test_seeded_noise_is_never_passed_off_as_private(config: Path) -> None:
+    words = [
+        "run",
+        str(config),
+        "--out",
+        str(config.parent / "out"),
+        "--set",
+        "privacy.unsafe_seed=0",
+        "--set",
+        "rounds=1",
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "Privacy. NOT PRIVATE" in paragraph(result.output)
+
+
+def test_the_default_folder_tells_what_is_in_it_and_each_prototype_is_shown(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(config.parent)
+    prototypes = 'prototypes=["mlp", {name = "mlp", features = 8}]'
+    words = ["run", config.name, "--set", "method=fedavg", "--set", "rounds=1", "--set", "seed=7", "--set", prototypes]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert (config.parent / "runs" / "tiny-fedavg-seed7" / FILE).is_file()
+    assert "mlp: 0." in result.output
+    assert "mlp(features=8): 0." in result.output
+    assert "Nothing was released under differential privacy" in paragraph(result.output)
+
+
+def test_an_interrupt_says_how_to_go_on(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (config.parent / "interrupting.py").write_text("def source(**_):\n    raise KeyboardInterrupt\n")
+    monkeypatch.syspath_prepend(config.parent)
+    words = ["run", config, "--out", config.parent / "out", "--set", "data.source=interrupting:source"]
+    assert fedaux(monkeypatch, *words) == 130
+    assert "fedaux resume" in capsys.readouterr().err
+
+
+def test_compare_makes_a_table_and_does_not_repeat_what_is_done(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("compare", config, "--methods", "fedavg, fedaux", "--seeds", 2, "--out", tmp_path / "out")
+    assert fedaux(monkeypatch, *words) == 0
+    first = capsys.readouterr().out
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| Fed")] == ["| FedAVG", "| FedAUX"]
+    assert "Privacy. " in first
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob(FILE)}
+    assert len(files) == 4
+    assert fedaux(monkeypatch, *words) == 0
+    assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob(FILE)}
+    assert table == (tmp_path / "out" / "table.md").read_text()
+
+
+def test_compare_refuses_a_method_that_is_none(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "compare", config, "--methods", "fedaux,fedvag") == 3
+    assert "unknown method 'fedvag' (did you mean 'fedavg'?)" in paragraph(capsys.readouterr().err)
+
+
+def test_the_labelled_probe_is_named_as_such(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("prepare", config, "--set", "pretrain.epochs=1", "--set", "pretrain.batch=50", "--threads", 1)
+    assert fedaux(monkeypatch, *words) == 0
+    assert "Labelled probe" not in capsys.readouterr().out
+    assert fedaux(monkeypatch, *words, "--probe") == 0
+    found = paragraph(capsys.readouterr().out)
+    assert "Labelled probe" in found
+    assert "It chose nothing" in found
+    for name in ("random", "pre-trained", "the records themselves"):
+        assert name in found
+
+
+def test_a_module_beside_the_config_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "my_digits.py").write_text(
+        "from fedaux.data.sources import open_source\n\ndef load():\n    return open_source('digits')\n"
+    )
+    (tmp_path / "mine.toml").write_text(TINY.replace("clients = 3", 'clients = 3\nsource = "my_digits:load"'))
+    assert fedaux(monkeypatch, "run", "mine.toml", "--out", tmp_path / "out", "--set", "rounds=1") == 0
+    assert (tmp_path / "out" / FILE).is_file()
+
+
+def test_privacy_report_shows_what_was_spent_and_what_is_not_covered(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "run", config, "--out", tmp_path / "run") == 0
+    capsys.readouterr()
+    assert fedaux(monkeypatch, "privacy", "report", tmp_path / "run") == 0
+    found = paragraph(capsys.readouterr().out)
+    assert "the 3 of 3 clients that spent most" in found
+    assert "client-002" in found
+    assert "Not covered: local models, their losses and training times are sent without differential privacy" in found
+
+
+def test_a_site_reads_its_own_account(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "run", config, "--out", tmp_path / "run") == 0
+    capsys.readouterr()
+    vault = tmp_path / "run" / "clients" / "client-001"
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", vault) == 0
+    found = paragraph(capsys.readouterr().out)
+    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05" in found
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path / "run" / "clients", "--json") == 0
+    accounts = json.loads(capsys.readouterr().out)["accounts"]
+    assert [round(one["epsilon"], 4) for one in accounts] == [0.1] * 3
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path) == 0  # found below it
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path / "nowhere") == 10
+    assert "there is no account below" in paragraph(capsys.readouterr().err)
+
+
+def test_privacy_plan_draws_and_advises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "plan.png"
+    assert fedaux(monkeypatch, "privacy", "plan", "--records", 100, "--epsilon", 1, "--out", out) == 0
+    found = paragraph(capsys.readouterr().out)
+    assert "of the signal is kept" in found
+    assert "To keep 90%: ε = " in found
+    assert out.stat().st_size > 10_000
+
+
+def test_privacy_audit_exits_with_its_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fedaux.privacy import budget
+
+    only = ("--only", "questions", "--only", "printed")
+    assert fedaux(monkeypatch, "privacy", "audit", *only) == 0
+    assert "No violation was found" in paragraph(capsys.readouterr().out)
+    monkeypatch.setattr(budget, "round_up", lambda epsilon: f"{epsilon:.3g}")
+    assert fedaux(monkeypatch, "privacy", "audit", *only) == 1
+    assert "The claim does not hold against printed" in paragraph(capsys.readouterr().out)
+    assert fedaux(monkeypatch, "privacy", "audit", *only, "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["violated"]
+    assert [one["violated"] for one in told["findings"]] == [False, True]
+    assert fedaux(monkeypatch, "privacy", "audit", "--only", "nothing") not in (0, 1)
+    assert "attack" in capsys.readouterr().err

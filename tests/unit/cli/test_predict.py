@@ -1,0 +1,227 @@
+"""`fedaux predict`: files in, the likeliest classes out, and one paragraph where a file cannot be right."""
+
+import csv
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fedaux import Config
+from fedaux.data.federated import open_data
+from fedaux.data.form import Form
+from fedaux.data.inputs import Inputs
+from fedaux.export.export import export_model
+from fedaux.export.model import Model
+from helpers.runs import CNN, TINY, fedaux, paragraph, tiny_run
+from helpers.tiny_text import publish_encoder, write_texts
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("predict")
+    return export_model(tiny_run(folder, replace(TINY, prototypes=(CNN,))).folder, folder / "model")[0]
+
+
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    return open_data(TINY).test.gather(slice(0, 30))
+
+
+def predictions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object
+) -> tuple[list[str], np.ndarray]:
+    """(names, best class of each) from the command's JSON."""
+    assert fedaux(monkeypatch, "predict", *words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["predictions"]
+    return [one["input"] for one in found], np.array([int(one["top"][0]["class"]) for one in found])
+
+
+def test_arrays_folders_and_files_give_the_same_answers(
+    model: Path,
+    images: np.ndarray,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wanted = Model.from_pretrained(model).predict(images).argmax(axis=1)
+    np.save(tmp_path / "x.npy", images)
+    np.save(tmp_path / "grey.npy", images[..., 0])
+    np.savez(tmp_path / "both.npz", x=images, y=wanted)
+    np.savez(tmp_path / "only.npz", images)
+    for name in ("x.npy", "grey.npy", "both.npz", "only.npz"):
+        names, found = predictions(monkeypatch, capsys, model, tmp_path / name)
+        assert found.tolist() == wanted.tolist()
+        assert names[7] == f"{tmp_path / name}[7]"
+    folder = tmp_path / "images"
+    (folder / "deeper").mkdir(parents=True)
+    for index, image in enumerate(images):
+        Image.fromarray(image[..., 0]).save(folder / ("deeper" if index > 9 else ".") / f"{index:03}.PNG")
+    (folder / "notes.txt").write_text("not an image")
+    names, found = predictions(monkeypatch, capsys, model, folder, folder / "003.PNG")
+    assert names == [*sorted(names[:-1]), str(folder / "003.PNG")]
+    assert found.tolist() == [*wanted, wanted[3]]
+
+
+def test_more_records_than_one_block(images: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.tile(images, (40, 1, 1, 1)))
+    blocks = list(Inputs(Form("image", (8, 8, 1))).blocks([tmp_path / "x.npy"]))
+    assert [len(names) for names, _ in blocks] == [512, 512, 176]
+    assert blocks[1][0][0].endswith("x.npy[512]")
+    assert np.array_equal(np.concatenate([x for _, x in blocks])[600:630], images)
+
+
+def test_table_and_csv(
+    model: Path,
+    images: np.ndarray,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", images)
+    probabilities = Model.from_pretrained(model).predict(images)
+    best = np.sort(probabilities, axis=1)[:, ::-1]
+    assert fedaux(monkeypatch, "predict", model, "x.npy", "--top", 2, "--out", "p.csv") == 0
+    said = capsys.readouterr().out
+    assert "30 records, the first 20" in said
+    assert "x.npy[19]" in said
+    assert "x.npy[20]" not in said
+    second = int(np.argsort(-probabilities[0])[1])
+    cells = [cell.strip() for cell in next(line for line in said.splitlines() if "x.npy[0]" in line).split("│")]
+    assert cells[1:5] == ["x.npy[0]", str(probabilities[0].argmax()), f"{best[0, 0]:.3f}", f"{second} {best[0, 1]:.3f}"]
+    assert "All predictions are in p.csv." in said
+    with Path("p.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["input", "class_1", "probability_1", "class_2", "probability_2"]
+    assert len(rows) == 31
+    assert [float(row[2]) for row in rows[1:]] == pytest.approx(best[:, 0], rel=1e-5)
+    assert [int(row[1]) for row in rows[1:]] == probabilities.argmax(axis=1).tolist()
+    assert [float(row[4]) for row in rows[1:]] == pytest.approx(best[:, 1], rel=1e-5)
+    assert fedaux(monkeypatch, "predict", model, "x.npy", "--top", 99, "--json") == 0
+    top = json.loads(capsys.readouterr().out)["predictions"][0]["top"]
+    assert sorted(one["class"] for one in top) == [str(digit) for digit in range(10)]  # there are no more
+
+
+def test_images_of_another_size_only_when_told(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (16, 20, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "large.png")
+    assert fedaux(monkeypatch, "predict", model, tmp_path / "large.png") == 4
+    said = paragraph(capsys.readouterr().err)
+    assert "large.png has 20×16 pixels, this model takes 8×8; --resize makes it fit" in said
+    _, found = predictions(monkeypatch, capsys, model, tmp_path / "large.png", "--resize")
+    grey = np.asarray(Image.fromarray(pixels).convert("L"), dtype=np.float64)[:, 2:18]  # the middle
+    small = np.rint(grey.reshape(8, 2, 8, 2).mean(axis=(1, 3))).astype(np.uint8)
+    made = next(iter(Inputs(Form("image", (8, 8, 1)), resize=True).blocks([tmp_path / "large.png"])))[1]
+    assert np.abs(made[0, ..., 0].astype(int) - small).max() <= 1
+    assert found.tolist() == Model.from_pretrained(model).predict(made).argmax(axis=1).tolist()
+
+
+def test_what_cannot_be_classified(
+    model: Path,
+    images: np.ndarray,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("good.npy", images)
+    np.save("wrong.npy", np.zeros((3, 9, 9, 1), np.uint8))
+    np.save("scaled.npy", images / 255)
+    np.savez("two.npz", a=images, b=images)
+    np.save("pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    for name in ("damaged.npy", "damaged.npz", "damaged.png"):
+        Path(name).write_bytes(b"damaged")
+    Path("empty").mkdir()
+    Path("a.csv").write_text("text\nhello\n")
+    expected = {
+        "none.npy": "there is no file or folder none.npy; give image files, folders of them, .npy or .npz",
+        "wrong.npy": "this model takes uint8 images of shape (N, 8, 8, 1), not of shape (3, 9, 9, 1)",
+        "scaled.npy": "not float64: give pixels from 0 to 255",
+        "two.npz": "two.npz has arrays a, b; call the one to be classified x",
+        "pickled.npy": "pickled.npy cannot be read",
+        "damaged.npy": "damaged.npy cannot be read",
+        "damaged.npz": "damaged.npz cannot be read",
+        "damaged.png": "damaged.png cannot be read as an image",
+        "empty": "there is not one image in empty",
+        "a.csv": "a.csv: this model takes uint8 images",
+    }
+    for name, message in expected.items():
+        assert fedaux(monkeypatch, "predict", model, "good.npy", name, "--out", "p.csv") == 4, name
+        out, err = capsys.readouterr()
+        assert message in paragraph(err)
+        assert len(err.strip().splitlines()) == 1
+        assert "Traceback" not in out + err
+        assert not Path("p.csv").exists()
+    for words, code in ((["good.npy"], 2), ([model], 2), ([model, "good.npy", "--top", 0], 2), (["empty", "x"], 5)):
+        assert fedaux(monkeypatch, "predict", *words) == code
+    assert "empty holds no model (card.json is missing)" in paragraph(capsys.readouterr().err)
+
+
+def test_texts_in_every_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")
+    texts = write_texts(tmp_path / "a.csv", 90, seed=1).read_text().replace("label,text", "label,body")
+    (tmp_path / "a.csv").write_text(texts)
+    options = {"text": "body"}
+    table = {
+        "rounds": 1,
+        "linear": True,
+        "prototypes": [{"name": "encoder", "folder": str(publish_encoder(tmp_path / "tiny"))}],
+        "data": {"source": "csv", "path": str(tmp_path / "a.csv"), "clients": 2, "alpha": 1.0, "options": options},
+        "aux": {"share": 0.4},
+        "privacy": {"dims": 4},
+    }
+    (model,) = export_model(tiny_run(tmp_path, Config.from_dict(table)).folder)
+    told = ["the rocket and the moon", "the league, the cup", "oil price"]
+    (tmp_path / "t.csv").write_text("body\n" + "".join(f'"{text}"\n' for text in told))  # the column of training
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"words": text}) + "\n" for text in told))
+    (tmp_path / "t.txt").write_text("\n\n".join(told))
+    wanted = Model.from_pretrained(model).predict(told)
+    for name, words in (("t.csv", []), ("t.jsonl", ["--column", "words"]), ("t.txt", [])):
+        assert fedaux(monkeypatch, "predict", model, tmp_path / name, "--top", 1, "--json", *words) == 0
+        found = json.loads(capsys.readouterr().out)
+        got = [one["top"][0]["probability"] for one in found["predictions"]]
+        assert got == pytest.approx(wanted.max(axis=1), abs=1e-6)
+        assert found["classes"] == ["money", "space", "sport"]
+    assert fedaux(monkeypatch, "predict", model, tmp_path / "t.jsonl") == 4
+    assert "nothing in body, there is words" in paragraph(capsys.readouterr().err)
+    (tmp_path / "damaged.jsonl").write_text("{")
+    assert fedaux(monkeypatch, "predict", model, tmp_path / "damaged.jsonl") == 4
+    assert "damaged.jsonl cannot be read" in paragraph(capsys.readouterr().err)
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    assert fedaux(monkeypatch, "predict", model, tmp_path / "x.npy") == 4
+    assert "this model takes a list of texts; give .csv" in paragraph(capsys.readouterr().err)
+
+
+def test_names_with_brackets_are_shown_as_they_are(
+    model: Path,
+    images: np.ndarray,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("[bold]x.npy", images[:1])
+    assert fedaux(monkeypatch, "predict", model, "[bold]x.npy") == 0
+    assert "[bold]x.npy[0]" in capsys.readouterr().out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    import subprocess
+
+    code = (
+        "import sys, fedaux.cli.model\n"
+        "print(sorted({'torch', 'flwr', 'numpy', 'matplotlib', 'onnx', 'PIL'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

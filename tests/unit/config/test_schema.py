@@ -1,0 +1,356 @@
+"""A run is what its config says: read strictly, checked fully, and the same after any round trip."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config, ConfigError, DataConfig, PrivacyConfig
+
+OTHER_CHOICE = {
+    "privacy.ratio": "kliep",
+    "start": "closed-form",
+    "federation.sites": [f"s{i}" for i in range(10)],
+    "federation.max_share": 0.5,
+    "federation.precision": "float16",
+    "federation.spare": 0.5,
+    "pretrain.precision": "bfloat16",
+    "pretrain.chunk": 64,
+    "privacy.epsilon_total": 1.0,
+    "privacy.unit": "person",
+    "data.person": "patient",
+    "data.classes": ["yes", "no"],
+    "privacy.train_rate": 0.5,
+    "method": "feddf+p",
+    "data.partition": "iid",
+    "privacy.scorer": "logistic",
+    "privacy.weights": "certainty",
+    "privacy.adjacency": "add-remove",
+    "privacy.certificate": "opendp",
+    "prototypes": ["cnn"],
+    "data.options": {"size": 32},
+    "aux.options": {"size": 32},
+}
+
+NEEDS_OTHERS = ("privacy.adjacency", "privacy.private_training", "privacy.unit")
+
+
+def leaves(part: Any = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of a run with its default."""
+    for field in dataclasses.fields(part):
+        value = field.default_factory() if field.default is dataclasses.MISSING else field.default
+        if dataclasses.is_dataclass(value):
+            yield from leaves(type(value), f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    *parents, leaf = key.split(".")
+    table: dict[str, Any] = {leaf: value}
+    for parent in reversed(parents):
+        table = {parent: table}
+    return table
+
+
+def another(key: str, value: Any) -> Any:
+    if key in OTHER_CHOICE:
+        return OTHER_CHOICE[key]
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else value / 2 if isinstance(value, float) else f"{value}x"
+
+
+LEAVES = dict(leaves())
+RICH = Config.from_dict(
+    {
+        "method": "fedbe+p",
+        "prototypes": ["mlp", {"name": "cnn", "width": 16, "norm": "group"}, {"name": "cnn", "width": 8}],
+        "data": {"source": "images", "options": {"size": 32, "classes": ["cat", "dog"], "grey": True}, "alpha": 1},
+        "aux": {"options": {"share": 0.5}},
+    }
+)
+
+
+def test_defaults_are_a_valid_run() -> None:
+    assert Config.from_dict({}) == Config()
+    assert Config().method == "fedaux"
+
+
+def test_toml_with_tables_prototypes_and_options(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        """
+        method = "feddf"
+        rounds = 3
+        prototypes = ["mlp", {name = "cnn", width = 16, features = 8}]
+        [data]
+        clients = 7
+        [data.options]
+        size = 32
+        names = ["a", "b"]
+        [privacy]
+        epsilon = 2
+        """
+    )
+    config = Config.load(path, ["rounds=4", "data.options.grey=true"])
+    assert (config.method, config.rounds, config.data.clients, config.privacy.epsilon) == ("feddf", 4, 7, 2.0)
+    assert config.prototypes == (PrototypeSpec("mlp"), PrototypeSpec("cnn", (("features", 8), ("width", 16))))
+    assert config.data.options == (("grey", True), ("names", ("a", "b")), ("size", 32))
+    assert config.local == Config().local
+
+
+@pytest.mark.parametrize(
+    ("override", "read"),
+    [
+        ("local.lr=0.01", lambda c: c.local.lr == 0.01),
+        ("local.lr = 1", lambda c: c.local.lr == 1.0 and type(c.local.lr) is float),
+        ("method=fedavg+p", lambda c: c.method == "fedavg+p"),
+        ('method="feddf"', lambda c: c.method == "feddf"),
+        ("data.path=/some/where", lambda c: c.data.path == "/some/where"),
+        ("data.path=a=b", lambda c: c.data.path == "a=b"),
+        ("pretrain.flip=false", lambda c: c.pretrain.flip is False),
+        ("prototypes=cnn", lambda c: c.prototypes == (PrototypeSpec("cnn"),)),
+        ('prototypes=["mlp", "cnn"]', lambda c: [p.name for p in c.prototypes] == ["mlp", "cnn"]),
+        ("prototypes=[{name = 'cnn', width = 4}]", lambda c: c.prototypes[0].options == (("width", 4),)),
+        ("data.options.size=32", lambda c: c.data.options == (("size", 32),)),
+        ('aux.options.names=["x", "y"]', lambda c: c.aux.options == (("names", ("x", "y")),)),
+    ],
+)
+def test_overrides(override: str, read: Any) -> None:
+    assert read(Config.from_dict({}, [override]))
+
+
+def test_later_overrides_win_and_the_callers_table_stays() -> None:
+    table = {"local": {"lr": 0.1}}
+    assert Config.from_dict(table, ["local.lr=0.2", "local.lr=0.3"]).local.lr == 0.3
+    assert table == {"local": {"lr": 0.1}}
+
+
+def test_overrides_of_options_leave_the_callers_table_alone() -> None:
+    table: dict[str, Any] = {"data": {"options": {"size": 8}}}
+    assert Config.from_dict(table, ["data.options.size=32"]).data.options == (("size", 32),)
+    assert table == {"data": {"options": {"size": 8}}}
+
+
+@pytest.mark.parametrize("config", [Config(), RICH], ids=["defaults", "rich"])
+def test_round_trip(config: Config) -> None:
+    assert Config.from_dict(config.to_dict()) == config
+    again = Config.from_dict(json.loads(json.dumps(config.to_dict())))
+    assert again == config
+    assert again.hash == config.hash
+    assert hash(again) == hash(config)  # usable as the key of a cache
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(prototypes=(PrototypeSpec.of("cnn", width=8, features=4),)),
+        Config(data=DataConfig(options=(("size", 8), ("grey", True)))),
+    ],
+    ids=["prototype", "data"],
+)
+def test_options_in_any_order_survive_the_round_trip(config: Config) -> None:
+    again = Config.from_dict(config.to_dict())
+    assert again == config
+    assert [p.label for p in again.prototypes] == [p.label for p in config.prototypes]
+
+
+@pytest.mark.parametrize("key", LEAVES)
+def test_every_setting_changes_the_hash_and_survives(key: str) -> None:
+    settings = nested(key, another(key, LEAVES[key]))
+    plain: dict[str, Any] = (
+        {
+            "privacy": {"declared_records": 5, "epsilon_total": 1.0},
+            "data": {"person": "patient"},
+            "linear": True,
+        }
+        if key in NEEDS_OTHERS
+        else {}
+    )
+    changed = Config.from_dict(
+        {
+            **plain,
+            **{table: {**plain[table], **value} if table in plain else value for table, value in settings.items()},
+        }
+    )
+    assert changed != Config.from_dict(plain)
+    assert changed.hash != Config.from_dict(plain).hash
+    assert Config.from_dict(changed.to_dict()) == changed
+
+
+def test_the_hash_is_stable_and_short() -> None:
+    assert Config().hash == Config.from_dict({"rounds": 10}).hash
+    assert len(Config().hash) == 16
+    assert int(Config().hash, 16) >= 0
+
+
+@pytest.mark.parametrize("key", LEAVES)
+def test_a_wrong_key_names_itself_the_nearest_and_the_allowed(key: str) -> None:
+    wrong = key + "x"
+    siblings = [k.rpartition(".")[2] for k in LEAVES if k.rpartition(".")[0] == key.rpartition(".")[0]]
+    with pytest.raises(ConfigError) as caught:
+        Config.from_dict(nested(wrong, 1))
+    message = str(caught.value)
+    assert f"unknown key {wrong!r}" in message
+    assert f"did you mean {key!r}?" in message
+    assert all(name in message.partition("choose from")[2] for name in siblings)
+
+
+def test_a_wrong_table_is_named_too() -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown key 'locale' \(did you mean 'local'\?\); choose from method, rounds"
+    ):
+        Config.from_dict({"locale": {"lr": 1.0}})
+
+
+@pytest.mark.parametrize("key", [key for key, value in LEAVES.items() if isinstance(value, (bool, int, float, str))])
+def test_a_wrong_type_is_named(key: str) -> None:
+    kind = type(LEAVES[key])
+    wrong = {bool: 1, int: 1.5, float: "0.1", str: 3}[kind]
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
+    with pytest.raises(ConfigError, match=f"{key} must be {words}, not {wrong!r}"):
+        Config.from_dict(nested(key, wrong))
+
+
+@pytest.mark.parametrize("key", [key for key, value in LEAVES.items() if type(value) in (int, float)])
+def test_a_bool_is_no_number(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} must be .* not True"):
+        Config.from_dict(nested(key, True))
+
+
+@pytest.mark.parametrize(
+    "key", [key for key, value in LEAVES.items() if type(value) is float and key != "pretrain.weight_decay"]
+)
+def test_nan_is_never_accepted(key: str) -> None:
+    with pytest.raises(ConfigError):
+        Config.from_dict(nested(key, float("nan")))
+
+
+CHECKS = [
+    ("method=fedaus", "unknown method 'fedaus' (did you mean 'fedaux'?)"),
+    ("rounds=0", "rounds must be at least 1, not 0"),
+    ("participation=0", "participation must be above 0 and at most 1, not 0.0"),
+    ("participation=1.1", "participation must be above 0 and at most 1, not 1.1"),
+    ("prototypes=[]", "prototypes must name at least one network"),
+    ('prototypes=["mlp", "mlp"]', "prototypes must differ from one another"),
+    ("prototypes=3", "each prototype is a name or a table with a name"),
+    ("prototypes=[{width = 3}]", "each prototype is a name or a table with a name"),
+    ("data.partition=dirichlett", "did you mean 'dirichlet'?"),
+    ("data.clients=0", "data.clients must be at least 1, not 0"),
+    ("data.alpha=0", "data.alpha must be above 0, not 0.0"),
+    ("data.test_share=0", "data.test_share must lie between 0 and 1, not 0.0"),
+    ("data.test_share=1", "data.test_share must lie between 0 and 1, not 1.0"),
+    ("data.options=3", "data.options must be a table of options"),
+    ("data=3", "data must be a table: write [data] and its settings below"),
+    ("aux.share=0", "aux.share must lie between 0 and 1"),
+    ("aux.share=1", "aux.share must lie between 0 and 1"),
+    ("aux.negatives=0", "aux.negatives must lie between 0 and 1"),
+    ("aux.negatives=1", "aux.negatives must lie between 0 and 1"),
+    ("aux.limit=-1", "aux.limit must be 0 (all) or a number of records, not -1"),
+    ("pretrain.epochs=-1", "pretrain.epochs must not be negative"),
+    ("pretrain.batch=1", "pretrain.batch must be at least 2, not 1"),
+    ("pretrain.crop=0", "pretrain.crop must be above 0 and at most 1"),
+    ("pretrain.crop=1.5", "pretrain.crop must be above 0 and at most 1"),
+    ("pretrain.lr=0", "pretrain.lr"),
+    ("pretrain.temperature=0", "pretrain.temperature must be above 0"),
+    ("local.epochs=0", "local.epochs"),
+    ("local.batch=0", "local.batch must be at least 1"),
+    ("local.lr=0", "local.lr must be above 0"),
+    ("local.mu=-1", "local.mu not below 0"),
+    ("distill.epochs=0", "distill.epochs"),
+    ("distill.batch=0", "distill.batch must be at least 1"),
+    ("distill.lr=0", "distill.lr must be above 0"),
+    ("distill.samples=0", "distill.samples at least 1"),
+    ("privacy.scorer=mean", "unknown privacy.scorer 'mean'; choose from class-embedding, mean-embedding, logistic"),
+    ("privacy.weights=odd", "did you mean 'odds'?"),
+    ("privacy.adjacency=add", "choose from replace-one, add-remove"),
+    ("privacy.certificate=mine", "choose from opendp, analytic"),
+    ("privacy.epsilon=0", "privacy.epsilon must be above 0, not 0.0"),
+    ("privacy.epsilon=inf", "privacy.epsilon must be above 0, not inf"),
+    ("privacy.adjacency=add-remove", "'add-remove' needs privacy.declared_records"),
+    ("pretrain.lr=inf", "pretrain.lr"),
+    ("local.lr=inf", "local.lr must be above 0"),
+    ("distill.lr=inf", "distill.lr must be above 0"),
+    ("privacy.delta=0", "privacy.delta must lie between 0 and 1, not 0.0"),
+    ("privacy.delta=1", "privacy.delta must lie between 0 and 1, not 1.0"),
+    ("privacy.dims=0", "privacy.dims must be at least 1"),
+    ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
+    ("local.lr", "--set 'local.lr' is not of the form key=value"),
+    ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
+    ("privacy.scorer=meen-embedding", "choose from class-embedding, mean-embedding, logistic"),
+    ("privacy.weights=certain", "choose from odds, certainty"),
+    ("data.partition=random", "choose from dirichlet, shards, iid"),
+    ("method=fed", "choose from fedavg, fedprox, feddf, fedbe, fedavg+p"),
+]
+
+
+@pytest.mark.parametrize(("override", "fragment"), CHECKS, ids=[override for override, _ in CHECKS])
+def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.from_dict({}, [override])
+    assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize("declared", [-1, 0])
+def test_add_remove_needs_a_size_that_neighbours_share(declared: int) -> None:
+    with pytest.raises(ConfigError, match=r"'add-remove' needs privacy\.declared_records"):
+        PrivacyConfig(adjacency="add-remove", declared_records=declared)
+    assert PrivacyConfig(adjacency="add-remove", declared_records=1).declared_records == 1
+    assert PrivacyConfig(adjacency="replace-one").declared_records == 0
+
+
+def test_a_value_has_no_settings_below_it() -> None:
+    with pytest.raises(ConfigError, match="rounds is a value, not a table"):
+        Config.from_dict({"rounds": 3}, ["rounds.more=1"])
+
+
+@pytest.mark.parametrize("key", ["data.shards", "pretrain.projection", "pretrain.weight_decay"])
+def test_sizes_without_meaning_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        Config.from_dict(nested(key, -1))
+
+
+@pytest.mark.parametrize(
+    "table", [{"prototypes": [{"name": "cnn", "width": [8]}]}, {"data": {"options": {"a": {"b": 1}}}}]
+)
+def test_options_of_an_impossible_type_are_a_config_error(table: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"width|data\.options\.a"):
+        hash(Config.from_dict(table))
+
+
+def test_only_scorers_that_exist_are_allowed() -> None:
+    from fedaux.scoring.registry import make_scorer
+
+    with pytest.raises(ConfigError) as caught:
+        Config.from_dict({}, ["privacy.scorer=none"])
+    names = str(caught.value).partition("choose from ")[2].rstrip(".").split(", ")
+    assert names.pop() == "module:function"
+    for name in names:
+        assert make_scorer(PrivacyConfig(scorer=name), 3).name == name
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no config file .*none\.toml; `fedaux demo`"):
+        Config.load(tmp_path / "none.toml")
+
+
+def test_invalid_toml_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("rounds = = 3")
+    with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*line 1"):
+        Config.load(path)
+
+
+@pytest.mark.parametrize(
+    "data", [b'method = "f\xe9daux"', b"\xff\xfer\x00o\x00", b"\x80"], ids=["latin-1", "utf-16", "junk"]
+)
+def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*utf-8"):
+        Config.load(path)

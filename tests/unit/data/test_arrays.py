@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from fedaux.data import arrays
+from fedaux.data.sources import open_source
+from helpers.shared_data import ROOT, load, needs
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, (12, 5, 5, 3), dtype=np.uint8)
+Y = RNG.integers(0, 4, 12)
+
+
+def test_npy_is_mapped_not_loaded(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", Y.astype(np.uint8)[:, None])
+    for path in (tmp_path, tmp_path / "x.npy"):
+        corpus = open_source("npy", path)
+        assert isinstance(corpus.train.x, np.memmap)
+        assert np.array_equal(corpus.train.x, X)
+        assert np.array_equal(corpus.train.labels, Y)
+        assert corpus.train.labels.dtype == np.int64
+        assert corpus.test is None
+        assert corpus.classes == ()  # numbers: who reads them knows how many there may be
+
+
+def test_npy_without_labels_and_grey_without_channel(tmp_path):
+    np.save(tmp_path / "faces.npy", X[..., 0])
+    corpus = open_source("npy", tmp_path / "faces.npy")
+    assert corpus.train.y is None
+    assert corpus.train.shape == (1, 5, 5)
+    assert corpus.classes == ()
+    assert np.array_equal(corpus.train.gather(), X[..., :1])
+
+
+@pytest.mark.parametrize("labels", [np.arange(11), np.arange(12) - 1, np.arange(12) / 2])
+def test_labels_that_do_not_fit_are_refused(tmp_path, labels):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", labels)
+    with pytest.raises(ValueError, match=r"one integer from 0 on for each of the 12 rows of x\.npy"):
+        open_source("npy", tmp_path)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize(
+    "names", [("x", "y", "x_test", "y_test"), ("x_train", "y_train", "x_test", "y_test"),
+              ("train_images", "train_labels", "test_images", "test_labels")]
+)  # fmt: skip
+def test_one_npz_with_train_and_test(tmp_path, save, names):
+    save(tmp_path / "d.npz", **dict(zip(names, (X[:8], Y[:8], X[8:], Y[8:]), strict=True)))
+    corpus = open_source("npz", tmp_path / "d.npz")
+    check_halves(corpus)
+
+
+def test_two_npz_in_a_folder_or_named(tmp_path):
+    np.savez(tmp_path / "train.npz", x=X[:8], y=Y[:8])
+    np.savez_compressed(tmp_path / "test.npz", x=X[8:], y=Y[8:])
+    check_halves(open_source("npz", tmp_path))
+    check_halves(open_source("npz", tmp_path / "train.npz", test=str(tmp_path / "test.npz")))
+    assert open_source("npz", tmp_path / "train.npz").test is None
+    with pytest.raises(FileNotFoundError, match=r"gone\.npz is missing"):
+        open_source("npz", tmp_path / "train.npz", test=str(tmp_path / "gone.npz"))
+
+
+def check_halves(corpus):
+    assert isinstance(corpus.train.x, np.memmap)
+    assert isinstance(corpus.test.x, np.memmap)
+    assert np.array_equal(corpus.train.gather(), X[:8])
+    assert np.array_equal(corpus.train.labels, Y[:8])
+    assert np.array_equal(corpus.test.gather(), X[8:])
+    assert np.array_equal(corpus.test.labels, Y[8:])
+
+
+def test_npz_without_x_names_what_it_has(tmp_path):
+    np.savez(tmp_path / "d.npz", pictures=X)
+    with pytest.raises(ValueError, match="has no array x but pictures"):
+        open_source("npz", tmp_path / "d.npz")
+
+
+def test_npz_of_objects_is_not_unpickled(tmp_path):
+    np.savez(tmp_path / "d.npz", x=np.array([{}, {}], dtype=object))
+    with pytest.raises(ValueError, match=r"(?i)object"):
+        open_source("npz", tmp_path / "d.npz")
+
+
+def test_converted_once_and_again_when_the_file_changes(tmp_path, cache, monkeypatch):
+    calls = []
+    extract = arrays._extract
+    monkeypatch.setattr(arrays, "_extract", lambda *args: (calls.append(args), extract(*args)))
+    file = tmp_path / "d.npz"
+    np.savez(file, x=X)
+    open_source("npz", file)
+    first = len(calls)
+    open_source("npz", file)
+    assert first == len(calls) > 0
+    np.savez(file, x=X[::-1])
+    os.utime(file, ns=(1, 1))
+    assert np.array_equal(open_source("npz", file).train.gather(), X[::-1])
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_an_interrupted_conversion_leaves_nothing_behind(tmp_path, cache):
+    def fail(folder):
+        (folder / "x.npy").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    def write(folder):
+        (folder / "x.npy").write_bytes(b"whole")
+
+    with pytest.raises(KeyboardInterrupt):
+        arrays.converted("kind", [], (), fail)
+    assert list(cache.iterdir()) == []
+    assert (arrays.converted("kind", [], (), write) / "x.npy").read_bytes() == b"whole"
+
+
+def test_the_slower_of_two_conversions_gives_way(cache):
+    def other(folder):
+        (folder / "x.npy").write_bytes(b"other")
+
+    def slow(folder):
+        (folder / "x.npy").write_bytes(b"slow")
+        arrays.converted("kind", [], (), other)
+
+    assert (arrays.converted("kind", [], (), slow) / "x.npy").read_bytes() == b"other"
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_options_and_kind_are_part_of_the_key():
+    folders = {arrays.converted(kind, [], options, lambda folder: None) for kind in "ab" for options in (1, 2)}
+    assert len(folders) == 4
+
+
+def test_blocks_of_any_number_make_one_file(tmp_path):
+    pieces = [(X[:0], Y[:0]), (X[:1], Y[:1]), (X[1:9].transpose(0, 2, 1, 3), Y[1:9]), (X[9:], Y[9:])]
+    arrays.write_blocks(tmp_path, "_test", iter(pieces))
+    whole = np.load(tmp_path / "x_test.npy", mmap_mode="r")
+    assert np.array_equal(whole[1:9], X[1:9].transpose(0, 2, 1, 3))
+    assert np.array_equal(whole[9:], X[9:])
+    assert len(whole) == 12
+    assert np.array_equal(np.load(tmp_path / "y_test.npy"), Y)
+
+
+def test_blocks_are_read_one_at_a_time(tmp_path):
+    """The file has grown by every earlier block before the next one is asked for."""
+    sizes = []
+
+    def blocks():
+        for _ in range(3):
+            sizes.append((tmp_path / "x.npy").stat().st_size)
+            yield np.zeros((100, 64, 64, 3), dtype=np.uint8), None
+
+    arrays.write_blocks(tmp_path, "", blocks())
+    assert np.diff(sizes).min() > 1_000_000
+
+
+def test_rows_of_two_shapes_and_no_rows_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"row 12 has shape \(4, 5, 3\)"):
+        arrays.write_blocks(tmp_path, "", [(X, None), (X[:, 1:], None)])
+    with pytest.raises(ValueError, match="not one record"):
+        arrays.write_blocks(tmp_path, "", [])
+
+
+@needs("pneumoniamnist_train.npz", "pneumoniamnist_test.npz")
+def test_real_hospital_images():
+    corpus = open_source("npz", ROOT / "pneumoniamnist_train.npz", test=str(ROOT / "pneumoniamnist_test.npz"))
+    x, y = load("pneumoniamnist_train.npz")
+    assert np.array_equal(corpus.train.gather(), x)
+    assert np.array_equal(corpus.train.labels, y)
+    assert len(corpus.test) == 624
+    assert corpus.classes == ()

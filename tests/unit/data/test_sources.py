@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from fedaux.core.errors import UnknownNameError
+from fedaux.data.records import Corpus
+from fedaux.data.sources import SOURCES, open_source, register
+
+
+def test_digits():
+    corpus = open_source("digits")
+    from sklearn.datasets import load_digits
+
+    raw = load_digits()
+    assert corpus.train.x.shape == (1797, 8, 8, 1)
+    assert corpus.train.x.dtype == np.uint8
+    assert np.array_equal(corpus.train.x[..., 0], np.rint(raw.images * 255 / 16))
+    assert corpus.train.x.max() == 255
+    assert np.array_equal(corpus.train.labels, raw.target)
+    assert corpus.test is None
+    assert corpus.classes == tuple("0123456789")
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "my_hospital.py").write_text(
+        "import numpy as np\n"
+        "from fedaux.data.records import Corpus, Records\n"
+        "def scans(path, rows=3):\n"
+        "    return Corpus(Records(np.full((rows, 2), len(path.name)), np.arange(rows)))\n"
+        "def nothing():\n"
+        "    return [1, 2]\n"
+        "number = 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_hospital", None)
+
+
+@pytest.mark.usefixtures("module")
+def test_a_function_of_ones_own():
+    corpus = open_source("my_hospital:scans", "some/where", rows=4)
+    assert corpus.train.gather().tolist() == [[5, 5]] * 4
+    assert corpus.train.labels.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("my_hospital:nothing", {}, ValueError, "returned list; return a fedaux.data.records.Corpus"),
+        (
+            "my_hospital:number",
+            {},
+            UnknownNameError,
+            "unknown function of module 'my_hospital' 'number'; choose from .*scans",
+        ),
+        ("my_hospital:scan", {}, UnknownNameError, r"'scan' \(did you mean 'scans'\?\)"),
+        ("no_such_module:scans", {}, UnknownNameError, "no module 'no_such_module'; is its folder on PYTHONPATH"),
+        ("my_hospital:scans", {}, ValueError, "missing a required argument: 'path'"),
+        (
+            "my_hospital:scans",
+            {"path": "a", "row": 1},
+            ValueError,
+            r"unexpected keyword argument 'row'; it takes \(path",
+        ),
+        ("digits", {"path": "a"}, ValueError, "unexpected keyword argument 'path'"),
+        ("cifar1O", {}, ValueError, "did you mean 'cifar10'"),
+        ("zzz", {}, ValueError, "choose from .*cifar10, cifar100, .*csv, .*module:function"),
+    ],
+)
+def test_errors_say_what_to_do(name, options, error, message):
+    with pytest.raises(error, match=message):
+        open_source(name, **options)
+
+
+def test_register(monkeypatch):
+    monkeypatch.setattr("fedaux.data.sources.SOURCES", SOURCES)
+    digits = open_source("digits")
+
+    @register("test-only")
+    def mine() -> Corpus:
+        return digits
+
+    try:
+        assert open_source("test-only") is digits
+    finally:
+        del SOURCES["test-only"]
+
+
+@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"digits"}))
+def test_a_missing_file_is_named(name, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere.* is missing; it is part of .+ check `path`"):
+        open_source(name, tmp_path / "nowhere")

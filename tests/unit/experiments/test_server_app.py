@@ -1,0 +1,32 @@
+"""The server of a Flower run, over the grid in this process: it leaves a run, and the models made of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from flwr.app import Context, RecordDict
+
+from fedaux.algorithms.run_state import RunState
+from fedaux.experiments.server_app import app as server
+from fedaux.export.model import Model
+from fedaux.flower.client_app import app as clients
+from fedaux.flower.in_process import InProcessGrid
+from helpers.runs import MLP, TINY
+
+
+def test_a_run_leaves_its_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    config = tmp_path / "run.json"
+    config.write_text(json.dumps(TINY.to_dict()))
+    grid = InProcessGrid(clients, 3, {"config": config.read_text(), "vault": str(tmp_path / "clients")})
+    context = Context(1, 1, {}, RecordDict(), {"config": str(config), "out": str(tmp_path / "run")})
+    server(grid, context)
+    model = Model.from_pretrained(tmp_path / "run")
+    state = RunState.load(tmp_path / "run")
+    assert model.card["metrics"]["accuracy"] == state.history[-1]["accuracy"][MLP.label]
+    said = capsys.readouterr().out
+    assert f"model: {tmp_path / 'run' / 'model' / 'mlp-0'}" in said
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in said
+    assert (tmp_path / "run" / "report.html").is_file()

@@ -1,0 +1,325 @@
+"""What a client does with an order, and what it must not do whoever asks."""
+
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+
+from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.server import Server
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import AuxConfig, Config, DataConfig, LocalConfig, PrivacyConfig
+from fedaux.core.messages import Failure, OrderError, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.data.federated import open_data
+from fedaux.data.records import Records
+from fedaux.experiments.runner import in_process
+from fedaux.flower import client_app as client_module
+from fedaux.flower.client_app import app, own_config, request_hash
+from fedaux.flower.federation import GridFederation
+from fedaux.flower.serialization import pack
+from fedaux.scoring.frozen_extractor import extractor_hash
+
+CONFIG = Config(
+    method="fedaux",
+    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8),),
+    data=DataConfig(clients=3, alpha=1.0),
+    aux=AuxConfig(limit=100),
+    local=LocalConfig(epochs=1),
+    privacy=PrivacyConfig(epsilon=1.0, dims=4),
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
+    data = open_data(CONFIG)
+    config = replace(CONFIG, pretrain=replace(CONFIG.pretrain, epochs=0))
+    return Server(config, data.aux, data.test, 10, data.clients, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def state(server: Server) -> RunState:
+    return server.initial_state()
+
+
+@pytest.fixture
+def order(server: Server, state: RunState) -> PrepareOrder:
+    return server.prepare_order(state, "client-000")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> GridFederation:
+    return in_process(CONFIG, tmp_path)
+
+
+def site_with(folder: Path, **privacy: Any) -> GridFederation:
+    """Clients whose own settings differ from the server's."""
+    return in_process(replace(CONFIG, privacy=replace(CONFIG.privacy, **privacy)), folder)
+
+
+def context_of(site: GridFederation, client: str) -> Any:
+    return site.grid._contexts[site.nodes[client]]  # type: ignore[attr-defined]
+
+
+def ask(site: GridFederation, order: Any) -> Any:
+    (reply,) = site.ask([order])
+    return reply
+
+
+def test_training_starts_from_the_order_and_repeats(site: GridFederation, server: Server, state: RunState) -> None:
+    one, two = (ask(site, server.train_order(state, "client-001")) for _ in range(2))
+    other = ask(site, replace(server.train_order(state, "client-001"), seed=1))
+    assert isinstance(one, Update)
+    assert (one.client, one.round, one.records) == ("client-001", 1, len(open_data(CONFIG).client(1)))
+    name = next(iter(one.weights))
+    assert np.array_equal(one.weights[name], two.weights[name])
+    assert not np.array_equal(one.weights[name], other.weights[name])
+    assert not np.array_equal(one.weights[name], next(iter(state.weights.values()))[name])
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query", "query.evaluate"])
+def test_there_is_no_oracle(site: GridFederation, server: Server, state: RunState, kind: str) -> None:
+    """Exact counts and losses of any weights on private records were to be had for the asking."""
+    order = pack(server.train_order(state, "client-002"))
+    (reply,) = site.grid.send_and_receive([Message(order, site.nodes["client-002"], kind)])
+    assert reply.has_error()
+    assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "train.default"]
+
+
+def test_the_same_request_gets_the_same_bytes(site: GridFederation, order: PrepareOrder, tmp_path: Path) -> None:
+    one, two = ask(site, order), ask(site, order)
+    after_a_restart = ask(in_process(CONFIG, tmp_path), order)
+    with_other_settings = ask(site_with(tmp_path, epsilon=9.0, unsafe_seed=1), order)
+    assert isinstance(one, Release)
+    for other in (two, after_a_restart, with_other_settings):
+        assert {**vars(one), "arrays": 0, "account": 0} == {**vars(other), "arrays": 0, "account": 0}
+        assert np.array_equal(one.arrays["values"], other.arrays["values"])
+    assert [path.parent.name for path in tmp_path.rglob("release-*.json")] == ["client-000"]
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"prototype": PrototypeSpec.of("mlp", features=8, hidden=9).to_json()},
+    {"extractor": "shifted"},
+    {"public": "shifted"},
+    {"scorer": "logistic"},
+]
+
+
+def changed(order: PrepareOrder, change: dict[str, Any]) -> PrepareOrder:
+    shifted = {key: {name: array * 2 for name, array in getattr(order, key).items()} for key in ("extractor", "public")}
+    other = replace(order, **{key: shifted[key] if value == "shifted" else value for key, value in change.items()})
+    return replace(other, h0=extractor_hash(other.extractor, other.prototype))
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
+def test_another_request_is_another_release_and_refused(
+    site: GridFederation, order: PrepareOrder, change: dict[str, Any]
+) -> None:
+    other = changed(order, change)
+    assert request_hash(other) != request_hash(order)
+    assert isinstance(ask(site, order), Release)
+    refused = ask(site, other)
+    assert isinstance(refused, Failure)
+    assert refused.reason == (Refusal.ORDER if "scorer" in change else Refusal.BUDGET).in_words
+
+
+def test_the_request_is_told_apart_to_the_bit(order: PrepareOrder) -> None:
+    name = next(iter(order.public))
+    nudged = order.public[name].copy()
+    nudged.flat[0] = np.nextafter(nudged.flat[0], np.float32(np.inf))
+    renamed = {f"{key}2": array for key, array in order.public.items()}
+    wider = {key: array.astype(np.float64) for key, array in order.public.items()}
+    others = [
+        replace(order, h0=f"{order.h0[:-1]}x"),
+        replace(order, public={**order.public, name: nudged}),
+        replace(order, public=renamed),
+        replace(order, public=wider),
+        replace(order, public={key: array[None] for key, array in order.public.items()}),
+    ]
+    assert len({request_hash(one) for one in [order, *others]}) == 6
+    assert request_hash(order) == request_hash(replace(order, client="client-001"))  # one data set, one release
+    assert request_hash(order) == request_hash(replace(order, public=dict(reversed(order.public.items()))))
+
+
+def test_an_attempt_that_failed_counts_as_well(
+    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("fedaux.scoring.registry.release", lambda *_: 1 / 0)
+        assert isinstance(ask(site, order), Failure)
+    assert ask(site, changed(order, {"public": "shifted"})).reason == Refusal.BUDGET.in_words
+    assert isinstance(ask(site, order), Release)
+
+
+def test_every_client_has_a_budget_of_its_own(site: GridFederation, server: Server, state: RunState) -> None:
+    orders = [server.prepare_order(state, client) for client in server.clients]
+    assert [type(reply) for reply in site.ask(orders)] == [Release] * 3
+
+
+def test_what_is_revealed_is_decided_by_the_clients_own_settings(order: PrepareOrder, tmp_path: Path) -> None:
+    own = {"epsilon": 0.25, "delta": 1e-7, "adjacency": "add-remove", "certificate": "analytic"}
+    made = ask(site_with(tmp_path / "one", **own, declared_records=123), order)
+    assert isinstance(made, Release)
+    assert {key: getattr(made, key) for key in own} == own
+    assert (made.records, made.unsafe) == (123, False)
+    usual, seeded = ask(site_with(tmp_path / "two"), order), ask(site_with(tmp_path / "three", unsafe_seed=3), order)
+    assert (usual.epsilon, usual.records, usual.unsafe) == (1.0, len(open_data(CONFIG).client(0)), False)
+    assert made.scale > usual.scale
+    assert seeded.unsafe
+
+
+def test_the_runs_configuration_is_the_servers_and_has_no_say(
+    site: GridFederation, order: PrepareOrder, tmp_path: Path
+) -> None:
+    generous = replace(CONFIG, privacy=replace(CONFIG.privacy, epsilon=1e6, unsafe_seed=0))
+    settings = context_of(in_process(generous, tmp_path / "elsewhere"), "client-000").node_config
+    context_of(site, "client-000").run_config.update({**settings, "partition-id": 1})
+    made = ask(site, order)
+    assert isinstance(made, Release)
+    assert (made.epsilon, made.unsafe, made.records) == (1.0, False, len(open_data(CONFIG).client(0)))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("name", ["client-001", "client-0000", "../elsewhere", ""])
+@pytest.mark.parametrize("kind", ["prepare", "train"])
+def test_a_client_answers_to_its_own_name_only(
+    site: GridFederation, server: Server, state: RunState, order: PrepareOrder, tmp_path: Path, name: str, kind: str
+) -> None:
+    assert isinstance(ask(site, order), Release)
+    train = server.train_order(state, "client-000")
+    asked = replace({"prepare": order, "train": train}[kind], client=name)
+    with pytest.raises(OrderError, match="this client is not"):
+        own_config(context_of(site, "client-000"), asked)
+    site.nodes[name] = site.nodes["client-000"]
+    refused = ask(site, asked)
+    assert isinstance(refused, Failure)
+    assert refused.reason == Refusal.ORDER.in_words
+    assert len(list(tmp_path.rglob("release-*.json"))) == 1
+    assert [path.name for path in (tmp_path / "clients").iterdir()] == ["client-000"]
+
+
+def test_another_scorer_than_the_clients_own_is_refused(
+    site: GridFederation, order: PrepareOrder, tmp_path: Path
+) -> None:
+    with pytest.raises(OrderError, match="the order asks for the scorer 'logistic'"):
+        own_config(context_of(site, "client-000"), replace(order, scorer="logistic"))
+    refused = ask(site_with(tmp_path, scorer="logistic"), order)
+    assert refused.reason == Refusal.ORDER.in_words
+    assert not (tmp_path / "clients").exists()  # nothing was asked for yet: no budget is spent
+
+
+NETWORK = """
+from torch import nn
+def net(shape, features=8):
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], features), nn.Dropout(0.5))
+    layers.width = features
+    return layers
+"""
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The name of somebody's module with a network in it."""
+    (tmp_path / "a_clients_network.py").write_text(NETWORK)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "a_clients_network"
+    sys.modules.pop("a_clients_network", None)
+
+
+@pytest.mark.parametrize("kind", ["prepare", "train"])
+def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
+    site: GridFederation, server: Server, state: RunState, order: PrepareOrder, network: str, kind: str
+) -> None:
+    prototype = PrototypeSpec(f"{network}:net").to_json()
+    train = replace(server.train_order(state, "client-000"), prototype=prototype)
+    refused = ask(site, {"prepare": replace(order, prototype=prototype), "train": train}[kind])
+    assert refused.reason == Refusal.ORDER.in_words
+    assert network not in sys.modules
+
+
+def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(tmp_path: Path, network: str) -> None:
+    config = replace(CONFIG, method="fedavg", prototypes=(PrototypeSpec.of(f"{network}:net", features=6),))
+    data = open_data(config)
+    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    site, train = in_process(config, tmp_path), server.train_order(server.initial_state(), "client-000")
+    assert isinstance(train, TrainOrder)
+    one, two = ask(site, train), ask(site, train)
+    assert isinstance(one, Update)
+    assert all(np.array_equal(one.weights[name], two.weights[name]) for name in one.weights)
+    other_options = PrototypeSpec.of(f"{network}:net", features=7).to_json()
+    assert ask(site, replace(train, prototype=other_options)).reason == Refusal.ORDER.in_words
+
+
+SECRET = "the patients' mean is 48151623.42"
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    raise ValueError(SECRET)
+
+
+class Talkative:
+    """A scorer that quotes what it sees."""
+
+    name = "class-embedding"
+    summarise = staticmethod(fail)
+
+
+@pytest.mark.parametrize(
+    ("target", "value"),
+    [
+        ("fedaux.scoring.registry.make_scorer", lambda *_: Talkative()),
+        ("fedaux.scoring.class_embedding.class_sums", fail),
+        ("fedaux.privacy.release.Summary.__post_init__", fail),
+        ("fedaux.models.inference.per_record.outputs", fail),
+        ("fedaux.scoring.registry.release", fail),
+        ("fedaux.flower.client_app.own_records", fail),
+        ("fedaux.privacy.gaussian.add_noise", fail),
+    ],
+    ids=["scorer", "embedding", "summary", "features", "release", "records", "noise"],
+)
+def test_what_an_error_quotes_does_not_leave_the_client(
+    site: GridFederation,
+    order: PrepareOrder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    target: str,
+    value: Any,
+) -> None:
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(target, value)
+        refused = ask(site, order)
+    assert refused == Failure("client-000", Refusal.FAILED.in_words)
+    assert SECRET in caplog.text
+    assert "prepare failed" in caplog.text
+    assert not list(tmp_path.rglob("release-*.json"))
+
+
+def test_nothing_is_sent_that_is_not_stored(
+    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert ask(site, order).reason == Refusal.FAILED.in_words
+
+
+def test_no_record_is_read_for_a_release_that_is_refused(
+    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(ask(site, order), Release)
+    opened = []
+    monkeypatch.setattr(Records, "gather", lambda *_: opened.append("gather"))
+    monkeypatch.setattr(client_module, "own_records", lambda _: opened.append("open"))
+    assert ask(site, changed(order, {"extractor": "shifted"})).reason == Refusal.BUDGET.in_words
+    assert ask(replace_node(site, "x"), replace(order, client="x")).reason == Refusal.ORDER.in_words
+    assert opened == []
+
+
+def replace_node(site: GridFederation, name: str) -> GridFederation:
+    return GridFederation(site.grid, {name: site.nodes["client-000"]})

@@ -1,0 +1,249 @@
+"""Orders out, replies back one at a time; whatever a client does wrong costs that client only."""
+
+import time
+import weakref
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Error, Message
+from flwr.clientapp import ClientApp
+
+from fedaux.core.messages import Failure, Refusal, Release, Reply, TrainOrder, Update
+from fedaux.flower import federation
+from fedaux.flower.federation import CHUNK, GridFederation
+from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.serialization import pack, unpack
+from helpers.samples import prepare_order, release, train_order, update, weights
+
+app = ClientApp()
+ran: list[str] = []
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Answer honestly, unless the order's prototype says otherwise."""
+    order = unpack(TrainOrder, message.content)
+    ran.append(order.client)
+    reply = pack(update(order.client, round=order.round, records=int(context.node_config["partition-id"]) + 1))
+    match order.prototype:
+        case "raise":
+            raise MemoryError("out of memory")
+        case "nan":
+            reply = pack(update(order.client, weights=weights(np.nan)))
+        case "impostor":
+            reply = pack(update("somebody else"))
+        case "release":
+            reply = pack(release(order.client))
+        case "refuse":
+            return Message(Error(2, Refusal.BUDGET.value), reply_to=message)
+        case "junk":
+            reply["weights"] = ArrayRecord({"float32": Array("float32", (6,), "numpy.ndarray", b"junk")})
+        case "slow":
+            time.sleep(0.02)
+    return Message(reply, reply_to=message)
+
+
+@app.query("prepare")
+def prepare(message: Message, context: Context) -> Message:
+    return Message(pack(release("a")), reply_to=message)
+
+
+class SlowGrid(InProcessGrid):
+    """Like a real one: replies come after some looks, several at a time and in any order."""
+
+    looks: int
+    asked: list[int]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        identities = list(message_ids)
+        self.asked = [*getattr(self, "asked", []), len(identities)]
+        return list(super().pull_messages(reversed(identities))) if len(self.asked) > self.looks else []
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "POLL", 0.002)
+    ran.clear()
+
+
+def clients(count: int, kind: type[InProcessGrid] = InProcessGrid, timeout: float = 60.0) -> GridFederation:
+    grid = kind(app, count, {})
+    return GridFederation(grid, {f"c{i:02d}": node for i, node in enumerate(grid.get_node_ids())}, timeout)
+
+
+def ask(asked: GridFederation, **behaviour: str) -> dict[str, Reply]:
+    orders = [train_order(name, prototype=behaviour.get(name, "honest")) for name in list(asked.nodes)]
+    replies = list(asked.ask(orders))
+    assert len(replies) == len(orders)
+    return {reply.client: reply for reply in replies}
+
+
+def test_everyone_answers_for_itself() -> None:
+    found = ask(clients(3))
+    assert [(name, type(reply), reply.records) for name, reply in found.items() if isinstance(reply, Update)] == [
+        ("c00", Update, 1),
+        ("c01", Update, 2),
+        ("c02", Update, 3),
+    ]
+
+
+def test_replies_stream_and_are_dropped() -> None:
+    asked = clients(2 * CHUNK + 3)
+    stream = asked.ask([train_order(name) for name in list(asked.nodes)])
+    assert ran == []
+    previous: weakref.ref[Reply] | None = None
+    for done, name in enumerate(list(asked.nodes), 1):
+        reply = next(stream)
+        assert reply.client == name
+        assert len(ran) == done  # the next client has not begun
+        assert previous is None or previous() is None  # and the last reply is gone
+        previous = weakref.ref(reply)
+        del reply
+
+
+def test_nobody_asked_nobody_answers() -> None:
+    assert list(clients(2).ask([])) == []
+
+
+def test_another_kind_of_order() -> None:
+    asked = GridFederation(InProcessGrid(app, 1, {}), {"a": 2})
+    (reply,) = asked.ask([prepare_order()])
+    assert isinstance(reply, Release)
+    assert reply.records == 7
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ("raise", "error 2: MemoryError: out of memory"),
+        ("nan", "float32 has norm nan; more than"),
+        ("impostor", "answers for 'somebody else'"),
+        ("refuse", "its privacy budget does not allow it"),
+        ("release", "'Release' came where a Update was expected"),
+        ("junk", "an array is not what its header says"),
+    ],
+)
+def test_a_bad_client_costs_only_itself(behaviour: str, reason: str) -> None:
+    found = ask(clients(12), c03=behaviour)
+    assert isinstance(found["c03"], Failure)
+    assert reason in found["c03"].reason
+    assert sum(isinstance(reply, Update) for reply in found.values()) == 11
+
+
+def test_replies_may_come_late_and_in_any_order_but_never_too_many_at_once() -> None:
+    class Late(SlowGrid):
+        looks = 5
+
+    asked = clients(CHUNK + 2, Late)
+    found = ask(asked)
+    assert all(isinstance(reply, Update) for reply in found.values())
+    assert asked.grid.asked[:4] == [CHUNK, 2, CHUNK, 2]
+    assert list(found) != list(asked.nodes)
+
+
+def test_silence_becomes_failure_in_time() -> None:
+    class Silent(SlowGrid):
+        looks = 10**9
+
+    started = time.monotonic()
+    found = ask(clients(3, Silent, timeout=0.05))
+    assert time.monotonic() - started < 2.0
+    assert list(found.values()) == [Failure(name, "no answer within 0.05 s") for name in ("c00", "c01", "c02")]
+
+
+def test_one_silent_client_does_not_silence_the_others() -> None:
+    class Deaf(InProcessGrid):
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            (identity,) = super().push_messages(messages)
+            if self._waiting[identity].metadata.dst_node_id == 3:
+                del self._waiting[identity]
+            return [identity]
+
+    found = ask(clients(3, Deaf, timeout=0.05))
+    assert found["c01"] == Failure("c01", "no answer within 0.05 s")
+    assert isinstance(found["c00"], Update)
+    assert isinstance(found["c02"], Update)
+
+
+def test_errors_made_on_the_way_find_their_client() -> None:
+    class Broken(InProcessGrid):
+        """A SuperLink speaks for nodes that are gone: its errors come from node 1."""
+
+        def _answer(self, message: Message) -> Message:
+            reply = Message(Error(5, "node unavailable"), reply_to=message)
+            reply.metadata.__dict__["_src_node_id"] = 1
+            return reply
+
+    found = ask(clients(2, Broken))
+    assert list(found.values()) == [Failure(name, "error 5: node unavailable") for name in ("c00", "c01")]
+
+
+def test_a_long_round_in_process_loses_nobody() -> None:
+    """Clients of this process wait for one another; that is no silence."""
+    asked = clients(10, timeout=0.05)
+    found = ask(asked, **dict.fromkeys(list(asked.nodes), "slow"))
+    assert all(isinstance(reply, Update) for reply in found.values())
+
+
+class Dripping(InProcessGrid):
+    """One reply, then a look in vain, then the next reply."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        self.looks = getattr(self, "looks", 0) + 1
+        return list(super().pull_messages(list(message_ids)[:1])) if self.looks % 2 else []
+
+
+def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
+    asked = clients(4, Dripping, timeout=0.02)
+    found = []
+    for reply in asked.ask([train_order(name) for name in list(asked.nodes)]):
+        time.sleep(0.03)  # longer than the timeout, with each reply
+        found.append(type(reply))
+    assert found == [Update] * 4
+
+
+def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "POLL", 0.02)
+    found = list(ask(clients(6, Dripping, timeout=0.05)).values())
+    assert isinstance(found[0], Update)
+    assert found[-1] == Failure("c05", "no answer within 0.05 s")
+
+
+def test_a_reply_that_comes_twice_is_used_once() -> None:
+    class Echo(InProcessGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            for reply in super().pull_messages(message_ids):
+                yield from (reply, reply)
+
+    assert len(ask(clients(3, Echo))) == 3
+
+
+def test_a_broadcast_is_packed_once() -> None:
+    asked, shared = clients(3), weights()
+    stream = asked.ask([train_order(name, weights=shared) for name in list(asked.nodes)])
+    next(stream)  # the first is answered, the others still wait
+    first, second = asked.grid._waiting.values()
+    assert first.content.array_records["weights"] is second.content.array_records["weights"]
+
+
+def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
+    """Replayed as the answer to this round's order it is refused; under its own old address nobody reads it."""
+    old = pack(update("c00", round=1))
+
+    class Replaying(InProcessGrid):
+        def _answer(self, message: Message) -> Message:
+            return Message(old, reply_to=message)
+
+    found = ask(clients(1, Replaying))
+    assert found["c00"] == Failure("c00", "answers round 1, not 2")
+
+    class Haunted(InProcessGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            for reply in replies:
+                reply.metadata.__dict__["_reply_to_message_id"] = "of a round long gone"
+            return replies
+
+    found = ask(clients(1, Haunted, timeout=0.05))
+    assert found["c00"] == Failure("c00", "no answer within 0.05 s")

@@ -1,0 +1,57 @@
+"""A node's settings are its own; only a simulation on one machine takes them from the run."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from flwr.app import Context, RecordDict
+
+from fedaux import Config
+from fedaux.config.parsing import ConfigError
+from fedaux.flower.node_settings import SettingsError, own_clients, own_settings, run_settings, site_config
+
+
+def context(node: dict[str, str | int], **run: str) -> Context:
+    return Context(1, 2, node, RecordDict(), run)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "site.toml"
+    path.write_text('rounds = 7\n[federation]\nsites = ["berlin", "paris"]\n[data]\npartition = "own"\n')
+    return path
+
+
+def test_a_node_speaks_for_the_names_it_was_given(file: Path) -> None:
+    node = {"config": str(file), "vault": "/v", "clients": "berlin, paris"}
+    assert own_clients(context(node)) == ["berlin", "paris"]
+    assert site_config(context(node)).rounds == 7
+    assert own_clients(context({"config": str(file), "vault": "/v", "partition-id": 1})) == ["paris"]
+    assert own_clients(context({"config": json.dumps(Config().to_dict()), "vault": "/v", "partition-id": 1})) == [
+        "client-001"
+    ]
+
+
+def test_a_real_node_never_takes_its_settings_from_the_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = context({"partition-id": 0}, config=str(file), out="/run")
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(SettingsError, match="no settings of its own: start its SuperNode with --node-config"):
+        own_settings(asked)
+    monkeypatch.setitem(__import__("sys").modules, "ray", SimpleNamespace(is_initialized=lambda: True))
+    assert own_settings(asked)["vault"] == "/run/clients"
+    assert own_clients(asked) == ["berlin"]
+
+
+def test_a_run_needs_a_config_and_an_absolute_folder(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, folder = run_settings(context({}, config=str(file), out="/run", set="rounds=3; privacy.epsilon=4"))
+    assert (config.rounds, config.privacy.epsilon, folder) == (3, 4.0, Path("/run"))
+    for told, reason in [({"out": "/run"}, "the run needs config"), ({"config": str(file), "out": "run"}, "absolute")]:
+        with pytest.raises(SettingsError, match=reason):
+            run_settings(context({}, **told))
+    monkeypatch.syspath_prepend(tmp_path)  # where Flower unpacks an app
+    assert run_settings(context({}, config="site.toml", out="/run"))[0].rounds == 7
+    with pytest.raises(ConfigError, match=r"there is no config file none\.toml"):
+        run_settings(context({}, config="none.toml", out="/run"))

@@ -1,0 +1,201 @@
+"""What is packed here is unpacked there, to the bit; what is not what it says it is, is refused."""
+
+import io
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+
+from fedaux.core.messages import Release, TrainOrder, Update
+from fedaux.flower.serialization import ACTIONS, MessageError, Packer, from_array, pack, to_array, unpack
+from helpers.samples import prepare_order, release, train_order, update
+
+ITEMS = [prepare_order(), release(), train_order(), update()]
+
+
+def through_protobuf(content: RecordDict) -> RecordDict:
+    """As the simulation runtime carries it."""
+    proto = recorddict_to_proto(content)
+    return recorddict_from_proto(type(proto).FromString(proto.SerializeToString()))
+
+
+def through_objects(content: RecordDict) -> RecordDict:
+    """As SuperLink and SuperNodes carry it: one blob of bytes for every nested object."""
+    blobs = {identity: part.deflate() for identity, part in get_all_nested_objects(content).items()}
+    inflated = inflate_object_from_contents(content.object_id, blobs)
+    assert isinstance(inflated, RecordDict)
+    return inflated
+
+
+def assert_same(one: Any, two: Any) -> None:
+    assert type(one) is type(two)
+    for field in fields(one):
+        ours, theirs = getattr(one, field.name), getattr(two, field.name)
+        if isinstance(ours, dict):
+            assert list(ours) == list(theirs)
+            for name, array in ours.items():
+                assert (array.dtype, array.shape) == (theirs[name].dtype, theirs[name].shape)
+                assert array.tobytes() == theirs[name].tobytes()
+        else:
+            assert type(ours) is type(theirs)
+            assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "carry", [lambda content: content, through_protobuf, through_objects], ids=["memory", "protobuf", "objects"]
+)
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
+def test_round_trip(item: Any, carry: Any) -> None:
+    assert_same(item, unpack(type(item), carry(pack(item))))
+
+
+@pytest.mark.parametrize("array", [np.zeros((0, 4), np.float16), np.array([np.nan, np.inf, -0.0]), np.array([True])])
+def test_odd_arrays_survive(array: np.ndarray) -> None:
+    item = update(weights={"x": array})
+    assert_same(item, unpack(Update, through_objects(pack(item))))
+
+
+def test_a_single_number_keeps_its_shape() -> None:
+    assert unpack(Update, pack(update(weights={"x": np.array(2.5)}))).weights["x"].shape == ()
+
+
+def test_no_arrays_at_all_survive() -> None:
+    assert unpack(Update, through_objects(pack(update(weights={})))).weights == {}
+
+
+def test_what_was_sent_cannot_be_changed_through_what_was_received() -> None:
+    """In process many clients read one broadcast."""
+    content = pack(update())
+    with pytest.raises(ValueError, match="read-only"):
+        unpack(Update, content).weights["float32"][:] = 0
+
+
+def test_every_order_has_its_action() -> None:
+    assert [ACTIONS[type(item)] for item in ITEMS if type(item) in ACTIONS] == ["query.prepare", "train"]
+
+
+def test_a_broadcast_is_packed_once() -> None:
+    packer, shared = Packer(), train_order().weights
+    one, two = (packer.pack(train_order(client, weights=shared)) for client in "ab")
+    equal_but_other = packer.pack(train_order("c"))
+    assert one.array_records["weights"] is two.array_records["weights"]
+    assert one.array_records["weights"] is not equal_but_other.array_records["weights"]
+    assert (one.config_records["fedaux"]["client"], two.config_records["fedaux"]["client"]) == ("a", "b")
+
+
+def test_arrays_that_came_and_went_are_not_mistaken_for_others() -> None:
+    packer = Packer()
+    for value in range(50):  # a freed dict's id is soon used again
+        content = packer.pack(update(weights={"x": np.array([value])}))
+        assert unpack(Update, content).weights["x"] == [value]
+
+
+def changed(**facts: Any) -> RecordDict:
+    content = pack(update())
+    merged = {**content.config_records["fedaux"], **facts}
+    content["fedaux"] = ConfigRecord({key: value for key, value in merged.items() if value is not None})
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        (RecordDict(), "no fedaux record; is the other side running fedaux?"),
+        (changed(version=0), "speaks version 0, this side 3; upgrade the older one"),
+        (changed(version=None), "speaks version None"),
+        (changed(kind="Release"), "'Release' came where a Update was expected"),
+        (changed(kind=None), "None came where a Update was expected"),
+        (changed(loss=None), "Update.loss should be float, it is None"),
+        (changed(loss="0.5"), "Update.loss should be float, it is '0.5'"),
+        (changed(loss=1), "Update.loss should be float, it is 1"),
+        (changed(records=7.0), "Update.records should be int, it is 7.0"),
+        (changed(records=True), "Update.records should be int, it is True"),
+        (changed(client=3), "Update.client should be str, it is 3"),
+        (changed(round=[1, 2]), r"Update.round should be int, it is [1, 2]"),
+    ],
+)
+def test_what_is_wrong_is_said(content: RecordDict, fragment: str) -> None:
+    with pytest.raises(MessageError) as caught:
+        unpack(Update, content)
+    assert fragment in str(caught.value)
+
+
+def test_an_order_is_no_other_order() -> None:
+    with pytest.raises(MessageError, match="'PrepareOrder' came where a TrainOrder was expected"):
+        unpack(TrainOrder, pack(prepare_order()))
+    with pytest.raises(MessageError, match="'Update' came where a Release was expected"):
+        unpack(Release, pack(update()))
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
+def test_arrays_travel_as_npy_without_pickle(item: Any) -> None:
+    for record in pack(item).array_records.values():
+        for array in record.values():
+            assert array.stype == "numpy.ndarray"
+            assert array.data.startswith(b"\x93NUMPY")
+            assert np.load(io.BytesIO(array.data), allow_pickle=False).shape == array.shape
+
+
+def test_objects_are_not_packed() -> None:
+    with pytest.raises(MessageError, match="arrays of object are not sent: they would need pickle"):
+        pack(update(weights={"x": np.array([object()])}))
+
+
+def pickled() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([{"a": 1}]), allow_pickle=True)
+    return buffer.getvalue()
+
+
+def zipped() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, np.ones(3))
+    return buffer.getvalue()
+
+
+def headed(header: str) -> bytes:
+    """A header of one's own, and no data."""
+    text = header.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+HOSTILE = {
+    "a pickle": ("numpy.ndarray", pickled()),
+    "junk": ("numpy.ndarray", b"junk"),
+    "nothing": ("numpy.ndarray", b""),
+    "a zip": ("numpy.ndarray", zipped()),
+    "terabytes": ("numpy.ndarray", headed("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }")),
+    "a shape of truth": ("numpy.ndarray", headed("{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }")),
+    "an open brace": ("numpy.ndarray", headed("{")),
+    "endless depth": ("numpy.ndarray", headed("-" * 5000 + "1")),
+    "another kind": ("pickle", b""),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_bytes_that_are_no_array_are_a_message_error(name: str) -> None:
+    content = pack(update())
+    kind, data = HOSTILE[name]
+    content["weights"] = ArrayRecord({"float32": Array("float32", (6,), kind, data)})
+    with pytest.raises(MessageError, match="an array is not what its header says"):
+        unpack(Update, content)
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3).T, np.array(2.5), np.zeros((0, 3), bool)]
+)
+def test_arrays_are_written_as_flower_writes_them(array: np.ndarray) -> None:
+    assert to_array(array) == Array(np.asarray(array, order="C"))
+    assert np.array_equal(from_array(Array(np.asarray(array, order="C"))), array)
+
+
+def test_missing_arrays_are_a_message_error() -> None:
+    content = pack(train_order())
+    del content["weights"]
+    with pytest.raises(MessageError, match=r"TrainOrder\.weights"):
+        unpack(TrainOrder, content)

@@ -1,0 +1,308 @@
+"""Nothing that a client could send wrongly reaches a model."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaux.config.schema import PrivacyConfig
+from fedaux.core.messages import Release
+from fedaux.flower.validation import MAX_RECORDS, MAX_STEPS, NORM_FACTOR, Refused, check, longest
+from fedaux.privacy.gaussian import multiplier
+from fedaux.privacy.release import release as make_release
+from fedaux.scoring.base import Scorer, bounds_of
+from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.logistic import LogisticScorer
+from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
+from helpers.samples import ACCOUNT, prepare_order, release, train_order, update, weights
+
+
+def budget(epsilon: float, delta: float, certificate: str) -> dict[str, Any]:
+    """A budget, and the noise that it asks for at the sample's sensitivity."""
+    scale = multiplier(epsilon, delta, certificate, 2, 2.0**21) * 2.0**21
+    return {"epsilon": epsilon, "delta": delta, "certificate": certificate, "scale": scale}
+
+
+def counted(steps: int) -> dict[str, Any]:
+    return {**weights(), "int64": np.array([steps], np.int64)}
+
+
+@pytest.mark.parametrize(
+    ("order", "reply"),
+    [
+        (prepare_order(), release()),
+        (prepare_order(), release(records=1)),
+        (prepare_order(), release(records=MAX_RECORDS)),
+        # what a release costs is the client's own decision: the order says nothing about it
+        (prepare_order(), release(adjacency="add-remove", **budget(3.0, 1e-6, "analytic"))),
+        (prepare_order(), release(**budget(0.5, 1e-5, "opendp"))),
+        (prepare_order(), release(unsafe=True)),
+        (prepare_order(size=0), release(arrays={"values": np.zeros(0, np.int64)})),
+        (train_order(), update()),
+        (train_order(), update(weights=weights(100.0))),
+        (train_order(weights=weights(0.0)), update(weights=weights(100.0))),  # sent zeros: something may come back
+        (train_order(), update(weights=counted(3 + MAX_STEPS))),
+    ],
+)
+def test_honest_replies_pass(order: Any, reply: Any) -> None:
+    check(order, reply)
+
+
+def spoiled(value: float) -> dict[str, Any]:
+    arrays = weights()
+    arrays["float32"][3] = value
+    return arrays
+
+
+UPDATES = {
+    "another client": ({"client": "b"}, "answers for 'b'"),
+    "another round": ({"round": 1}, "answers round 1, not 2"),
+    "no records": ({"records": 0}, "claims 0 records"),
+    "fewer than none": ({"records": -5}, "claims -5 records"),
+    "too many": ({"records": MAX_RECORDS + 1}, f"claims {MAX_RECORDS + 1} records"),
+    "loss nan": ({"loss": float("nan")}, "its training diverged: the loss is nan"),
+    "loss inf": ({"loss": float("inf")}, "its training diverged: the loss is inf"),
+    "no private noise": ({"noise": float("nan")}, "the noise it states for its training means nothing here"),
+    "less than no noise": ({"noise": -1.0}, "the noise it states for its training means nothing here"),
+    "no rate": ({"rate": 0.0}, "the noise it states for its training means nothing here"),
+    "endless training": ({"steps": MAX_STEPS + 1}, "the noise it states for its training means nothing here"),
+    "no time": ({"seconds": float("nan")}, "claims to have trained for nan s"),
+    "less than no time": ({"seconds": -1.0}, "claims to have trained for -1.0 s"),
+    "counter": ({"weights": counted(4 + MAX_STEPS)}, "int64 counts more than 1000000 steps in one round"),
+    "largest counter": ({"weights": counted(2**63 - 1)}, "int64 counts more than"),
+    "no array": ({"weights": {}}, "sends arrays [], expected ['float32', 'int64']"),
+    "missing array": ({"weights": {"float32": weights()["float32"]}}, "sends arrays ['float32'], expected"),
+    "extra array": ({"weights": {**weights(), "x": np.ones(1)}}, "sends arrays ['float32', 'int64', 'x']"),
+    "shape": (
+        {"weights": {**weights(), "float32": np.ones(5, np.float32)}},
+        "float32 is float32(5,), expected float32(6,)",
+    ),
+    "rank": ({"weights": {**weights(), "float32": np.ones((6, 1), np.float32)}}, "float32 is float32(6, 1)"),
+    "dtype": ({"weights": {**weights(), "float32": np.ones(6)}}, "float32 is float64(6,), expected float32(6,)"),
+    "integers": ({"weights": {**weights(), "int64": np.ones(1, np.int32)}}, "int64 is int32(1,), expected int64(1,)"),
+    "nan": ({"weights": spoiled(np.nan)}, "float32 has norm nan"),
+    "inf": ({"weights": spoiled(-np.inf)}, "float32 has norm inf"),
+    "huge": ({"weights": spoiled(1e6)}, "float32 has norm 1e+06; more than 4.9e+04 is not believed"),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_updates_refused(name: str) -> None:
+    changes, fragment = UPDATES[name]
+    with pytest.raises(Refused) as caught:
+        check(train_order(), update(**{"client": "a", **changes}))
+    assert fragment in str(caught.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_largest_floats_are_refused_quietly() -> None:
+    with pytest.raises(Refused, match="float32 has norm"):
+        check(train_order(), update(weights=spoiled(1e30)))
+
+
+@pytest.mark.filterwarnings("error")
+def test_models_in_half_precision_are_measured_as_well() -> None:
+    sent, spoiled = np.ones(10**5, np.float16), np.ones(10**5, np.float16)  # of norm 316: its square is no float16
+    spoiled[7] = np.inf
+    check(train_order(weights={"x": sent}), update(weights={"x": sent}))
+    with pytest.raises(Refused, match="x has norm inf"):
+        check(train_order(weights={"x": sent}), update(weights={"x": spoiled}))
+
+
+def test_the_limit_grows_with_what_was_sent() -> None:
+    limit = NORM_FACTOR * 2 * np.sqrt(6)  # norm and size of six ones
+    check(train_order(), update(weights=weights(float(0.99 * limit / np.sqrt(6)))))
+    with pytest.raises(Refused, match="is not believed"):
+        check(train_order(), update(weights=weights(float(1.01 * limit / np.sqrt(6)))))
+    check(train_order(weights=weights(10.0)), update(weights=weights(float(1.01 * limit / np.sqrt(6)))))
+
+
+VALUES = np.array([1, 2], np.int64)
+RELEASES = {
+    "another client": ({"client": "b"}, "answers for 'b'"),
+    "no records": ({"records": 0}, "claims 0 records"),
+    "too many": ({"records": MAX_RECORDS + 1}, f"claims {MAX_RECORDS + 1} records"),
+    "scorer": ({"scorer": "logistic"}, "made by the scorer 'logistic'"),
+    "epsilon nan": ({"epsilon": float("nan")}, "not a positive number"),
+    "epsilon zero": ({"epsilon": 0.0}, "not a positive number"),
+    "epsilon negative": ({"epsilon": -0.1}, "not a positive number"),
+    "epsilon inf": ({"epsilon": float("inf")}, "not a positive number"),
+    "no sensitivity": ({"sensitivity": 0.0}, "not a positive number"),
+    "sensitivity nan": ({"sensitivity": float("nan")}, "not a positive number"),
+    "too short": ({"arrays": {"values": VALUES[:1]}}, "not one vector of 2 integers"),
+    "too long": ({"arrays": {"values": np.arange(3)}}, "not one vector of 2 integers"),
+    "empty": ({"arrays": {"values": VALUES[:0]}}, "not one vector of 2 integers"),
+    "a single number": ({"arrays": {"values": np.array(3)}}, "not one vector of 2 integers"),
+    "narrow integers": ({"arrays": {"values": VALUES.astype(np.int32)}}, "not one vector of 2 integers"),
+    "no values": ({"arrays": {}}, "not one vector of 2 integers"),
+    "more arrays": ({"arrays": {"values": VALUES, "raw": VALUES}}, "not one vector of 2 integers"),
+    "another name": ({"arrays": {"raw": VALUES}}, "not one vector of 2 integers"),
+    "floats": ({"arrays": {"values": VALUES.astype(float)}}, "not one vector of 2 integers"),
+    "matrix": ({"arrays": {"values": VALUES[None]}}, "not one vector of 2 integers"),
+    "no noise": ({"scale": 0.0}, "not a positive number"),
+    "negative noise": ({"scale": -1.0}, "not a positive number"),
+    "endless noise": ({"scale": float("inf")}, "not a positive number"),
+    "nan noise": ({"scale": float("nan")}, "not a positive number"),
+    "step zero": ({"step": 0.0}, "not a positive number"),
+    "step inf": ({"step": float("inf")}, "not a positive number"),
+    "step nan": ({"step": float("nan")}, "not a positive number"),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_releases_refused(name: str) -> None:
+    changes, fragment = RELEASES[name]
+    with pytest.raises(Refused) as caught:
+        check(prepare_order(), release(**{"client": "a", **changes}))
+    assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("order", "reply"),
+    [
+        (train_order(), update(records=MAX_RECORDS + 1)),
+        (prepare_order(), update()),
+        (train_order(), release()),
+    ],
+    ids=["more records than anybody has", "update for a release", "release for training"],
+)
+def test_also_refused(order: Any, reply: Any) -> None:
+    with pytest.raises(Refused):
+        check(order, reply)
+
+
+GIVEN = {"epsilon": 0.1, "delta": 1e-5, "adjacency": "replace-one", "unit": "record", "entries": 1}
+ACCOUNTS: list[Any] = ["", "{", "[]", "1", {**GIVEN, "more": 1}, {}]
+ACCOUNTS += [{**GIVEN, "epsilon": value} for value in (-0.1, float("nan"), "much")]
+ACCOUNTS += [
+    {**GIVEN, "delta": 0.0},
+    {**GIVEN, "adjacency": "x"},
+    {**GIVEN, "unit": "family"},
+    {**GIVEN, "entries": -1},
+]
+
+
+@pytest.mark.parametrize("told", ACCOUNTS, ids=str)
+@pytest.mark.parametrize(("order", "reply"), [(prepare_order(), release), (train_order(), update)])
+def test_an_account_that_means_nothing_is_refused(order: Any, reply: Any, told: Any) -> None:
+    with pytest.raises(Refused, match="the account that it gives of its privacy"):
+        check(order, reply(account=told if isinstance(told, str) else json.dumps(told)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"adjacency": "x"}, {"certificate": "trust me"}, {"delta": float("nan")}, {"delta": 0.0}, {"delta": 1.0}],
+    ids=str,
+)
+def test_a_budget_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        check(prepare_order(), release(**changes))
+
+
+@pytest.mark.parametrize(("order", "reply"), [(prepare_order(), release()), (train_order(), update())])
+def test_nobody_has_more_records_than_the_federation_allows(order: Any, reply: Any) -> None:
+    check(order, reply, max_records=7)
+    with pytest.raises(Refused, match="claims 7 records; from 1 to 6 are believed"):
+        check(order, reply, max_records=6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scale": release().scale * (1 - 1e-5)},
+        {"scale": release().scale * (1 + 1e-5)},
+        {"scale": 1.0},
+        {"epsilon": 0.11},
+        {"delta": 1.1e-5},
+        {"sensitivity": 2.0**21 + 100},
+        {"certificate": "opendp"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_noise_other_than_the_budget_asks_for_is_refused(changes: dict[str, Any]) -> None:
+    """Else a client could claim a precision, or a privacy, that its release does not have."""
+    with pytest.raises(Refused, match=r"states noise of scale .*; its budget asks for"):
+        check(prepare_order(), release(**changes))
+
+
+@pytest.mark.parametrize("certificate", ["analytic", "opendp"])
+@pytest.mark.parametrize("epsilon", [1e15, 5e-324])
+def test_budgets_beyond_arithmetic_are_refused(epsilon: float, certificate: str) -> None:
+    with pytest.raises(Refused, match=r"its budget asks for|no noise gives the budget it states"):
+        check(prepare_order(), release(epsilon=epsilon, delta=1e-300, certificate=certificate))
+
+
+SCORERS = [MeanEmbeddingScorer(4), ClassEmbeddingScorer(3, 4), LogisticScorer(0.05)]
+RNG = np.random.default_rng(0)
+NEGATIVES = RNG.normal(size=(60, 6))
+ONE_CORNER = np.tile(100 * NEGATIVES[:1], (50, 1))  # all alike and far out: the longest summary there is
+
+
+def made(scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed: int = 0) -> tuple[Any, Release]:
+    """An order, and the honest answer of a client with these rows, all of one class."""
+    public = scorer.publish(NEGATIVES)
+    order = prepare_order(scorer=scorer.name, size=scorer.size(public), public=public, classes=3)
+    summary = scorer.summarise(public, rows, np.ones(len(rows), np.int64), adjacency, len(rows), np.ones(len(rows)))
+    privacy = PrivacyConfig(scorer.name, epsilon=1.0, certificate="analytic", unsafe_seed=seed)
+    return order, replace(make_release(summary, "a", privacy), account=ACCOUNT)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("scorer", SCORERS, ids=lambda one: one.name)
+def test_no_honest_release_is_too_long(scorer: Scorer, adjacency: str) -> None:
+    for seed in range(50):
+        for rows in (ONE_CORNER, ONE_CORNER[:1], RNG.normal(size=(20, 6))):
+            check(*made(scorer, rows, adjacency, seed), bounds=bounds_of(scorer))
+
+
+@pytest.mark.parametrize("scorer", SCORERS[:2], ids=lambda one: one.name)
+def test_the_bound_is_as_low_as_it_can_be(scorer: Scorer) -> None:
+    public, bounds = scorer.publish(NEGATIVES), bounds_of(scorer)
+    assert bounds is not None
+    summary = scorer.summarise(public, ONE_CORNER, np.ones(50, np.int64), "replace-one", 50, np.ones(50))
+    bound = bounds(public, "replace-one", 50)
+    assert 0.999 * bound.norm < np.linalg.norm(summary.values) <= bound.norm
+    assert (summary.step, summary.sensitivity) == (bound.step, bound.sensitivity)
+
+
+@pytest.mark.parametrize("scorer", SCORERS, ids=lambda one: one.name)
+def test_a_release_longer_than_its_records_and_noise_is_refused(scorer: Scorer) -> None:
+    order, honest = made(scorer, ONE_CORNER)
+    bounds, values = bounds_of(scorer), honest.arrays["values"]
+    assert bounds is not None
+    limit = longest(bounds(order.public, "replace-one", 50), honest.scale, order.size)
+    for factor in (0.999, 1.001):
+        stretched = np.rint(values * (factor * limit / np.linalg.norm(values))).astype(np.int64)
+        loud = replace(honest, arrays={"values": stretched})
+        if factor < 1:
+            check(order, loud, bounds=bounds)
+            continue
+        with pytest.raises(Refused, match=r"its release has norm .*; 50 records and its noise reach"):
+            check(order, loud, bounds=bounds)
+        check(order, loud)  # somebody's own scorer may have any length
+
+
+@pytest.mark.parametrize("scorer", SCORERS, ids=lambda one: one.name)
+@pytest.mark.parametrize("word", ["step", "sensitivity"])
+def test_what_the_scorer_fixes_is_not_the_clients_to_state(scorer: Scorer, word: str) -> None:
+    order, honest = made(scorer, ONE_CORNER)
+    for factor in (1 - 1e-5, 1 + 1e-5, 1e-3):
+        lie = replace(honest, **{word: getattr(honest, word) * factor})
+        with pytest.raises(Refused, match=f"states a {word} of .*; for 50 records the scorer's is"):
+            check(order, lie, bounds=bounds_of(scorer))
+
+
+def test_more_records_than_were_summed_are_not_claimed_without_a_trace() -> None:
+    """The step of a mean holds the number of records."""
+    order, honest = made(SCORERS[0], ONE_CORNER)
+    with pytest.raises(Refused, match="states a step of"):
+        check(order, replace(honest, records=500), bounds=bounds_of(SCORERS[0]))
+
+
+def test_a_scorer_without_bounds_has_none() -> None:
+    class Own:
+        name = "mine:scorer"
+
+    assert bounds_of(Own()) is None  # type: ignore[arg-type]

@@ -1,0 +1,126 @@
+"""Names, options and seeds: what `build` accepts, what it refuses and how, and that it leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.models import Extractor, available, build, dump, register
+from fedaux.models import registry as contract
+
+
+@pytest.fixture
+def clean_registry() -> Iterator[None]:
+    before = dict(contract._makers)
+    yield
+    contract._makers.clear()
+    contract._makers.update(before)
+
+
+def test_the_networks_of_the_house_are_registered() -> None:
+    assert {"resnet8", "mobilenetv2", "shufflenet", "mlp", "cnn"} <= set(available())
+
+
+def test_a_spec_is_hashable_and_readable() -> None:
+    spec = PrototypeSpec("resnet8", (("width", 16), ("norm", "group")))
+    assert spec.label == "resnet8(norm=group, width=16)"
+    assert PrototypeSpec("mlp").label == "mlp"
+    assert spec == PrototypeSpec.of("resnet8", width=16, norm="group")
+    assert len({spec, PrototypeSpec.of("resnet8", width=16, norm="group"), PrototypeSpec("resnet8")}) == 2
+    with pytest.raises(ValueError, match="twice"):
+        PrototypeSpec("mlp", (("hidden", 1), ("hidden", 2)))
+
+
+def test_the_seed_decides_the_bits() -> None:
+    spec = PrototypeSpec.of("cnn", norm="batch")
+    one, same, other = (dump(build(spec, (1, 8, 8), 4, seed))["parameters"] for seed in (1, 1, 2))
+    assert one.tobytes() == same.tobytes()
+    assert one.tobytes() != other.tobytes()
+
+
+def test_building_leaves_the_global_generator_alone() -> None:
+    before = torch.random.get_rng_state()
+    build(PrototypeSpec("cnn"), (1, 8, 8), 4, seed=5)
+    with pytest.raises(ValueError, match="hidden"):
+        build(PrototypeSpec.of("mlp", hidden=0), (4,), 4, seed=5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_building_in_many_threads_gives_the_same_bits() -> None:
+    def bits(seed: int) -> bytes:
+        return dump(build(PrototypeSpec("cnn"), (1, 8, 8), 4, seed))["parameters"].tobytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(bits, [1, 2] * 8)) == [bits(1), bits(2)] * 8
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "message"),
+    [
+        (PrototypeSpec("resnet9"), (3, 32, 32), r"did you mean 'resnet8'.*mobilenetv2.*module:function"),
+        (PrototypeSpec.of("resnet8", widht=3), (3, 32, 32), r"did you mean 'width'.*choose from width, norm"),
+        (PrototypeSpec.of("resnet8", shape=3), (3, 32, 32), "unknown option of prototype 'resnet8' 'shape'"),
+        (PrototypeSpec.of("resnet8", width="16"), (3, 32, 32), "width must be int, not str"),
+        (PrototypeSpec.of("resnet8", width=True), (3, 32, 32), "width must be int, not bool"),
+        (PrototypeSpec.of("resnet8", width=-1), (3, 32, 32), "width must be greater than 0"),
+        (PrototypeSpec.of("resnet8", norm="none"), (3, 32, 32), "choose from batch, group"),
+        (PrototypeSpec.of("mlp", norm="layer"), (4,), "choose from batch, group, none"),
+        (PrototypeSpec.of("shufflenet", width=100), (3, 32, 32), "multiple of 8"),
+        (PrototypeSpec.of("shufflenet", stem=5), (3, 32, 32), "1 .* or 3"),
+        (PrototypeSpec("resnet8"), (13,), r"\(channels, height, width\), not rows of shape \(13,\); use 'mlp'"),
+        (PrototypeSpec("mobilenetv2"), (32, 32), r"\(channels, height, width\)"),
+        (PrototypeSpec("shufflenet"), (), r"\(channels, height, width\)"),
+        (PrototypeSpec("cnn"), (8, 8), r"\(channels, height, width\)"),
+        (PrototypeSpec("mlp"), (), "at least one number"),
+        (PrototypeSpec("no_such_package:net"), (4,), "no module 'no_such_package'.*PYTHONPATH"),
+        (PrototypeSpec("fedaux.no_such_room:net"), (4,), "no module 'fedaux.no_such_room'"),
+        (PrototypeSpec("fedaux.models.small:mpl"), (4,), r"did you mean 'mlp'\?"),
+    ],
+    ids=lambda value: value.label if isinstance(value, PrototypeSpec) else "",
+)
+def test_mistakes_are_refused_with_the_way_out(spec: PrototypeSpec, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(spec, shape, 4, seed=0)
+
+
+def test_one_class_is_no_classification() -> None:
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        build(PrototypeSpec("mlp"), (4,), 1, seed=0)
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_a_user_registers_a_network() -> None:
+    @register("mine")
+    def mine(shape: tuple[int, ...], depth: int = 1, scale: float = 1.0) -> nn.Module:
+        return Extractor(nn.Flatten(), *(nn.Linear(shape[0], shape[0]) for _ in range(depth)), width=shape[0])
+
+    model = build(PrototypeSpec.of("mine", depth=3, scale=2), (6,), 4, seed=0)  # an int is a fine float
+    assert model(torch.zeros(2, 6)).shape == (2, 4)
+    assert len(list(model.features.parameters())) == 6
+    assert "mine" in available()
+    register("mine")(mine)  # as when a notebook cell runs again
+    with pytest.raises(ValueError, match="take another name"):
+        register("mlp")(mine)
+
+
+def test_a_network_by_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_networks.py").write_text(
+        "from torch import nn\n"
+        "def net(shape, **options):\n"
+        "    layer = nn.Linear(shape[0], options['features'])\n"
+        "    layer.width = options['features']\n"
+        "    return layer\n"
+    )
+    (tmp_path / "their_broken_networks.py").write_text("import a_package_nobody_has\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    model = build(PrototypeSpec.of("their_networks:net", features=9), (6,), 4, seed=0)
+    assert model.width == 9
+    assert model(torch.zeros(2, 6)).shape == (2, 4)
+    with pytest.raises(ModuleNotFoundError, match="a_package_nobody_has"):
+        build(PrototypeSpec("their_broken_networks:net"), (6,), 4, seed=0)

@@ -1,0 +1,143 @@
+"""P1: the contrastive loss against a naive version, and pre-training that learns, repeats and needs no label."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import PretrainConfig
+from fedaux.data.records import Records
+from fedaux.data.sources import open_source
+from fedaux.models import Prototype, build, dump
+from fedaux.models.inference import outputs
+from fedaux.pretraining.simclr import SimCLR, nt_xent
+from fedaux.pretraining.trainer import pretrain, schedule
+
+
+@pytest.mark.parametrize("size", [2, 5, 16])
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 2.0])
+def test_nt_xent_is_the_papers_sum(size: int, temperature: float) -> None:
+    rng = np.random.default_rng(size)
+    views = rng.normal(size=(2 * size, 7))
+    naive = 0.0
+    for i in range(2 * size):
+        partner = (i + size) % (2 * size)
+        similar = [
+            np.exp(views[i] @ views[j] / np.linalg.norm(views[i]) / np.linalg.norm(views[j]) / temperature)
+            for j in range(2 * size)
+        ]
+        naive -= np.log(similar[partner] / sum(similar[j] for j in range(2 * size) if j != i)) / (2 * size)
+    found = nt_xent(torch.tensor(views[:size]), torch.tensor(views[size:]), temperature)
+    assert found.item() == pytest.approx(naive, rel=1e-9)
+
+
+def trained(epochs: int, seed: int = 0) -> tuple[torch.nn.Module, list[float], Records]:
+    aux = open_source("digits").train.take(np.arange(400)).unlabelled()
+    model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
+    config = PretrainConfig(epochs=epochs, batch=100, crop=0.5, flip=False)
+    curve = pretrain(SimCLR(model.features, model.width, aux, config, seed))
+    return model.features, [epoch.loss for epoch in curve], aux
+
+
+def test_pretraining_learns_and_repeats_exactly() -> None:
+    first, losses, _ = trained(8)
+    again, _, _ = trained(8)
+    other, _, _ = trained(8, seed=1)
+    assert len(losses) == 8
+    assert losses[-1] < losses[0] - 0.3
+    assert np.array_equal(dump(first)["parameters"], dump(again)["parameters"])
+    assert not np.array_equal(dump(first)["parameters"], dump(other)["parameters"])
+
+
+def test_pretrained_features_tell_classes_apart_better_than_random_ones() -> None:
+    """Nearest neighbour on digits that were not pre-trained on; labels serve this measurement only."""
+    corpus = open_source("digits").train
+    seen, asked = corpus.take(np.arange(400, 1000)), corpus.take(np.arange(1000, 1797))
+    accuracies = []
+    for epochs in (0, 20):
+        extractor, _, _ = trained(epochs)
+        known, new = (outputs(extractor, part) for part in (seen, asked))
+        known, new = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (known, new))
+        accuracies.append(float((seen.labels[(new @ known.T).argmax(axis=1)] == asked.labels).mean()))
+    assert accuracies[1] > accuracies[0]
+
+
+def test_data_that_are_no_images_are_refused_with_the_way_out() -> None:
+    rows = Records(np.zeros((10, 4), np.float32))
+    with pytest.raises(ValueError, match=r"pretrain\.epochs = 0"):
+        SimCLR(torch.nn.Identity(), 4, rows, PretrainConfig(epochs=1), 0)
+
+
+def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    """Stopped after three of six epochs, in the middle of warm-up's end: curve and weights as if it had not been."""
+    aux = open_source("digits").train.take(np.arange(200)).unlabelled()
+    config = PretrainConfig(epochs=6, batch=64, crop=0.5, flip=False)
+
+    def network() -> Prototype:
+        return build(PrototypeSpec.of("cnn", width=8, features=32, norm="batch"), aux.shape, 10, seed=1)
+
+    whole = network()
+    curve = pretrain(SimCLR(whole.features, whole.width, aux, config, seed=5))
+    cut = network()
+    part = SimCLR(cut.features, cut.width, aux, config, seed=5)
+    for _ in range(3):
+        part.run_epoch()
+    part.save(tmp_path / "checkpoint")
+    fresh = network()
+    rest = pretrain(SimCLR(fresh.features, fresh.width, aux, config, seed=5), checkpoint=tmp_path / "checkpoint")
+    assert [(one.loss, one.quality) for one in rest] == [(one.loss, one.quality) for one in curve]
+    assert all(
+        np.array_equal(a, b) for a, b in zip(dump(whole.features).values(), dump(fresh.features).values(), strict=True)
+    )
+
+
+def test_the_rate_rises_then_falls_to_nothing() -> None:
+    rates = [schedule(step, 100) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == 1.0
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] < 0.01
+
+
+def test_bfloat16_learns_about_the_same() -> None:
+    aux = open_source("digits").train.take(np.arange(200)).unlabelled()
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
+        config = PretrainConfig(epochs=4, batch=64, crop=0.5, flip=False, precision=precision)
+        losses.append(pretrain(SimCLR(model.features, model.width, aux, config, seed=5))[-1].loss)
+        assert dump(model.features)["parameters"].dtype == np.float32
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], abs=0.05)
+
+
+@pytest.mark.parametrize("chunk", [2, 40, 64])
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(chunk: int) -> None:
+    """Up to rounding: without BatchNorm, which sees parts, nothing depends on how a batch is cut."""
+    aux = open_source("digits").train.take(np.arange(50)).unlabelled()
+    found = []
+    for parts in (0, chunk):
+        model = build(PrototypeSpec.of("cnn", width=8, features=32, norm="group"), aux.shape, 10, seed=1)
+        config = PretrainConfig(epochs=1, batch=50, chunk=parts, crop=0.5, flip=False)
+        task = SimCLR(model.features, model.width, aux, config, seed=5)
+        loss = task.backward(np.arange(50), torch.Generator().manual_seed(3), seed=7)
+        found.append((loss, torch.cat([p.grad.flatten() for p in task.model.parameters() if p.grad is not None])))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
+    assert torch.allclose(found[0][1], found[1][1], rtol=1e-3, atol=1e-6)
+    assert found[0][1].abs().max() > 1e-4
+
+
+def test_dropout_draws_the_same_in_both_passes_over_a_part() -> None:
+    """Otherwise the gradient would belong to other projections than the loss."""
+    aux = open_source("digits").train.take(np.arange(20)).unlabelled()
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 8))
+    task = SimCLR(network, 8, aux, PretrainConfig(batch=20, chunk=10, crop=0.5), seed=5)
+    task.model.train()
+    seen: list[torch.Tensor] = []
+    network[1].register_forward_hook(lambda *found: seen.append(found[-1]))
+    task.backward(np.arange(20), torch.Generator().manual_seed(3), seed=7)
+    assert len(seen) == 8
+    assert all(torch.equal(one, two) for one, two in zip(seen[:4], seen[4:], strict=True))
+    assert not torch.equal(seen[0], seen[1])

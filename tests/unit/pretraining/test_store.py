@@ -1,0 +1,87 @@
+"""The artifact of pre-training: made once, found again, never mistaken for another."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import PretrainConfig
+from fedaux.data.sources import open_source
+from fedaux.models import build, dump
+from fedaux.pretraining.store import pretrained, read_card
+
+SPEC = PrototypeSpec.of("cnn", width=8, features=16)
+CONFIG = PretrainConfig(epochs=2, batch=64, crop=0.5, flip=False)
+
+
+def make(cache: Path, config: PretrainConfig = CONFIG, rows: int = 150) -> tuple[Path, bool, int]:
+    torch.set_num_threads(1)
+    aux = open_source("digits").train.take(np.arange(rows)).unlabelled()
+    model, seen = build(SPEC, aux.shape, 10, seed=1), []
+    path, known = pretrained(SPEC, model, aux, config, cache, lambda epoch: seen.append(epoch.loss))
+    assert np.array_equal(load_file(path)["parameters"], dump(model.features)["parameters"])
+    return path, known, len(seen)
+
+
+def test_a_second_request_finds_the_first_ones_work(tmp_path: Path) -> None:
+    first, known, epochs = make(tmp_path)
+    assert (known, epochs) == (False, 2)
+    assert make(tmp_path) == (first, True, 0)
+    card = read_card(first)
+    assert card["prototype"] == "cnn(features=16, width=8)"
+    assert len(card["curve"]) == 2
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".safetensors"]
+
+
+def test_other_data_settings_or_seeds_are_other_artifacts(tmp_path: Path) -> None:
+    paths = {
+        make(tmp_path)[0],
+        make(tmp_path, rows=140)[0],
+        make(tmp_path, replace(CONFIG, seed=1))[0],
+        make(tmp_path, replace(CONFIG, lr=1e-4))[0],
+    }
+    assert len(paths) == 4
+
+
+TOML = """
+prototypes = [{name = "cnn", width = 8, features = 16}]
+[pretrain]
+epochs = 30
+batch = 64
+crop = 0.5
+flip = false
+"""
+
+
+def test_prepare_killed_and_started_again_ends_in_the_same_artifact(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(TOML)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+
+    def start(cache: str) -> subprocess.Popen[bytes]:
+        program = [sys.executable, "-c", "from fedaux.cli import main; main()", "prepare", "run.toml"]
+        words = ["--cache", cache, "--threads", "1"]
+        return subprocess.Popen([*program, *words], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+
+    assert start("whole").wait() == 0
+    victim = start("cut")
+    while not list((tmp_path / "cut").glob("*.checkpoint")):
+        assert victim.poll() is None
+        time.sleep(0.02)
+    victim.send_signal(signal.SIGKILL)
+    assert victim.wait() == -signal.SIGKILL
+    assert not list((tmp_path / "cut").glob("*.safetensors"))
+    assert start("cut").wait() == 0
+    (whole,), (cut,) = ((tmp_path / name).glob("*.safetensors") for name in ("whole", "cut"))
+    assert whole.name == cut.name
+    assert whole.read_bytes() == cut.read_bytes()
+    curves = [[epoch["loss"] for epoch in read_card(path)["curve"]] for path in (whole, cut)]
+    assert curves[0] == curves[1]
+    assert not list((tmp_path / "cut").glob("*.checkpoint"))

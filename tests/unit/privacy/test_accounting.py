@@ -1,0 +1,153 @@
+"""What mechanisms cost together: never below the truth, against other accountants, and spent to the end by training."""
+
+import math
+import subprocess
+import sys
+
+import dp_accounting as dpa
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedaux.config.schema import LocalConfig, PrivacyConfig
+from fedaux.core.errors import Exit
+from fedaux.privacy import gaussian
+from fedaux.privacy.accounting import BudgetError, Spend, plan_training, round_up, total_epsilon, training_noise
+from fedaux.privacy.clipping import GRID, REACH
+
+DELTA = 1e-5
+
+
+def scores(epsilon: float, adjacency: str = "replace-one", size: int = 330) -> Spend:
+    """A release as it is calibrated."""
+    reach = float(REACH[adjacency] * GRID)
+    noise = gaussian.multiplier(epsilon, DELTA, "analytic", size, reach) * REACH[adjacency]
+    return Spend(noise, size=size)
+
+
+def integrated(noise: float, reach: float, epsilon: float) -> float:
+    """δ(ε) of a Gaussian by the trapezoid rule."""
+    x = np.linspace(-40 * noise, 40 * noise + reach, 2_000_001)
+    p, q = stats.norm.pdf(x, reach, noise), stats.norm.pdf(x, 0.0, noise)
+    return float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), x))
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    "spends", [[Spend(60.0)], [Spend(8.0), Spend(5.0, steps=3, size=1000)], [Spend(1.5)] * 4], ids=str
+)
+def test_whole_sums_compose_in_closed_form(spends: list[Spend], adjacency: str) -> None:
+    found = total_epsilon(spends, DELTA, adjacency)
+    replaced = dpa.NeighboringRelation.REPLACE_ONE
+    accountant = PLDAccountant(replaced if adjacency == "replace-one" else dpa.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    for one in spends:
+        accountant.compose(dpa.GaussianDpEvent(one.noise), one.steps)
+    assert found == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3, abs=2e-5)
+    noise = sum(one.steps / one.noise**2 for one in spends) ** -0.5
+    assert integrated(noise, REACH[adjacency], found) == pytest.approx(DELTA, rel=1e-5)
+    assert integrated(noise, REACH[adjacency], found) <= DELTA * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 20.0])
+def test_a_release_costs_what_it_was_calibrated_for_and_never_more(epsilon: float, adjacency: str) -> None:
+    assert (1 - 1e-5) * epsilon < total_epsilon([scores(epsilon, adjacency)], DELTA, adjacency) <= epsilon
+
+
+def test_whole_sums_need_no_accountant() -> None:
+    asked = "from fedaux.privacy.accounting import Spend, total_epsilon as t; t([Spend(9.0)], 1e-5, 'replace-one')"
+    code = f"import sys; {asked}; sys.exit('dp_accounting' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_coarse_steps_and_many_numbers_cost_more() -> None:
+    fine, many, coarse = Spend(5.0), Spend(5.0, size=10**6, grid=2.0**14), Spend(5.0, grid=1.0)
+    costs = [total_epsilon([one], DELTA, "add-remove") for one in (fine, many, coarse)]
+    assert costs[0] + 1e-5 < costs[1] < 1.1 * costs[0]
+    assert costs[2] == math.inf
+
+
+@pytest.mark.parametrize("spend", [Spend(0.0), Spend(float("nan")), Spend(1e-3)], ids=str)
+def test_noise_that_hides_nothing_costs_everything(spend: Spend) -> None:
+    assert total_epsilon([Spend(5.0), spend], DELTA, "replace-one") == math.inf
+
+
+def test_nothing_costs_nothing() -> None:
+    assert total_epsilon([], DELTA, "replace-one") == total_epsilon([Spend(0.0, steps=0)], DELTA, "replace-one") == 0.0
+    with pytest.raises(ValueError, match="there is no adjacency 'x'"):
+        total_epsilon([], DELTA, "x")
+
+
+def test_a_noise_that_is_known_is_checked_and_not_just_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (scores(0.3),)
+    found = training_noise(1.0, DELTA, "replace-one", 0.05, 100, before=before)
+    with monkeypatch.context() as patch:
+        patch.setattr("fedaux.privacy.accounting._calibrated", lambda *_: pytest.fail("searched for it again"))
+        assert training_noise(1.0, DELTA, "replace-one", 0.05, 100, before=before, known=found) == found
+        half = (*before, Spend(found, 0.05, 40))
+        assert training_noise(1.0, DELTA, "replace-one", 0.05, 60, before=half, known=found) == found
+    for wrong in (0.9 * found, 1.5 * found, -1.0, float("nan"), math.inf, 0.01):
+        assert training_noise(1.0, DELTA, "replace-one", 0.05, 100, before=before, known=wrong) == found
+
+
+@pytest.mark.parametrize("rate", [0.05, 1.0])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_training_noise_is_enough_and_hardly_more(adjacency: str, rate: float) -> None:
+    noise = training_noise(1.0, DELTA, adjacency, rate, 200)
+    assert total_epsilon([Spend(noise, rate, 200)], DELTA, adjacency) <= 1.0
+    assert total_epsilon([Spend(0.99 * noise, rate, 200)], DELTA, adjacency) > 1.0
+
+
+@pytest.mark.parametrize("train_rate", [0.0, 1.0])
+@pytest.mark.parametrize("epsilon", [0.1, 0.9])
+def test_training_after_scores_spends_the_total_and_never_more(epsilon: float, train_rate: float) -> None:
+    privacy = PrivacyConfig(epsilon=epsilon, epsilon_total=1.0, private_training=True, train_rate=train_rate)
+    before = (scores(epsilon),)
+    plan = plan_training(privacy, LocalConfig(epochs=2, batch=32), 640, 5, 650, before)
+    assert (plan.rate, plan.steps, plan.size) == ((0.05, 40, 650) if train_rate == 0 else (1.0, 2, 650))
+    assert 0.995 < total_epsilon([*before, *[plan] * 5], DELTA, "replace-one") <= 1.0
+    assert total_epsilon([*before, *[plan] * 2], DELTA, "replace-one") < 0.99
+
+
+def test_a_plan_that_changes_on_the_way_still_ends_at_the_total() -> None:
+    """Two of five rounds are done when the owner asks for ten in all: the others get more noise."""
+    privacy = PrivacyConfig(epsilon_total=1.0, private_training=True, train_rate=1.0)
+    first = plan_training(privacy, LocalConfig(), 640, 5, 650)
+    done = (first, first)
+    rest = plan_training(privacy, LocalConfig(), 640, 8, 650, done, known=first.noise)
+    assert rest.noise > first.noise
+    assert 0.995 < total_epsilon([*done, *[rest] * 8], DELTA, "replace-one") <= 1.0
+
+
+def test_when_nothing_is_left_training_is_refused() -> None:
+    privacy = PrivacyConfig(epsilon=1.0, epsilon_total=1.0, private_training=True)
+    spent = (Spend(scores(1.0).noise * 0.999),)
+    with pytest.raises(BudgetError, match=r"nothing is left of this client's ε = 1 .*privacy\.epsilon_total") as error:
+        plan_training(privacy, LocalConfig(), 640, 5, 650, spent)
+    assert error.value.code == Exit.PRIVACY
+    with pytest.raises(BudgetError, match="nothing is left"):  # but for the margins of calibration
+        plan_training(privacy, LocalConfig(), 640, 5, 650, (scores(1.0),))
+    with pytest.raises(BudgetError, match="no round of private training is left"):
+        plan_training(privacy, LocalConfig(), 640, 0, 650)
+
+
+@given(st.floats(min_value=0.0, allow_nan=False), st.integers(1, 6))
+def test_what_is_printed_is_never_below(value: float, digits: int) -> None:
+    said = round_up(value, digits)
+    assert (
+        said == "∞" if value == math.inf else value <= float(said) <= value * (1 + 10.0 ** (1 - digits)) * (1 + 1e-15)
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        *[(0.1, "0.1"), (2.0026, "2.01"), (2.0, "2"), (0.30000000000000004, "0.301"), (999.6, "1000"), (0.0, "0")],
+        *[(math.inf, "∞"), (123456.0, "124000"), (0.000123456, "0.000124"), (1e-9, "1E-9")],
+    ],
+)
+def test_how_an_epsilon_is_printed(value: float, said: str) -> None:
+    assert round_up(value) == said

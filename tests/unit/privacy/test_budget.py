@@ -1,0 +1,341 @@
+"""A client's account: entered before a record is read, composed into one total, and never exceeded."""
+
+import json
+import multiprocessing
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaux.config.schema import Config, DataConfig, FederationConfig, LocalConfig, PrivacyConfig
+from fedaux.core.messages import Account, Release
+from fedaux.privacy.accounting import BudgetError, Spend, plan_training, total_epsilon
+from fedaux.privacy.budget import FILE, BudgetStore, Entry, SiteAccount, account_folder
+from fedaux.privacy.release import release_spend
+
+PRIVACY = PrivacyConfig(epsilon=0.1)
+SPEND = release_spend(3, PRIVACY)
+
+
+def made(values: tuple[int, ...] = (2**62, -(2**62), 0)) -> Release:
+    arrays = {"values": np.array(values, np.int64)}
+    return Release("a", "s", 7, 0.1, 1e-5, "replace-one", "opendp", 2.0**21, 1e8 / 3, 1e-7 / 3, False, "", arrays)
+
+
+def never() -> Release:
+    raise AssertionError("private records were read")
+
+
+def facts(one: Release) -> dict[str, object]:
+    """All but the account, which says what was spent until now."""
+    return {**asdict(one), "account": "", "arrays": {name: (a.dtype, a.tolist()) for name, a in one.arrays.items()}}
+
+
+def store(folder: Path, **privacy: Any) -> BudgetStore:
+    return BudgetStore(folder, replace(PRIVACY, **privacy))
+
+
+def release(folder: Path, request: str, make: Any = made, heard: int = 0, **privacy: Any) -> Release:
+    return store(folder, **privacy).release(request, SPEND, make, heard)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+
+
+def test_a_first_request_is_answered_in_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    assert facts(release(tmp_path / "some" / "where", "x")) == facts(made())
+
+
+def test_the_same_request_gets_the_same_bytes_after_a_restart(tmp_path: Path) -> None:
+    release(tmp_path, "x")
+    assert facts(release(tmp_path, "x", never)) == facts(made())
+    assert facts(release(tmp_path, "x", never, epsilon=9.0)) == facts(made())  # also under other settings
+
+
+def test_any_other_request_is_refused_before_a_record_is_read(tmp_path: Path) -> None:
+    release(tmp_path, "x")
+    for other in ("y", "x ", "xx"):
+        with pytest.raises(BudgetError, match=r"another release is refused.*owner allows 0\.1"):
+            release(tmp_path, other, never)
+    assert facts(release(tmp_path, "x", never)) == facts(made())
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 0]
+
+
+def test_releases_go_on_for_as_long_as_the_composed_total_allows(tmp_path: Path) -> None:
+    """Three releases at 0.1 compose to about 0.18 (√3, not 3): the total is what counts, not how many there were."""
+    for mark, request in enumerate("xyz"):
+        found = release(tmp_path, request, lambda mark=mark: made((mark,)), epsilon_total=0.185)
+    account = Account.from_json(found.account)
+    assert account.entries == 3
+    assert account.epsilon == total_epsilon([SPEND] * 3, 1e-5, "replace-one")
+    assert 0.15 < account.epsilon < 0.185
+    with pytest.raises(BudgetError, match=r"owner allows 0\.185. So far it is 0\.1[0-9]+; .*privacy\.epsilon_total"):
+        release(tmp_path, "w", never, epsilon_total=0.185)
+    for mark, request in enumerate("xyz"):  # what was released stays released, even if less is allowed now
+        assert release(tmp_path, request, never).arrays["values"].tolist() == [mark]
+
+
+def test_scores_and_training_share_one_total_however_the_rounds_are_raised(tmp_path: Path) -> None:
+    """An owner who raises the number of rounds step by step gets more noise, not more ε (1.66 under 1 before)."""
+    privacy = replace(PRIVACY, epsilon_total=1.0, private_training=True)
+    account = BudgetStore(tmp_path, privacy)
+    account.release("x", release_spend(3, privacy), made)
+
+    def train(rounds: int) -> Account:
+        def plan(entries: list[Entry]) -> Spend:
+            trained = [entry for entry in entries if not entry.request]
+            known = trained[-1].noise if trained else 0.0
+            spent = [entry.spend for entry in entries]
+            if len(trained) >= rounds:
+                raise BudgetError("all rounds are done")
+            return plan_training(privacy, LocalConfig(), 640, rounds - len(trained), 50, spent, known)
+
+        return account.train(plan)[1]
+
+    totals = []
+    for rounds in (3, 6, 12):
+        while True:
+            try:
+                totals.append(train(rounds).epsilon)
+            except BudgetError:
+                break
+    assert totals == sorted(totals)
+    assert 0.99 < totals[2] <= 1.0  # the plan of three rounds spends the total
+    assert len(totals) <= 12
+    assert totals[-1] <= 1.0
+
+
+def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(tmp_path: Path) -> None:
+    release(tmp_path, "x")
+    with pytest.raises(BudgetError, match="has 1 entries, but the server has heard of 2: this is an old copy"):
+        release(tmp_path, "x", never, heard=2)
+    with pytest.raises(BudgetError, match="old copy"):
+        store(tmp_path).train(lambda entries: Spend(1.0), heard=2)
+    assert facts(release(tmp_path, "x", never, heard=1)) == facts(made())
+
+
+def test_an_answer_that_was_lost_is_not_drawn_again_for_nothing(tmp_path: Path) -> None:
+    release(tmp_path, "x", epsilon_total=0.15)
+    (path,) = tmp_path.glob("release-*.json")
+    path.unlink()
+    assert Account.from_json(release(tmp_path, "x", lambda: made((1,)), epsilon_total=0.15).account).entries == 2
+    path.unlink()
+    with pytest.raises(BudgetError, match="another release is refused"):
+        release(tmp_path, "x", never, epsilon_total=0.15)
+
+
+def test_a_line_that_was_not_finished_was_not_spent(tmp_path: Path) -> None:
+    release(tmp_path, "x")
+    with (tmp_path / FILE).open("a") as file:
+        file.write('{"request": "y", "noi')  # the machine stopped here
+    assert Account.from_json(release(tmp_path, "x", never).account).entries == 1
+    release(tmp_path, "z", epsilon_total=1.0)
+    assert [line.get("request") for line in lines(tmp_path)] == [None, "x", "x", "z", "z"]
+
+
+@pytest.mark.parametrize("damage", ["{", '{"request": "x"}', "[]", "nonsense"])
+def test_a_damaged_account_answers_nothing(tmp_path: Path, damage: str) -> None:
+    release(tmp_path, "x")
+    with (tmp_path / FILE).open("a") as file:
+        file.write(f"{damage}\n")
+    with pytest.raises(BudgetError, match="is damaged: without it the client does not know what it has sent"):
+        release(tmp_path, "x", never)
+
+
+@pytest.mark.parametrize("change", [{"adjacency": "add-remove", "declared_records": 9}, {"unit": "person"}], ids=str)
+def test_one_account_keeps_one_promise(tmp_path: Path, change: dict[str, Any]) -> None:
+    release(tmp_path, "x")
+    with pytest.raises(BudgetError, match="what one promise cost cannot be told in terms of another"):
+        release(tmp_path, "x", never, **change)
+
+
+def test_who_sent_nothing_under_noise_has_spent_nothing_and_has_no_folder(tmp_path: Path) -> None:
+    assert store(tmp_path / "new").account() == Account(0.0, 1e-5, "replace-one", "record", 0)
+    assert not (tmp_path / "new").exists()
+
+
+def test_noise_from_a_known_seed_is_worth_nothing_for_ever(tmp_path: Path) -> None:
+    release(tmp_path, "x", unsafe_seed=1)
+    assert store(tmp_path).account().epsilon == float("inf")
+    assert "NOT PRIVATE" in SiteAccount.read(tmp_path, 1e-5).statement()
+
+
+def test_names_that_read_the_same_records_share_an_account(tmp_path: Path) -> None:
+    data = DataConfig("npy", "records", partition="own", classes=("a", "b"))
+    sites = FederationConfig(sites=("berlin", "paris"))
+    shared = Config(data=data, federation=sites)
+    apart = replace(shared, data=replace(data, path="records/{client}"))
+    assert account_folder(shared, tmp_path, "berlin") == account_folder(shared, tmp_path, "paris") == tmp_path
+    assert account_folder(apart, tmp_path, "berlin") == tmp_path / "berlin"
+    assert account_folder(Config(), tmp_path, "client-001") == tmp_path / "client-001"  # simulated ones are disjoint
+
+
+def test_a_sites_own_statement_rounds_up_and_names_its_neighbours(tmp_path: Path) -> None:
+    release(tmp_path, "x")
+    account = SiteAccount.read(tmp_path, 1e-5)
+    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05 for one record" in (
+        account.statement()
+    )
+    assert account.rows() == [("1", "release", f"{SPEND.noise:.4g}", "1", "1")]
+
+
+def test_clients_have_a_vault_each(tmp_path: Path) -> None:
+    release(tmp_path / "a", "x")
+    assert facts(release(tmp_path / "b", "y")) == facts(made())
+
+
+def test_the_request_is_on_disk_before_the_release_is_made(tmp_path: Path) -> None:
+    def make() -> Release:
+        assert [line.get("request") for line in lines(tmp_path)] == [None, "x"]
+        assert not list(tmp_path.glob("release-*.json"))
+        return made()
+
+    release(tmp_path, "x", make)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("not solved"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_failed_attempt_counts_but_may_be_repeated(tmp_path: Path, error: BaseException) -> None:
+    def fail() -> Release:
+        raise error
+
+    with pytest.raises(type(error)):
+        release(tmp_path, "x", fail)
+    with pytest.raises(BudgetError):
+        release(tmp_path, "y", never)
+    assert facts(release(tmp_path, "x", made)) == facts(made())
+    assert facts(release(tmp_path, "x", never)) == facts(made())
+
+
+def test_nothing_is_returned_that_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Release:
+        monkeypatch.setattr("os.fsync", full)
+        return made()
+
+    def full(_: int) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        release(tmp_path, "x", make)
+    monkeypatch.undo()
+    assert facts(release(tmp_path, "x", lambda: made((1, 2)))) == facts(made((1, 2)))  # the first was never seen
+
+
+def test_no_record_is_read_unless_the_request_was_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        release(tmp_path, "x", never)
+
+
+def test_a_damaged_release_is_not_made_again(tmp_path: Path) -> None:
+    release(tmp_path, "x")
+    (path,) = tmp_path.glob("release-*.json")
+    path.write_text("{")
+    with pytest.raises(ValueError, match="Expecting"):
+        release(tmp_path, "x", never)
+
+
+def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path) -> None:
+    release(tmp_path, "x")
+    visible = sorted(path for path in tmp_path.iterdir() if not path.name.startswith("."))
+    assert [path.name.split("-")[0] for path in visible] == [FILE, "release"]
+    assert [path.stat().st_mode & 0o777 for path in visible] == [0o600, 0o600]
+    assert json.loads(visible[1].read_text()) == {
+        **{key: value for key, value in asdict(made()).items() if key not in ("arrays", "account")},
+        "values": [2**62, -(2**62), 0],
+    }
+    head, entry, drawn = lines(tmp_path)
+    assert drawn == {**entry, "steps": 0}
+    assert head == {"adjacency": "replace-one", "unit": "record"}
+    assert entry == {"request": "x", **asdict(SPEND), "unsafe": False}
+    assert (SPEND.rate, SPEND.steps, SPEND.size, SPEND.grid) == (1.0, 1, 3, 2.0**16)
+
+
+def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:
+    """In a process of its own: ask at the same moment as the others, and be slow about it."""
+
+    def make() -> Release:
+        time.sleep(0.2)
+        return made((mark,))
+
+    barrier.wait()
+    answers.put(release(folder, "x", make).arrays["values"].tolist())
+
+
+def test_processes_that_ask_at_once_get_one_release(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(3), context.Queue()
+    racers = [context.Process(target=_race, args=(tmp_path, barrier, answers, mark)) for mark in range(3)]
+    for racer in racers:
+        racer.start()
+    found = [answers.get(timeout=120) for _ in racers]
+    for racer in racers:
+        racer.join(timeout=60)
+    assert found[0] == found[1] == found[2]
+    assert [racer.exitcode for racer in racers] == [0, 0, 0]
+
+
+def test_threads_that_ask_at_once_get_one_release(tmp_path: Path) -> None:
+    barrier, calls = threading.Barrier(8), []
+
+    def ask(mark: int) -> list[int]:
+        def make() -> Release:
+            calls.append(mark)
+            time.sleep(0.05)
+            return made((mark,))
+
+        barrier.wait()
+        return list(release(tmp_path, "x", make).arrays["values"].tolist())
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, range(8)))
+    assert len(calls) == 1
+    assert found == [calls] * 8
+
+
+def test_of_threads_that_ask_differently_only_one_is_answered(tmp_path: Path) -> None:
+    barrier, calls = threading.Barrier(8), []
+
+    def ask(mark: int) -> bool:
+        def make() -> Release:
+            calls.append(mark)
+            time.sleep(0.05)
+            return made((mark,))
+
+        barrier.wait()
+        try:
+            release(tmp_path, f"request {mark}", make)
+        except BudgetError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        answered = list(pool.map(ask, range(8)))
+    assert len(calls) == 1
+    assert [mark for mark, one in enumerate(answered) if one] == calls
+
+
+def test_an_attempt_that_failed_is_taken_up_again_at_the_noise_of_its_entry_and_at_no_other(tmp_path: Path) -> None:
+    def fails() -> Release:
+        raise OSError("the disk is gone")
+
+    for spend in (replace(SPEND, noise=2 * SPEND.noise, size=10**9), SPEND, SPEND):
+        with pytest.raises(OSError, match="gone"):
+            store(tmp_path, epsilon_total=1.0).release("x", spend, fails)
+    assert len(lines(tmp_path)) == 1 + 2
+    assert facts(release(tmp_path, "x", epsilon_total=1.0)) == facts(made())
+    assert facts(store(tmp_path).release("x", replace(SPEND, size=5), never)) == facts(made())  # it is stored by now
+    assert len(lines(tmp_path)) == 1 + 2 + 1
+    next(tmp_path.glob("release-*.json")).unlink()
+    with pytest.raises(OSError, match="gone"):  # a cheaper attempt does not pay for a second answer at the old noise
+        store(tmp_path, epsilon_total=1.0).release("x", replace(SPEND, noise=2 * SPEND.noise), fails)
+    release(tmp_path, "x", epsilon_total=1.0)
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 1, 0, 1, 1, 0]

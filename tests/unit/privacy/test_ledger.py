@@ -1,0 +1,124 @@
+"""The privacy statement repeats what the clients account for, never less, and says what it leaves out."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from math import inf
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from fedaux.core.messages import Account, Failure, Hello, Release, Reply
+from fedaux.privacy.crossing import BARE, COVERED, CROSSES, PUBLIC, crossings
+from fedaux.privacy.ledger import Ledger
+
+
+def release(client: str = "a") -> Release:
+    values = {"values": np.zeros(2, np.int64)}
+    return Release(client, "s", 7, 0.5, 1e-5, "replace-one", "analytic", 2.0, 9.0, 1.0, False, "", values)
+
+
+def account(epsilon: float = 0.5, delta: float = 1e-5, adjacency: str = "replace-one", unit: str = "record") -> Account:
+    return Account(epsilon, delta, adjacency, unit, 1)
+
+
+def ledger(*accounts: Account, history: Sequence[dict[str, Any]] = (), unheard: Sequence[str] = ()) -> Ledger:
+    names = [chr(ord("a") + i) for i in range(len(accounts))]
+    told = dict(zip(names, accounts, strict=True))
+    return Ledger.of({name: release(name) for name in names}, told, unheard, history)
+
+
+def test_what_is_covered_and_what_is_not() -> None:
+    said = ledger(account(0.25), account(0.5)).statement()
+    assert "(0.5, 1e-05)-differentially private for one record of a client exchanged for any other" in said
+    assert "Each of 2 clients keeps its own account" in said
+    assert "the largest total is that of b." in said
+    covered, _, rest = said.partition("Not covered:")
+    assert "certainty scores" in covered
+    assert "local models, their losses and training times are sent without differential privacy" in rest
+    assert "the sizes of the clients' data are sent as they are" in rest
+    assert "outside these accounts adds to this" in rest
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "unit", "words"),
+    [
+        ("add-remove", "record", "one record of a client added or removed, at a declared size"),
+        ("replace-one", "person", "all records of one person at a client exchanged for any others"),
+        ("add-remove", "person", "all records of one person at a client added or removed, at a declared size"),
+    ],
+)
+def test_the_neighbours_are_spelt_out(adjacency: str, unit: str, words: str) -> None:
+    assert f"private for {words}." in ledger(account(adjacency=adjacency, unit=unit)).statement()
+
+
+@pytest.mark.parametrize("epsilon", [2.0026, 0.10049, 1.6601, 0.33333, 9.9999, 12.341])
+def test_a_printed_epsilon_is_never_less_than_the_reported_one(epsilon: float) -> None:
+    found = ledger(account(epsilon))
+    (printed,) = re.findall(r"are \(([\d.]+),", found.statement())
+    assert epsilon <= float(printed) < 1.011 * epsilon
+    assert float(found.rows()[0][3]) == float(printed)
+
+
+def test_what_was_not_heard_is_said() -> None:
+    said = ledger(account(), unheard=["a", "q"]).statement()
+    assert "a, q did not answer the last order, and may have spent more than could be reported" in said
+    assert "may have spent more" not in ledger(account()).statement()
+
+
+def test_seeded_noise_spoils_the_statement() -> None:
+    said = ledger(account(), account(inf)).statement()
+    assert said.startswith("NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed)")
+    assert "differentially private" not in said
+    assert ledger(account(inf)).facts()["epsilon"] is None
+
+
+def test_nothing_released_promises_nothing() -> None:
+    said = ledger().statement()
+    assert said.startswith("Nothing was released under differential privacy. Not covered: local models")
+
+
+TRAINED = [{"clients": 2, "spent": {"a": [5.0, 1.0, 1], "b": [5.0, 1.0, 1]}}]
+
+
+def test_scores_and_private_models_have_one_total() -> None:
+    found = ledger(account(1.049), account(0.9), history=TRAINED * 3)
+    assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in found.statement()
+    assert "sent without" not in found.statement()
+    assert found.rows() == [("a", "1", "3", "1.05"), ("b", "1", "3", "0.9")]
+    assert found.facts()["covered"] == ["certainty scores", "local models"]
+
+
+def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
+    history = [{"clients": 2, "spent": {"a": [5.0, 1.0, 1], "b": [0.0, 1.0, 0]}}]
+    said = ledger(account(), account(), history=history).statement()
+    assert "The certainty scores of this run are (0.5, 1e-05)" in said
+    assert "are sent without differential privacy" in said
+
+
+def test_a_private_model_that_was_refused_does_not_hide_a_bare_one() -> None:
+    """Both were seen, one was used: the count of used models would come out even."""
+    history = [{"clients": 1, "spent": {"a": [5.0, 1.0, 1], "b": [0.0, 1.0, 0]}}]
+    assert ledger(account(), account(), history=history).bare == 1
+
+
+def test_everything_that_crosses_is_classified() -> None:
+    """A new field of a reply must be said to be public, covered or not covered before it can be added."""
+    replies = {Hello, *get_args(Reply)} - {Failure}  # a Failure is made by the server
+    assert set(CROSSES) == replies
+    for kind in replies:
+        assert set(CROSSES[kind]) == {field.name for field in dataclasses.fields(kind)}, kind.__name__
+
+
+def test_private_training_covers_the_models_and_silences_what_is_beside_them() -> None:
+    plain, private = dict(crossings(False)), dict(crossings(True))
+    assert plain["local models"] == BARE.value
+    assert private["local models"] == plain["certainty scores"] == COVERED.value
+    for silenced in (what for what in plain if what.startswith(("loss", "seconds"))):
+        assert (plain[silenced], private[silenced]) == (BARE.value, PUBLIC.value)
+    assert [what for what, how in crossings(True) if how == BARE.value] == [
+        "number of records (persons) of a client; under add-remove the declared one",
+        "when a reply arrives",
+        "whether the data could be read at all: one of four words instead of a reply",
+    ]

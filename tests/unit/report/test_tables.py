@@ -1,0 +1,131 @@
+"""The figures of a table are the figures of the curves, in every format."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux.report.measured import Measured
+from fedaux.report.tables import (
+    HEADER,
+    Cell,
+    Table,
+    escape,
+    latex,
+    markdown,
+    pivot,
+    runs_csv,
+    summary,
+    summary_csv,
+)
+
+
+def arm(method: str, alpha: float, curves: list[list[float]], privacy: str = "") -> Measured:
+    words = {"data.alpha": f"α = {alpha:g}", "method": method}
+    seeds = tuple(range(len(curves)))
+    folders = tuple(Path(f"runs/{method}-seed{seed}") for seed in seeds)
+    settings = {"data.alpha": alpha, "method": method.lower()}
+    return Measured(", ".join(words.values()), settings, words, seeds, folders, np.array(curves), privacy)
+
+
+ARMS = [
+    arm("FedAVG", 0.01, [[0.1, 0.2], [0.3, 0.4]]),
+    arm("FedAVG", 1, [[0.5, 0.9]]),
+    arm("FedAUX", 0.01, [[0.6, 0.7], [0.8, 0.8]], 'noise, "exact"'),
+]
+
+
+def test_last_round_mean_of_five_and_best() -> None:
+    curve = np.array([[0.9, 0.1, 0.2, 0.3, 0.4, 0.5]])
+    assert summary({"FedAVG": curve}).texts() == [("FedAVG", "50.0", "30.0", "90.0")]
+
+
+def test_spread_over_seeds_is_that_of_a_sample() -> None:
+    curves = np.array([[0.5, 0.6], [0.7, 0.8]])
+    assert summary({"a": curves, "b": curves[:1]}).texts() == [
+        ("a", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),
+        ("b", "60.0", "55.0", "60.0"),
+    ]
+
+
+def test_a_single_round() -> None:
+    assert summary({"a": np.array([[0.25]])}).texts() == [("a", "25.0", "25.0", "25.0")]
+
+
+def test_markdown() -> None:
+    lines = markdown([("FedAUX", "1.0", "2.0", "3.0")]).splitlines()
+    assert lines == [f"| {' | '.join(HEADER)} |", "| --- | --- | --- | --- |", "| FedAUX | 1.0 | 2.0 | 3.0 |"]
+    assert markdown([("a|b", "1")], ("x", "y")).splitlines()[-1] == r"| a\|b | 1 |"
+
+
+def test_a_pivot_has_methods_as_rows_and_gaps_where_nothing_was_measured() -> None:
+    table = pivot(ARMS)
+    assert table is not None
+    assert table.header == ("method", "α = 0.01", "α = 1")
+    assert table.texts() == [("FedAVG", "30.0 ± 14.1", "90.0"), ("FedAUX", "75.0 ± 7.1", "–")]
+    assert table.best() == pytest.approx([0.75, 0.9])
+    assert pivot([]) is None
+    one = arm("a", 1, [[0.5]])
+    assert pivot([Measured("a", {"rounds": 1}, {"rounds": "1"}, (0,), one.folders, one.curves)]) is None
+
+
+def test_the_csv_of_arms_parses_back_to_the_figures() -> None:
+    rows = list(csv.DictReader(io.StringIO(summary_csv(ARMS))))
+    assert [(row["label"], row["data.alpha"], row["method"], row["n"]) for row in rows] == [
+        ("α = 0.01, FedAVG", "0.01", "fedavg", "2"),
+        ("α = 1, FedAVG", "1", "fedavg", "1"),
+        ("α = 0.01, FedAUX", "0.01", "fedaux", "2"),
+    ]
+    assert float(rows[0]["last_mean"]) == np.mean([0.2, 0.4])
+    assert float(rows[0]["last_std"]) == np.std([0.2, 0.4], ddof=1)
+    assert float(rows[0]["best_mean"]) == np.mean([0.2, 0.4])
+    assert float(rows[0]["last5_mean"]) == pytest.approx(0.25)
+    assert rows[1]["last_std"] == ""
+    assert rows[2]["privacy"] == 'noise, "exact"'
+
+
+def test_the_long_csv_has_one_line_for_each_run_and_round() -> None:
+    rows = list(csv.DictReader(io.StringIO(runs_csv(ARMS))))
+    assert len(rows) == 4 + 2 + 4
+    for one in ARMS:
+        for seed, curve in zip(one.seeds, one.curves, strict=True):
+            mine = [row for row in rows if row["label"] == one.label and int(row["seed"]) == seed]
+            assert [int(row["round"]) for row in mine] == [1, 2]
+            assert [float(row["accuracy"]) for row in mine] == curve.tolist()
+
+
+def test_latex_has_the_best_of_each_column_in_bold() -> None:
+    found = latex(summary({"FedAVG": ARMS[0].curves, "FedAUX": ARMS[2].curves}), "In %: α_1 & more", "Noise: 100 %")
+    lines = found.splitlines()
+    assert r"FedAVG & $30.0 \pm 14.1$ & $25.0 \pm 14.1$ & $30.0 \pm 14.1$ \\" in lines
+    bold = r"$\mathbf{75.0 \pm 7.1}$", r"$\mathbf{72.5 \pm 10.6}$", r"$\mathbf{75.0 \pm 7.1}$"
+    assert rf"FedAUX & {' & '.join(bold)} \\" in lines
+    assert r"\caption{In \%: $\alpha$\_1 \& more}" in lines
+    assert r"{\footnotesize Noise: 100 \%\par}" in lines
+
+
+def test_latex_is_balanced_whatever_the_labels_are() -> None:
+    nasty = r"50% of #1_{x}^2 & \cmd ~ $5 | α ± <b>"
+    table = Table((nasty, nasty, nasty), ((nasty, (Cell(0.5, 0.1, 2), None)), (nasty, (Cell(0.5, None, 1), None))))
+    found = latex(table, nasty, nasty)
+    plain = re.sub(r"\\[\\&%$#_{}]", "", found)  # what is left has a meaning to LaTeX
+    assert plain.count("{") == plain.count("}")
+    assert plain.count("$") % 2 == 0
+    assert not re.search(r"[%#_^~]", plain)
+    body = found[found.index(r"\toprule") : found.index(r"\bottomrule")].splitlines()
+    rows = [line for line in body if line.endswith(r"\\")]
+    assert len(rows) == 3
+    assert all(len(re.findall(r"(?<!\\)&", row)) == 2 for row in rows)
+    for name in ("table", "tabular"):
+        assert found.count(f"\\begin{{{name}}}") == found.count(f"\\end{{{name}}}") == 1
+    assert found.count("mathbf") == 2  # equal means are both the best
+    assert r"\begin{tabular}{lcc}" in found
+
+
+def test_escaped_text_says_what_it_said() -> None:
+    assert escape("a_b & 5%") == r"a\_b \& 5\%"
+    assert escape("\\") == r"\textbackslash{}"
+    assert escape("ε = 1, one\n\ntwo") == r"$\varepsilon$ = 1, one\par two"

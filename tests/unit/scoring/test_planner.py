@@ -1,0 +1,59 @@
+"""The planner reads public data only, and what it says moves with ε and the number of records as it must."""
+
+import numpy as np
+import pytest
+
+from fedaux.config.schema import PrivacyConfig
+from fedaux.privacy.clipping import GRID
+from fedaux.privacy.gaussian import multiplier
+from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
+from fedaux.scoring.planner import Planner
+
+
+@pytest.fixture(scope="module", params=[MeanEmbeddingScorer(4), ClassEmbeddingScorer(6, 4)], ids=lambda one: one.name)
+def planner(request: pytest.FixtureRequest) -> Planner:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(6, 4)) * 0.4
+    rows = centres[rng.integers(6, size=600)] + 0.1 * rng.normal(size=(600, 4))
+    return Planner.of(request.param, rows, 6, 6, PrivacyConfig(certificate="analytic"))
+
+
+def test_the_noise_is_the_releases(planner: Planner) -> None:
+    found = planner.plan(0.5, 200)
+    assert found.sigma == pytest.approx(multiplier(0.5, 1e-5, "analytic", 4, 2.0 * GRID) * 2 / 200)
+    assert planner.clients == 6
+
+
+def test_more_budget_or_more_records_keep_more(planner: Planner) -> None:
+    kept = planner.curve([0.01, 0.1, 1.0, 10.0], 200)
+    assert kept == sorted(kept)
+    assert kept[0] < 0.1
+    assert kept[-1] > 0.9
+    assert planner.plan(0.1, 2000).kept > planner.plan(0.1, 200).kept
+    drowned, clear = planner.plan(0.001, 200), planner.plan(10.0, 200)
+    assert drowned.teachers > 5.5  # of 6: as good as equal weights
+    assert clear.teachers < 2.5
+    assert drowned.right == pytest.approx(1 / 6, abs=0.03)
+
+
+def test_what_it_advises_does_what_it_says(planner: Planner) -> None:
+    epsilon = planner.epsilon_for(0.5, 200)
+    assert planner.plan(epsilon, 200).kept >= 0.5
+    assert planner.plan(0.7 * epsilon, 200).kept < 0.5
+    records = planner.records_for(0.5, 0.1, 200)
+    assert planner.plan(0.1, records).kept == pytest.approx(0.5, abs=0.08)
+    assert planner.plan(0.1, records // 2).kept < 0.45
+
+
+def test_too_few_public_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="cannot stand for 10 classes"):
+        Planner.of(MeanEmbeddingScorer(), np.zeros((12, 2)), 10, 10, PrivacyConfig())
+
+
+def test_clients_that_share_a_class_keep_more_of_it() -> None:
+    rng = np.random.default_rng(1)
+    rows = 0.4 * rng.normal(size=(5, 8))[rng.integers(5, size=800)] + 0.15 * rng.normal(size=(800, 8))
+    few, many = (Planner.of(ClassEmbeddingScorer(5, 8), rows, n, 5, PrivacyConfig()).plan(0.2, 300) for n in (5, 50))
+    assert many.kept > few.kept
+    assert many.even == pytest.approx(few.even) == pytest.approx(0.2)

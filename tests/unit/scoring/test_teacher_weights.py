@@ -1,0 +1,116 @@
+"""No teacher is louder than the federation allows, and what is cut is cut no further than that."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fedaux.core.messages import Release
+from fedaux.scoring.base import FLOOR, Fitted, teacher_weights
+from fedaux.scoring.teacher_weights import Weighing, ceiling, trusted
+
+SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
+WEIGHTS = hnp.arrays(
+    np.float64, st.tuples(st.integers(1, 12), st.integers(1, 4)), elements=st.floats(FLOOR, 1.0, allow_subnormal=False)
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(WEIGHTS, st.sampled_from(SHARES))
+def test_none_has_more_than_its_share_and_nothing_is_cut_without_need(weights: np.ndarray, share: float) -> None:
+    share = max(share, 1 / len(weights))
+    height = ceiling(iter(weights), share)
+    cut = np.minimum(weights, height)
+    total = cut.sum(axis=0)
+    assert (cut <= share * total * (1 + 1e-9)).all()
+    assert np.allclose(total, height / share)
+    fair = (weights <= share * weights.sum(axis=0)).all(axis=0)
+    assert np.allclose(cut[:, fair], weights[:, fair], rtol=1e-12, atol=0)
+    # any other height that keeps the shares is lower: the loudest keep as much as they may
+    higher = np.minimum(weights, 1.01 * height)
+    changed = (higher != cut).any(axis=0)
+    assert (higher.max(axis=0) > share * higher.sum(axis=0) * (1 + 1e-9))[changed & (share > 1 / len(weights))].all()
+
+
+def test_colluders_do_not_hide_behind_each_other() -> None:
+    """Cut one by one against the uncut weights of the others, two loud teachers would keep nearly everything."""
+    loud, quiet = np.full(1, 1.0), np.full(1, 0.01)
+    height = ceiling([loud, loud, quiet, quiet, quiet, quiet], 0.3)
+    assert height == pytest.approx(0.04 / (1 / 0.3 - 2))
+    assert height / (2 * height + 0.04) == pytest.approx(0.3)
+
+
+def test_the_order_of_teachers_does_not_matter() -> None:
+    weights = np.random.default_rng(0).uniform(FLOOR, 1, (9, 5)) ** 4
+    assert np.allclose(ceiling(weights, 0.2), ceiling(weights[::-1], 0.2), rtol=1e-14)
+
+
+ODDS = {"a": [9.0, -9.0, 0.0, 3.0], "b": [0.0, 0.1, 0.0, -80.0], "c": [-1.0, 0.2, 0.0, -90.0]}
+
+
+def weighing(share: float, kind: str = "odds", **odds: Any) -> Weighing:
+    found = {client: (lambda rows, values=values: np.array(values)[rows[:, 0]]) for client, values in odds.items()}
+    rows = np.arange(4)[:, None]
+    return Weighing(kind, {"p": Fitted(found)}, {"p": rows}, dict.fromkeys(odds, "p"), list(odds), share)
+
+
+@pytest.mark.parametrize("kind", ["odds", "certainty"])
+def test_a_share_of_one_changes_nothing_to_the_bit(kind: str) -> None:
+    peak = np.max(list(ODDS.values()), axis=0)
+    for client, values in ODDS.items():
+        plain = teacher_weights(np.array(values), peak, kind)
+        assert weighing(1.0, kind, **ODDS).weights(client).tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["odds", "certainty"])
+@pytest.mark.parametrize("share", [1.0, 0.6, 0.4])
+def test_shares_are_kept_on_every_example_and_told_on_average(kind: str, share: float) -> None:
+    found = weighing(share, kind, **ODDS)
+    weights = np.stack([found.weights(client) for client in ODDS])
+    assert ((weights > 0) & (weights <= 1)).all()
+    shares = weights / weights.sum(axis=0)
+    assert shares.max() <= share + 1e-9
+    assert shares.max() > min(share, 0.9) - 0.01
+    assert [found.share(row) for row in weights] == pytest.approx(shares.mean(axis=1).tolist())
+
+
+def test_who_is_not_cut_keeps_its_proportions() -> None:
+    found, plain = weighing(0.5, **ODDS), weighing(1.0, **ODDS)
+    ratio, before = (one.weights("b") / one.weights("c") for one in (found, plain))
+    assert np.allclose(ratio[[0, 2, 3]], before[[0, 2, 3]])
+    assert not np.allclose(ratio[1], before[1])  # here c is the loudest, and cut
+    assert np.allclose(found.weights("a")[0], (found.weights("b") + found.weights("c"))[0])
+
+
+def test_if_none_may_have_an_even_share_all_have_just_that() -> None:
+    found = weighing(0.1, **ODDS)
+    weights = np.stack([found.weights(client) for client in ODDS])
+    assert np.allclose(weights, 1.0)
+    assert found.share(weights[0]) == pytest.approx(1 / 3)
+
+
+def test_a_teacher_alone_has_everything() -> None:
+    found = weighing(0.3, a=ODDS["a"])
+    assert np.array_equal(found.weights("a"), np.ones(4))
+    assert found.share(found.weights("a")) == 1.0
+
+
+def told(client: str, scale: float, sensitivity: float = 2.0) -> Release:
+    facts = ("s", 50, 1.0, 1e-5, "replace-one", "opendp", sensitivity, scale, 1e-7, False, "")
+    return Release(client, *facts, {"values": np.zeros(3, np.int64)})
+
+
+def test_nobody_is_taken_for_more_exact_than_the_median_client() -> None:
+    """Noise is compared by what it is to the sensitivity: that is the budget, whatever the number of records."""
+    honest = [told("a", 8.0), told("b", 8.0), told("c", 20.0, sensitivity=5.0), told("d", 80.0)]
+    found = trusted([*honest, told("liar", 1e-9)])
+    assert [one.scale for one in found] == [8.0, 8.0, 20.0, 80.0, 8.0]
+    assert all(one is other for one, other in zip(found, honest, strict=False))
+
+
+def test_alike_budgets_are_taken_as_they_are_to_the_bit() -> None:
+    releases = [told(str(i), 4.045130358696958 * reach, reach) for i, reach in enumerate((2.0, 3.7, 1e9 / 7))]
+    assert all(one is other for one, other in zip(trusted(releases), releases, strict=True))
