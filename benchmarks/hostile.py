@@ -26,7 +26,7 @@ from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.server import Server, make_server
 from fedaux.config.demo import DIGITS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, FederationConfig
+from fedaux.config.schema import Config, FederationConfig, TeachersConfig
 from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
@@ -124,7 +124,9 @@ class Hostile:
         load(model, order.weights)
         wrong = Records(own.gather(), (own.labels + 1) % order.classes)
         batches = torch_stream(order.seed)
-        train_local(model, wrong, epochs=order.epochs, batch=order.batch, lr=order.lr, mu=order.mu, generator=batches)
+        train_local(
+            model, wrong, epochs=order.epochs, batch_size=order.batch_size, lr=order.lr, mu=order.mu, generator=batches
+        )
         return replace(reply, records=self.defence.boldness, weights=dump(model))
 
     def _loud(self, order: PrepareOrder, reply: Release) -> Release:
@@ -144,7 +146,7 @@ class Hostile:
             reply,
             records=records,
             epsilon=self.attack.stated,
-            certificate="analytic",
+            calibration="analytic",
             sensitivity=bound.sensitivity,
             scale=scale,
             step=bound.step,
@@ -158,7 +160,8 @@ def accuracy(config: Config, attack: Attack, liars: int, defence: Defence, seed:
         config,
         seed=seed,
         privacy=replace(DIGITS.privacy, scorer=attack.scorer, epsilon=attack.epsilon, unsafe_seed=seed),
-        federation=FederationConfig(max_records=defence.max_records, max_share=defence.max_share),
+        federation=FederationConfig(max_records=defence.max_records),
+        teachers=TeachersConfig(max_share=defence.max_share),
     )
     server = make_server(config, cache=cache)
     with tempfile.TemporaryDirectory() as folder:

@@ -52,7 +52,7 @@ def alternate(arms: dict[str, Callable[[], object]], rounds: int) -> dict[str, l
 def arms_of(spec: PrototypeSpec, precision: str, batch: int) -> dict[str, Callable[[], object]]:
     images = Records(np.random.default_rng(0).integers(0, 256, (batch, 32, 32, 3), dtype=np.uint8))
     model = build(spec, images.shape, 10, seed=0)
-    config = PretrainConfig(batch=batch, precision=precision)
+    config = PretrainConfig(batch_size=batch, precision=precision)
     run = SimCLR(model.features, model.width, images, config, seed=0)
     generator = torch.Generator().manual_seed(0)
     rows = np.arange(batch)

@@ -37,7 +37,7 @@ def _arrays(record: object) -> list[int]:
 
 def sizes(linear: bool, precision: str) -> dict[str, float]:
     config = Config(
-        linear=linear,
+        head_only=linear,
         prototypes=(PrototypeSpec.of("resnet8", width=64),),
         data=DataConfig(clients=2),
         pretrain=PretrainConfig(epochs=0),
@@ -71,7 +71,7 @@ def main() -> None:
     columns = {
         "whole network": sizes(False, "float32"),
         "the same, float16": sizes(False, "float16"),
-        "linear = true": sizes(True, "float32"),
+        "head_only = true": sizes(True, "float32"),
     }
     print(
         f"ResNet-8 of width 64, 512 features, 10 classes; MB a client. Features of D⁻: {NEGATIVES * 512 * 4 / 1e6:.2f}"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config.schema import Config
+from fedaux.config.schema import Config, TeachersConfig
 from fedaux.experiments.runner import run
 from studies.scorers import BASE, MEAN, REFERENCES, from_command_line
 
@@ -25,24 +25,27 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
     "FedDF+P": ("feddf+p", {}, False),
     "FedAUX, paper literal": (
         "fedaux",
-        {"privacy": replace(REFERENCES, scorer="studies.references:paper_literal", weights="certainty")},
+        {
+            "privacy": replace(REFERENCES, scorer="studies.references:paper_literal"),
+            "teachers": TeachersConfig(weights="certainty"),
+        },
         False,
     ),
     "FedAUX, logistic, repaired": ("fedaux", {"privacy": replace(BASE, scorer="logistic", ridge=0.03)}, True),
     "FedAUX, mean embedding": ("fedaux", {"privacy": MEAN}, True),
     "FedAUX, class embedding": ("fedaux", {"privacy": BASE}, True),
     "the same, ε = 1": ("fedaux", {"privacy": replace(BASE, epsilon=1.0)}, True),
-    "the same, closed-form start": ("fedaux", {"privacy": BASE, "start": "closed-form"}, False),
+    "the same, closed-form start": ("fedaux", {"privacy": BASE, "head_init": "closed-form"}, False),
     "the same, ε = 1, closed-form start": (
         "fedaux",
-        {"privacy": replace(BASE, epsilon=1.0), "start": "closed-form"},
+        {"privacy": replace(BASE, epsilon=1.0), "head_init": "closed-form"},
         False,
     ),
     "the same, ε = .3, closed-form start, heads trained at ε = 1": (  # what scores leave of 1.05
         "fedaux",
         {
-            "privacy": replace(BASE, epsilon=0.3, epsilon_total=1.05, private_training=True, train_rate=0.25),
-            "start": "closed-form",
+            "privacy": replace(BASE, epsilon=0.3, epsilon_total=1.05, private_training=True, sample_rate=0.25),
+            "head_init": "closed-form",
         },
         False,  # exact noise is slow: one draw
     ),
@@ -53,7 +56,7 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
     ),
     "FedAUX, not private: kernel density": (
         "fedaux",
-        {"privacy": replace(REFERENCES, scorer="studies.references:kde", dims=64)},
+        {"privacy": replace(REFERENCES, scorer="studies.references:kde", embedding_dim=64)},
         False,
     ),
 }
@@ -71,7 +74,7 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
         one = replace(
             config,
             method=method,
-            linear=True,
+            head_only=True,
             seed=split,
             data=replace(config.data, clients=count),
             distill=replace(config.distill, lr=rate),

@@ -126,11 +126,11 @@ class NoiselessClasses(ClassEmbeddingScorer):
 
 
 def class_noiseless(privacy: PrivacyConfig, classes: int) -> NoiselessClasses:
-    return NoiselessClasses(classes, privacy.dims)
+    return NoiselessClasses(classes, privacy.embedding_dim)
 
 
 def mean_noiseless(privacy: PrivacyConfig, classes: int) -> Noiseless:
-    return Noiseless(privacy.dims, privacy.ratio)
+    return Noiseless(privacy.embedding_dim, privacy.ratio)
 
 
 @dataclass(frozen=True)
@@ -178,4 +178,4 @@ def _log_density(rows: Vector, centres: Vector, width: float) -> Vector:
 
 
 def kde(privacy: PrivacyConfig, classes: int) -> Kde:
-    return Kde(privacy.dims, privacy.ratio)
+    return Kde(privacy.embedding_dim, privacy.ratio)

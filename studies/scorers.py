@@ -44,24 +44,26 @@ REFERENCES = replace(BASE, unsafe_seed=0)
 MEAN = replace(BASE, scorer="mean-embedding")
 SCORERS: dict[str, PrivacyConfig] = {
     "class embedding (default)": BASE,
-    "class embedding, k = 16": replace(BASE, dims=16),
-    "class embedding, k = 64": replace(BASE, dims=64),
+    "class embedding, k = 16": replace(BASE, embedding_dim=16),
+    "class embedding, k = 64": replace(BASE, embedding_dim=64),
     "class embedding, ε = 1": replace(BASE, epsilon=1.0),
     "mean embedding": MEAN,
     "mean embedding, kliep": replace(MEAN, ratio="kliep"),
-    "mean embedding, k = 16": replace(MEAN, dims=16),
-    "mean embedding, k = 64": replace(MEAN, dims=64),
+    "mean embedding, k = 16": replace(MEAN, embedding_dim=16),
+    "mean embedding, k = 64": replace(MEAN, embedding_dim=64),
     "mean embedding, ε = 1": replace(MEAN, epsilon=1.0),
     "logistic, repaired, λ = 0.03": replace(BASE, scorer="logistic", ridge=0.03),
-    "paper, literal": replace(REFERENCES, scorer="studies.references:paper_literal", weights="certainty"),
+    "paper, literal": replace(REFERENCES, scorer="studies.references:paper_literal"),
     "not private: class embedding": replace(REFERENCES, scorer="studies.references:class_noiseless"),
     "not private: mean embedding": replace(REFERENCES, scorer="studies.references:mean_noiseless"),
-    "not private: kernel density": replace(REFERENCES, scorer="studies.references:kde", dims=64),
+    "not private: kernel density": replace(REFERENCES, scorer="studies.references:kde", embedding_dim=64),
     "not private: logistic": replace(REFERENCES, scorer="studies.references:logistic_nonprivate"),
 }
 HEADS = {
-    f"closed-form head, k = {dims}, ε = {epsilon:g}": replace(BASE, epsilon=epsilon, dims=dims)
-    for dims in (32, 64, 128)
+    f"closed-form head, k = {embedding_dim}, ε = {epsilon:g}": replace(
+        BASE, epsilon=epsilon, embedding_dim=embedding_dim
+    )
+    for embedding_dim in (32, 64, 128)
     for epsilon in (0.1, 1.0, 1000.0)
 }
 Rows = NDArray[np.float64]
@@ -86,7 +88,7 @@ class Setting:
         with seeded_torch(derive(self.config.seed, "study", index)):
             head = linear_head(records.x.shape[1], len(self.data.classes))
         generator = torch_stream(self.config.seed, "study", index)
-        train_local(head, records, epochs=20, lr=1e-3, batch=32, mu=0.0, generator=generator)
+        train_local(head, records, epochs=20, lr=1e-3, batch_size=32, mu=0.0, generator=generator)
         return outputs(head, self.test).astype(np.float64)
 
     def accuracy(self, weights: Rows) -> float:
@@ -115,7 +117,8 @@ class Setting:
         fitted = scorer.fit(public, reference, sent)
         seen = asked if fitted.look is None else fitted.look(asked)
         log_odds = np.stack([fitted.odds[one.client](seen) for one in sent])
-        return self._judged(teacher_weights(log_odds, log_odds.max(axis=0), privacy.weights))
+        kind = "certainty" if "paper" in privacy.scorer else "odds"
+        return self._judged(teacher_weights(log_odds, log_odds.max(axis=0), kind))
 
     def _sent(self, scorer: Scorer, public: Arrays, privacy: PrivacyConfig) -> list[Release]:
         sent = []

@@ -10,7 +10,7 @@ settings = {
     "pretrain": {"epochs": 0},
     "local": {"epochs": 5},
     "distill": {"epochs": 10, "lr": 1e-3},
-    "privacy": {"epsilon": 1.0, "delta": 1e-5, "dims": 4},
+    "privacy": {"epsilon": 1.0, "delta": 1e-5, "embedding_dim": 4},
 }
 
 for method in ("fedavg", "feddf", "fedaux"):

@@ -18,7 +18,7 @@ def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
     """At least 25 points above FedDF+P and 35 above FedAVG, on average, at full participation and ε ≤ 1."""
     torch.set_num_threads(1)
     assert DIGITS.privacy.epsilon <= 1
-    assert DIGITS.participation == 1.0
+    assert DIGITS.fraction == 1.0
     assert DIGITS.privacy.unsafe_seed < 0
     found = compare(DIGITS, tmp_path, seeds=5, methods=("fedavg", "feddf+p", "fedaux"), cache=tmp_path)
     print({label: [round(float(value), 3) for value in curve[:, -1]] for label, curve in found.curves.items()})

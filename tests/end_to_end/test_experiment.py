@@ -36,10 +36,10 @@ TINY = Config(
     rounds=2,
     prototypes=(PrototypeSpec.of("mlp", hidden=32, features=16),),
     data=DataConfig(clients=4, alpha=0.1),
-    pretrain=PretrainConfig(epochs=2, batch=128, flip=False),
+    pretrain=PretrainConfig(epochs=2, batch_size=128, flip=False),
     local=LocalConfig(epochs=1),
     distill=DistillConfig(lr=1e-3),
-    privacy=PrivacyConfig(epsilon=1.0, dims=8),
+    privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8),
 )
 
 
@@ -171,7 +171,7 @@ def test_half_of_the_clients_gone_is_a_matter_of_the_quorum(quorum: float, kept:
 
 def test_spare_clients_are_asked_but_not_waited_for(tmp_path: Path) -> None:
     """Of four clients two are wanted and one more is asked; one fails, and the round has its two."""
-    config = replace(TINY, participation=0.5, rounds=3, federation=FederationConfig(spare=0.5))
+    config = replace(TINY, fraction=0.5, rounds=3, federation=FederationConfig(over_selection=0.5))
     server = make_server(config, cache=tmp_path)
     broken = Broken(in_process(config, tmp_path / "run"), {"client-002"})
     state = run_rounds(server, broken, None, lambda state: None)
@@ -258,7 +258,7 @@ def test_distillation_that_diverges_is_not_saved(tmp_path: Path) -> None:
 
 
 def test_clients_are_asked_for_a_score_only_when_first_chosen(tmp_path: Path) -> None:
-    config = replace(TINY, rounds=1, participation=0.5)
+    config = replace(TINY, rounds=1, fraction=0.5)
     result = run(config, tmp_path / "run", cache=tmp_path)
     assert len(result.state.releases) == 2
     assert len(list((tmp_path / "run" / "clients").iterdir())) == 2
@@ -291,7 +291,7 @@ def network(shape, width=16):
 CONFIG = """
 method = "{method}"
 rounds = 4
-participation = 0.75
+fraction = 0.75
 seed = 7
 prototypes = ["fuse:network"]
 [data]
@@ -303,7 +303,7 @@ epochs = 0
 lr = 0.001
 [privacy]
 epsilon = 1.0
-dims = 8
+embedding_dim = 8
 """
 
 

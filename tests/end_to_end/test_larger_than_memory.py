@@ -23,8 +23,8 @@ config = Config.from_dict({{
     "method": "fedaux", "rounds": 1, "prototypes": [{{"name": "mlp", "hidden": 16, "features": 16}}],
     "data": {{"source": "npz", "path": str(folder / "private.npz"), "clients": 3, "alpha": 1.0}},
     "aux": {{"source": "npy", "path": str(folder / "public.npy")}},
-    "pretrain": {{"epochs": 1, "batch": 256}},
-    "privacy": {{"epsilon": 1.0, "dims": 4}},
+    "pretrain": {{"epochs": 1, "batch_size": 256}},
+    "privacy": {{"epsilon": 1.0, "embedding_dim": 4}},
 }})
 import opendp.prelude  # what is imported late counts as well
 held = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1])

@@ -26,7 +26,7 @@ def test_three_architectures_learn_from_one_ensemble(tmp_path: Path) -> None:
             "prototypes": ["resnet8", "mobilenetv2", "shufflenet"],
             "data": {"source": "npz", "path": str(tmp_path / "private.npz"), "clients": 6, "alpha": 1.0},
             "aux": {"source": "npy", "path": str(tmp_path / "public.npy")},
-            "pretrain": {"epochs": 2, "batch": 128},
+            "pretrain": {"epochs": 2, "batch_size": 128},
             "local": {"epochs": 1},
             "distill": {"lr": 1e-3},
             "privacy": {"epsilon": 1.0},

@@ -18,13 +18,13 @@ from fedaux.privacy.budget import read_account
 
 CONFIG = Config(
     rounds=3,
-    linear=True,
+    head_only=True,
     prototypes=(PrototypeSpec.of("cnn", width=8, features=16),),
     data=DataConfig(clients=3, alpha=1.0),
-    pretrain=PretrainConfig(epochs=1, batch=128, crop=0.5, flip=False),
+    pretrain=PretrainConfig(epochs=1, batch_size=128, min_crop_area=0.5, flip=False),
     local=LocalConfig(lr=0.02, epochs=2),
     distill=DistillConfig(lr=1e-3),
-    privacy=PrivacyConfig(epsilon=0.3, epsilon_total=1.05, private_training=True, train_rate=0.5, dims=4),
+    privacy=PrivacyConfig(epsilon=0.3, epsilon_total=1.05, private_training=True, sample_rate=0.5, embedding_dim=4),
 )
 
 
@@ -61,7 +61,7 @@ def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
     assert "planned for 2 rounds, and they are used up" in caplog.text
 
 
-@pytest.mark.parametrize("change", [{"epochs": 20}, {"batch": 1}], ids=str)
+@pytest.mark.parametrize("change", [{"epochs": 20}, {"batch_size": 1}], ids=str)
 def test_an_order_cannot_stretch_the_budget(change: dict[str, int], tmp_path: Path) -> None:
     data = open_data(CONFIG)
     server = Server(CONFIG, data.aux, data.test, 10, data.clients, tmp_path / "cache")
@@ -84,7 +84,7 @@ def test_seeded_training_promises_nothing(tmp_path: Path) -> None:
 
 def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> None:
     network = PrototypeSpec.of("cnn", width=4, features=8, norm="group")
-    config = replace(CONFIG, linear=False, rounds=1, prototypes=(network,))
+    config = replace(CONFIG, head_only=False, rounds=1, prototypes=(network,))
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
     assert result.ledger.bare == 0
     assert all(result.ledger.epsilon(client) <= 1.05 for client in result.ledger.clients)
@@ -96,6 +96,6 @@ def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> N
 
 
 def test_batchnorm_cannot_be_protected_and_says_what_to_do(tmp_path: Path) -> None:
-    config = replace(CONFIG, linear=False, prototypes=(PrototypeSpec.of("cnn", width=4, norm="batch"),))
-    with pytest.raises(RecordsMixError, match="norm = 'group' in its prototype, or linear = true"):
+    config = replace(CONFIG, head_only=False, prototypes=(PrototypeSpec.of("cnn", width=4, norm="batch"),))
+    with pytest.raises(RecordsMixError, match="norm = 'group' in its prototype, or head_only = true"):
         run(config, tmp_path / "run", cache=tmp_path / "cache")

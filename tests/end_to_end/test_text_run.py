@@ -27,13 +27,13 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     return Config.from_dict(
         {
             "rounds": 3,
-            "linear": True,
+            "head_only": True,
             "prototypes": [{"name": "encoder", "folder": str(encoder)}],
             "data": {"source": "csv", "path": str(private), "clients": 3, "alpha": 1.0},
             "aux": {"source": "csv", "path": str(aux), "options": {"label": ""}},
             "local": {"lr": 0.02, "epochs": 5},
             "distill": {"lr": 0.02, "epochs": 5},
-            "privacy": {"epsilon": 4.0, "dims": 4, "unsafe_seed": 0},
+            "privacy": {"epsilon": 4.0, "embedding_dim": 4, "unsafe_seed": 0},
         }
     )
 
@@ -76,10 +76,10 @@ def test_a_bert_is_pretrained_and_fine_tuned(config: Config, tmp_path: Path) -> 
     bert = PrototypeSpec.of("bert", layers=1, width=16, heads=2, inner=32, tokenizer=str(tokenizer))
     whole = replace(
         config,
-        linear=False,
+        head_only=False,
         rounds=2,
         prototypes=(bert,),
-        pretrain=replace(config.pretrain, epochs=3, batch=50, lr=1e-2),
+        pretrain=replace(config.pretrain, epochs=3, batch_size=50, lr=1e-2),
         local=replace(config.local, lr=5e-3),
         distill=replace(config.distill, lr=5e-3),
     )

@@ -50,7 +50,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _order(name: str, weights: dict[str, np.ndarray]) -> TrainOrder:
-    facts = {"prototype": "[]", "classes": 2, "epochs": 1, "lr": 0.1, "batch": 1, "mu": 0.0, "seed": 0, "h0": ""}
+    facts = {"prototype": "[]", "classes": 2, "epochs": 1, "lr": 0.1, "batch_size": 1, "mu": 0.0, "seed": 0, "h0": ""}
     return TrainOrder(name, 1, **facts, heard=0, extractor={}, weights=weights)
 
 

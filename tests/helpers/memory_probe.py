@@ -15,9 +15,9 @@ config = Config(
     method="feddf",
     rounds=1,
     prototypes=(PrototypeSpec("resnet8"),),
-    data=DataConfig(clients=int(sys.argv[1]), partition="iid", test_share=0.7),
-    aux=AuxConfig(limit=40, share=0.2),
-    local=LocalConfig(batch=64),
+    data=DataConfig(clients=int(sys.argv[1]), partition="iid", test_fraction=0.7),
+    aux=AuxConfig(limit=40, fraction=0.2),
+    local=LocalConfig(batch_size=64),
 )
 with tempfile.TemporaryDirectory() as folder:
     assert not run(config, folder).state.history[0]["failures"]

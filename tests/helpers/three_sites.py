@@ -13,10 +13,10 @@ CONFIG = Config(
     rounds=2,
     prototypes=(PrototypeSpec.of("mlp", hidden=32, features=16),),
     data=DataConfig(clients=3, alpha=0.1),
-    pretrain=PretrainConfig(epochs=1, batch=128, flip=False),
+    pretrain=PretrainConfig(epochs=1, batch_size=128, flip=False),
     distill=DistillConfig(lr=1e-3),
-    privacy=PrivacyConfig(epsilon=1.0, dims=8),
-    federation=FederationConfig(wait=120, timeout=180),
+    privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8),
+    federation=FederationConfig(connect_timeout=120, timeout=180),
 )
 SITES = ["client-000", "client-001", "client-002"]
 

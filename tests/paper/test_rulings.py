@@ -319,7 +319,7 @@ def test_m_batchnorm_is_in_eval_mode_for_whoever_only_looks() -> None:
     rng = np.random.default_rng(5)
     records = Records(rng.normal(size=(64, 4)).astype(np.float32), (np.arange(64) % 2).astype(np.int64))
     model = build(PrototypeSpec.of("mlp", norm="batch"), (4,), 2, 0)
-    train_local(model, records, epochs=1, lr=1e-2, batch=16, mu=0.0, generator=torch.Generator().manual_seed(0))
+    train_local(model, records, epochs=1, lr=1e-2, batch_size=16, mu=0.0, generator=torch.Generator().manual_seed(0))
 
     def check(predict: Callable[[Records], np.ndarray]) -> None:
         assert np.allclose(predict(records)[:8], predict(records.take(np.arange(8))), atol=1e-5)
@@ -370,7 +370,7 @@ def test_m_clients_are_drawn_from_the_runs_seed() -> None:
     def check(draw: Callable[[], list[str]]) -> None:
         assert draw() == draw()
 
-    config = Config(participation=0.4)
+    config = Config(fraction=0.4)
     check(lambda: sample(clients, config, round_=3)[1])
     caught(check, lambda: list(np.random.permutation(clients)[:20]))  # noqa: NPY002
     assert sample(clients, config, round_=3) != sample(clients, config, round_=4)

@@ -20,7 +20,7 @@ def main(grid: Grid, context: Context) -> None:
         features=before("fc3"),
         public=public_images(),
         classes=10,
-        dims=12,
+        embedding_dim=12,
         distill_epochs=5,
         keep="~/.fedaux/digits-app.safetensors",
         fraction_evaluate=0.0,

@@ -18,7 +18,7 @@ def distill(
     *,
     epochs: int,
     lr: float,
-    batch: int,
+    batch_size: int,
     generator: torch.Generator,
 ) -> float:
     """Adam on KL(ỹ ‖ student); returns the mean loss of the last epoch.
@@ -31,7 +31,7 @@ def distill(
     total = 0.0
     for _ in range(epochs):
         total = 0.0
-        for rows in batches(len(records), batch, generator):
+        for rows in batches(len(records), batch_size, generator):
             loss = distillation_loss(student(records.batch(rows)), torch.from_numpy(ensemble.soft_labels(rows)))
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]

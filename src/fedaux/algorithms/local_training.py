@@ -13,7 +13,14 @@ from fedaux.data.records import Records
 
 
 def train_local(
-    model: nn.Module, records: Records, *, epochs: int, lr: float, batch: int, mu: float, generator: torch.Generator
+    model: nn.Module,
+    records: Records,
+    *,
+    epochs: int,
+    lr: float,
+    batch_size: int,
+    mu: float,
+    generator: torch.Generator,
 ) -> float:
     """E epochs of Adam on cross-entropy, plus FedPROX's term where μ > 0. Returns the mean loss of the last epoch."""
     model.train()
@@ -24,7 +31,7 @@ def train_local(
     total = 0.0
     for _ in range(epochs):
         total = 0.0
-        for rows in batches(len(records), batch, generator):
+        for rows in batches(len(records), batch_size, generator):
             loss = F.cross_entropy(model(records.batch(rows)), labels[rows])
             total += loss.item() * len(rows)
             if mu > 0:

@@ -36,7 +36,7 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
         if certainty:
             with costs.phase("score"):
                 state, failures = collect_releases(server, federation, state, chosen, costs)  # P2, P3
-                if server.config.start == "closed-form" and state.round == 0:
+                if server.config.head_init == "closed-form" and state.round == 0:
                     state = server.closed_form(state, certainty)
                 save(state)
         gathering = Gathering.start(server, certainty, state, chosen, costs)
@@ -121,7 +121,7 @@ def check_quorum(gathering: Gathering, config: Config, wanted: int, round_: int)
 
 def sample(clients: Sequence[str], config: Config, round_: int) -> tuple[int, list[str]]:
     """(⌈C·n⌉, so many clients and the spare ones), without replacement, from the round's own stream."""
-    wanted = max(1, math.ceil(config.participation * len(clients) - 1e-9))
-    count = min(len(clients), math.ceil(wanted * (1 + config.federation.spare) - 1e-9))
+    wanted = max(1, math.ceil(config.fraction * len(clients) - 1e-9))
+    count = min(len(clients), math.ceil(wanted * (1 + config.federation.over_selection) - 1e-9))
     rng = numpy_stream(config.seed, "sampling", round_)
     return wanted, [clients[i] for i in sorted(rng.choice(len(clients), size=count, replace=False))]

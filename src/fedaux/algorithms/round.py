@@ -78,7 +78,7 @@ class Gathering:
 
     def _check_moved(self, update: Update, label: str) -> Moved:
         local, known = self.server.config.local, self.limits.get(label, {})
-        moved = pace(self.sent[label], update.weights, local.epochs * math.ceil(update.records / local.batch))
+        moved = pace(self.sent[label], update.weights, local.epochs * math.ceil(update.records / local.batch_size))
         for name, size in moved.items():
             limit = known.get(name, math.inf)
             if not size <= limit:

@@ -19,7 +19,7 @@ from fedaux.core.messages import Account, Arrays, Release
 from fedaux.privacy.ledger import Ledger
 
 FILE = "state.safetensors"
-VERSION = "4"
+VERSION = "5"
 ROOMS = ("weights", "extractors", "public")
 
 Record = dict[str, Any]  # one round's entry in the history; see `Gathering.finish`

@@ -83,7 +83,7 @@ class Server:
     @cached_property
     def learners(self) -> dict[str, Prototype]:
         """What is trained, averaged and distilled: the networks, or in linear mode their heads alone."""
-        if not self.config.linear:
+        if not self.config.head_only:
             return self.models
         heads = {label: linear_head(model.width, self.classes) for label, model in self.models.items()}
         for label, head in heads.items():
@@ -111,7 +111,7 @@ class Server:
             for model in self.learners.values():
                 check_records_apart(model, training=True)
         weights = {label: dump(model) for label, model in self.learners.items()}
-        if not (self.method.scores or self.config.linear):
+        if not (self.method.scores or self.config.head_only):
             return RunState(self.config, 0, weights)
         for model in self.models.values():
             check_records_apart(model.features)  # every client would refuse it, and keep the reason to itself
@@ -151,7 +151,7 @@ class Server:
                 continue
             cache = FeatureCache(self.cache, watch=partial(self.tell_features, label))
             self.h0[label] = H0(specs[label], self.models[label].features, arrays, cache)
-            if self.config.linear:
+            if self.config.head_only:
                 distill = self.h0[label].features(self.aux).take(self.split.distill)
                 self._seen[label] = distill, self.h0[label].features(self.test)
 
@@ -194,7 +194,7 @@ class Server:
             reference[label] = Reference(transformed(seen.take(self.split.negatives), embed).astype(np.float64))
             embedded[label] = transformed(seen.take(self.split.distill), embed)
         labels = {client: spec.label for client, spec in self.prototype_of.items()}
-        weights, share = self.config.privacy.weights, self.config.federation.max_share
+        weights, share = self.config.teachers.weights, self.config.teachers.max_share
         return Certainty(self.scorer, weights, state.public, reference, embedded, labels, share)
 
     def closed_form(self, state: RunState, certainty: Certainty) -> RunState:
@@ -221,12 +221,12 @@ class Server:
             classes=self.classes,
             epochs=local.epochs,
             lr=local.lr,
-            batch=local.batch,
+            batch_size=local.batch_size,
             mu=local.mu if self.method.proximal else 0.0,
             seed=derive(self.config.seed, "batches", client, round_),
-            h0=self.h0[spec.label].hash if self.config.linear else "",
+            h0=self.h0[spec.label].hash if self.config.head_only else "",
             heard=state.heard(client),
-            extractor=self.extractor_for(state, client) if self.config.linear else {},
+            extractor=self.extractor_for(state, client) if self.config.head_only else {},
             weights=self.on_the_wire(spec.label, state.weights[spec.label]),
         )
 
@@ -263,7 +263,7 @@ class Server:
                     ensemble,
                     epochs=config.epochs,
                     lr=config.lr,
-                    batch=config.batch,
+                    batch_size=config.batch_size,
                     generator=generator,
                 )
             )

@@ -11,8 +11,8 @@ DIGITS = Config(
     rounds=5,
     prototypes=(PrototypeSpec("cnn"),),
     data=DataConfig(source="digits", clients=10, alpha=0.01),
-    aux=AuxConfig(share=0.5),
-    pretrain=PretrainConfig(epochs=30, batch=256, crop=0.5, flip=False),
+    aux=AuxConfig(fraction=0.5),
+    pretrain=PretrainConfig(epochs=30, batch_size=256, min_crop_area=0.5, flip=False),
     distill=DistillConfig(epochs=5, lr=1e-3),
-    privacy=PrivacyConfig(epsilon=1.0, delta=1e-5, dims=12),
+    privacy=PrivacyConfig(epsilon=1.0, delta=1e-5, embedding_dim=12),
 )

@@ -27,7 +27,7 @@ class DataConfig:
     options: Options = ()  # further arguments of the source
     classes: tuple[str, ...] = ()  # names of labels 0, 1, …, declared for all sites; needed where partition = "own"
     person: str = ""  # whose a record is: a column, an array's name, or for images a pattern of their paths
-    test_share: float = 0.2  # held out of the training part where the source has no test part of its own
+    test_fraction: float = 0.2  # held out of the training part where the source has no test part of its own
     clients: int = 10  # how many the records are dealt to
     partition: str = "dirichlet"  # "own": nothing is split, this machine reads what it holds itself (real sites)
     alpha: float = 0.01  # of the Dirichlet split: 0.01 is about one class a client, 100 nearly even
@@ -40,7 +40,7 @@ class DataConfig:
         one_of("data.partition", self.partition, ("dirichlet", "shards", "iid", "own"))
         need(self.clients >= 1, f"data.clients must be at least 1, not {self.clients}.")
         need(self.alpha > 0, f"data.alpha must be above 0, not {self.alpha}: 0.01 is extreme, 100 nearly even.")
-        need(0 < self.test_share < 1, f"data.test_share must lie between 0 and 1, not {self.test_share}.")
+        need(0 < self.test_fraction < 1, f"data.test_fraction must lie between 0 and 1, not {self.test_fraction}.")
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class AuxConfig:
     source: str = ""  # as data.source; "" holds records out of the private source
     path: str = ""  # passed to the source where it takes one
     options: Options = ()  # further arguments of the source
-    share: float = 0.5  # of the training part, where there is no source of its own
+    fraction: float = 0.5  # of the training part, where there is no source of its own
     limit: int = 0  # use at most so many records; 0 means all
     negatives: float = 0.2  # D⁻; the rest is D_distill
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", sorted_options("aux.options", self.options))
-        need(0 < self.share < 1, f"aux.share must lie between 0 and 1, not {self.share}.")
+        need(0 < self.fraction < 1, f"aux.fraction must lie between 0 and 1, not {self.fraction}.")
         need(0 < self.negatives < 1, f"aux.negatives must lie between 0 and 1, not {self.negatives}.")
         need(self.limit >= 0, f"aux.limit must be 0 (all) or a number of records, not {self.limit}.")
 
@@ -69,22 +69,31 @@ class PretrainConfig:
     seed: int = 0  # not the run's: one costly extractor serves all splits and seeds of a study
     lr: float = 1e-3  # Adam's
     weight_decay: float = 1e-6  # Adam's
-    batch: int = 512  # of images; each gives two views
-    chunk: int = 0  # pass a batch through the network in parts of so many images, for small memory; 0: all at once
+    batch_size: int = 512  # of images; each gives two views
+    micro_batch_size: int = 0  # images in one forward pass, for small memory; 0: the whole batch
     temperature: float = 0.5  # of the contrastive loss
-    projection: int = 128  # size of the space in which views are compared
-    crop: float = 0.2  # smallest area of a random crop
+    projection_dim: int = 128  # size of the space in which views are compared
+    min_crop_area: float = 0.2  # smallest area of a random crop
     precision: str = "float32"  # bfloat16 is faster where the processor has it: 32×32 images, wide networks
     flip: bool = True  # false where left and right mean something: digits, text in images, anatomy
 
     def __post_init__(self) -> None:
         one_of("pretrain.precision", self.precision, ("float32", "bfloat16"))
         need(self.epochs >= 0, f"pretrain.epochs must not be negative, it is {self.epochs}.")
-        need(self.batch >= 2, f"pretrain.batch must be at least 2, not {self.batch}: views are contrasted with others.")
-        need(self.chunk == 0 or self.chunk >= 2, f"pretrain.chunk must be 0 or at least 2, not {self.chunk}.")
-        need(self.projection >= 1, f"pretrain.projection must be at least 1, not {self.projection}.")
+        need(
+            self.batch_size >= 2,
+            f"pretrain.batch_size must be at least 2, not {self.batch_size}: views are contrasted with others.",
+        )
+        need(
+            self.micro_batch_size == 0 or self.micro_batch_size >= 2,
+            f"pretrain.micro_batch_size must be 0 or at least 2, not {self.micro_batch_size}.",
+        )
+        need(self.projection_dim >= 1, f"pretrain.projection_dim must be at least 1, not {self.projection_dim}.")
         need(self.weight_decay >= 0, f"pretrain.weight_decay must not be negative, it is {self.weight_decay}.")
-        need(0 < self.crop <= 1, f"pretrain.crop must be above 0 and at most 1, not {self.crop}.")
+        need(
+            0 < self.min_crop_area <= 1,
+            f"pretrain.min_crop_area must be above 0 and at most 1, not {self.min_crop_area}.",
+        )
         need(0 < self.lr <= 1e20 and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
 
 
@@ -94,11 +103,11 @@ class LocalConfig:
 
     epochs: int = 1  # E: passes over the client's records a round
     lr: float = 1e-3  # Adam's
-    batch: int = 32  # of records
+    batch_size: int = 32  # of records
     mu: float = 0.01  # FedPROX only
 
     def __post_init__(self) -> None:
-        need(self.epochs >= 1 and self.batch >= 1, "local.epochs and local.batch must be at least 1.")
+        need(self.epochs >= 1 and self.batch_size >= 1, "local.epochs and local.batch_size must be at least 1.")
         need(0 < self.lr <= 1e20 and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
 
 
@@ -108,12 +117,24 @@ class DistillConfig:
 
     epochs: int = 1  # passes over D_distill a round
     lr: float = 5e-5  # Adam's
-    batch: int = 128  # of public examples
+    batch_size: int = 128  # of public examples
     samples: int = 10  # FedBE only
 
     def __post_init__(self) -> None:
-        need(self.epochs >= 1 and self.batch >= 1, "distill.epochs and distill.batch must be at least 1.")
+        need(self.epochs >= 1 and self.batch_size >= 1, "distill.epochs and distill.batch_size must be at least 1.")
         need(0 < self.lr <= 1e20 and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
+
+
+@dataclass(frozen=True)
+class TeachersConfig:
+    """T2: how much each client's model counts in the ensemble that students learn from."""
+
+    weights: str = "odds"  # of a client's scores s: s/(1 − s), or certainty: s
+    max_share: float = 1.0  # of the teachers' weight on any public example that one client may have
+
+    def __post_init__(self) -> None:
+        one_of("teachers.weights", self.weights, ("odds", "certainty"))
+        need(0 < self.max_share <= 1, f"teachers.max_share must be above 0 and at most 1, not {self.max_share}.")
 
 
 @dataclass(frozen=True)
@@ -121,21 +142,20 @@ class PrivacyConfig:
     """P2, P3 and private training: what a client may reveal, and under what noise."""
 
     scorer: str = "class-embedding"  # or mean-embedding, logistic, module:function
-    weights: str = "odds"  # of teachers: s/(1 − s), or certainty: s
     epsilon: float = 0.1  # of one release of scores
     epsilon_total: float = 0.0  # of all that a client ever sends under noise; 0: one release of scores and no more
     delta: float = 1e-5  # of everything; well below one over the number of records
     unit: str = "record"  # whom the promise protects: a record, or a person with all records that data.person finds
-    person_records: int = 10  # unit = "person": so many records of a person are used, the others are left out
+    max_records_per_person: int = 10  # unit = "person": so many records of a person are used, the others are left out
     adjacency: str = "replace-one"  # what a neighbour is; or add-remove
-    certificate: str = "analytic"  # who vouches for ε: the analytic Gaussian, or OpenDP's zCDP (7 to 11 % more noise)
-    dims: int = 32  # class- and mean-embedding: size of the public PCA
+    calibration: str = "analytic"  # who vouches for ε: the analytic Gaussian, or OpenDP's zCDP (7 to 11 % more noise)
+    embedding_dim: int = 32  # class- and mean-embedding: size of the public PCA
     ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
     ridge: float = 0.01  # logistic: λ
     private_training: bool = False  # spend what scores leave of epsilon_total on training; false sends bare models
     train_rounds: int = 0  # for so many rounds of private training; 0: as many as the run has
-    train_rate: float = 0.0  # share of a client's records in a step of private training; 0: local.batch of them
-    train_clip: float = 1.0  # norm to which a record's gradient is shortened
+    sample_rate: float = 0.0  # share of a client's records in a step of private training; 0: local.batch_size of them
+    max_grad_norm: float = 1.0  # norm to which a record's gradient is shortened
     declared_records: int = 0  # |D_i| as everybody knows it, in units; add-remove needs it, replace-one counts
     unsafe_seed: int = -1  # ≥ 0 makes the noise reproducible and therefore removable: tests and studies only
 
@@ -143,9 +163,8 @@ class PrivacyConfig:
         if ":" not in self.scorer:  # else somebody's own, module:function
             one_of("privacy.scorer", self.scorer, ("class-embedding", "mean-embedding", "logistic", "module:function"))
         one_of("privacy.ratio", self.ratio, ("bayes", "kliep"))
-        one_of("privacy.weights", self.weights, ("odds", "certainty"))
         one_of("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
-        one_of("privacy.certificate", self.certificate, ("opendp", "analytic"))
+        one_of("privacy.calibration", self.calibration, ("opendp", "analytic"))
         need(
             self.adjacency == "replace-one" or self.declared_records >= 1,
             "privacy.adjacency = 'add-remove' needs privacy.declared_records, a size that neighbours share.",
@@ -156,18 +175,21 @@ class PrivacyConfig:
         )
         need(0 < self.delta < 1, f"privacy.delta must lie between 0 and 1, not {self.delta}.")
         one_of("privacy.unit", self.unit, ("record", "person"))
-        need(self.person_records >= 1, f"privacy.person_records must be at least 1, not {self.person_records}.")
+        need(
+            self.max_records_per_person >= 1,
+            f"privacy.max_records_per_person must be at least 1, not {self.max_records_per_person}.",
+        )
         need(0 <= self.epsilon_total < math.inf, f"privacy.epsilon_total must not be negative: {self.epsilon_total}.")
         need(
             self.epsilon_total > 0 or not self.private_training,
             "privacy.private_training needs privacy.epsilon_total, what scores and training may cost together.",
         )
         need(
-            self.train_rounds >= 0 and 0 <= self.train_rate <= 1,
-            "privacy.train_rounds must not be negative, privacy.train_rate is at most 1.",
+            self.train_rounds >= 0 and 0 <= self.sample_rate <= 1,
+            "privacy.train_rounds must not be negative, privacy.sample_rate is at most 1.",
         )
-        need(0 < self.train_clip < math.inf, f"privacy.train_clip must be above 0, not {self.train_clip}.")
-        need(self.dims >= 1, f"privacy.dims must be at least 1, not {self.dims}.")
+        need(0 < self.max_grad_norm < math.inf, f"privacy.max_grad_norm must be above 0, not {self.max_grad_norm}.")
+        need(self.embedding_dim >= 1, f"privacy.embedding_dim must be at least 1, not {self.embedding_dim}.")
         need(1e-6 <= self.ridge < math.inf, f"privacy.ridge must be at least 1e-6, not {self.ridge}.")
         need(self.declared_records >= 0, f"privacy.declared_records must not be negative, not {self.declared_records}.")
 
@@ -182,13 +204,12 @@ class FederationConfig:
     """Who takes part, how long the server waits for them, and how far it believes them."""
 
     sites: tuple[str, ...] = ()  # names of real sites; without any, clients are simulated from one source
-    wait: float = 600.0  # seconds for sites to come up before the first round
+    connect_timeout: float = 600.0  # seconds for sites to come up before the first round
     timeout: float = 3600.0  # seconds for the replies of a round
     quorum: float = 0.5  # share of the clients asked whose contributions a round needs
-    spare: float = 0.0  # ask so many more, as a share, and go on as soon as the wanted number has answered
+    over_selection: float = 0.0  # ask so many more, as a share, and go on as soon as the wanted number has answered
     precision: str = "float32"  # of models on the wire; float16 halves them
     max_records: int = 1_000_000  # that one client may claim to have
-    max_share: float = 1.0  # of the teachers' weight on any public example that one client may have
 
     def __post_init__(self) -> None:
         one_of("federation.precision", self.precision, ("float32", "float16"))
@@ -199,13 +220,15 @@ class FederationConfig:
                 f"federation.sites: {name!r} is no name of a site; use letters, digits, - and _.",
             )
         need(
-            0 < self.wait < math.inf and 0 < self.timeout < math.inf,
-            "federation.wait and federation.timeout must be above 0.",
+            0 < self.connect_timeout < math.inf and 0 < self.timeout < math.inf,
+            "federation.connect_timeout and federation.timeout must be above 0.",
         )
         need(0 <= self.quorum <= 1, f"federation.quorum must lie between 0 and 1, not {self.quorum}.")
-        need(0 <= self.spare < math.inf, f"federation.spare must not be negative, it is {self.spare}.")
+        need(
+            0 <= self.over_selection < math.inf,
+            f"federation.over_selection must not be negative, it is {self.over_selection}.",
+        )
         need(self.max_records >= 1, f"federation.max_records must be at least 1, not {self.max_records}.")
-        need(0 < self.max_share <= 1, f"federation.max_share must be above 0 and at most 1, not {self.max_share}.")
 
 
 @dataclass(frozen=True)
@@ -214,9 +237,9 @@ class Config:
 
     method: str = "fedaux"  # a name of `METHODS`
     rounds: int = 10  # T: how often clients are asked to train
-    participation: float = 1.0  # C: the share of clients asked each round
-    linear: bool = False  # only the heads train, on features of the frozen h0 that are computed once
-    start: str = "random"  # of the heads; "closed-form" makes them from the first round's releases, at no further ε
+    fraction: float = 1.0  # C: the share of clients asked each round
+    head_only: bool = False  # only the heads train, on features of the frozen h0 that are computed once
+    head_init: str = "random"  # of the heads; "closed-form" makes them from the first round's releases, at no further ε
     seed: int = 0  # of every draw but the privacy noise
     prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # dealt to the clients in turn
     data: DataConfig = field(default_factory=DataConfig)
@@ -224,13 +247,14 @@ class Config:
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     distill: DistillConfig = field(default_factory=DistillConfig)
+    teachers: TeachersConfig = field(default_factory=TeachersConfig)
     privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
     federation: FederationConfig = field(default_factory=FederationConfig)
 
     def __post_init__(self) -> None:
         one_of("method", self.method, tuple(METHODS))
         need(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
-        need(0 < self.participation <= 1, f"participation must be above 0 and at most 1, not {self.participation}.")
+        need(0 < self.fraction <= 1, f"fraction must be above 0 and at most 1, not {self.fraction}.")
         need(
             not self.federation.sites
             or self.data.partition == "own"
@@ -242,10 +266,10 @@ class Config:
             self.data.partition != "own" or bool(self.federation.sites),
             "data.partition = 'own' needs federation.sites, the names of the sites.",
         )
-        one_of("start", self.start, ("random", "closed-form"))
+        one_of("head_init", self.head_init, ("random", "closed-form"))
         need(
-            self.start == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),
-            "start = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding': it is made of them.",
+            self.head_init == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),
+            "head_init = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding'.",
         )
         need(
             not METHODS[self.method].scores or self.privacy.epsilon <= self.privacy.cap,

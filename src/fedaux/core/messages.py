@@ -102,7 +102,7 @@ class Release:
     epsilon: float
     delta: float
     adjacency: str
-    certificate: str
+    calibration: str
     sensitivity: float  # ℓ₂, in steps
     scale: float  # of the noise, in steps
     step: float
@@ -121,7 +121,7 @@ class TrainOrder:
     classes: int
     epochs: int
     lr: float
-    batch: int
+    batch_size: int
     mu: float
     seed: int
     h0: str  # "" trains the whole network; a hash trains the head on features of that extractor

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 
-def batches(size: int, batch: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
+def batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
     """All positions once, shuffled. A last batch of one row joins the one before it: BatchNorm cannot train on it."""
     order = torch.randperm(size, generator=generator).numpy()
-    cuts = list(range(batch, size, batch))
-    if batch > 1 and cuts and size - cuts[-1] == 1:
+    cuts = list(range(batch_size, size, batch_size))
+    if batch_size > 1 and cuts and size - cuts[-1] == 1:
         cuts.pop()
     yield from np.split(order, cuts)

@@ -134,13 +134,13 @@ def _open(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...])
     rng = numpy_stream(seed, "split")
     order = rng.permutation(len(corpus.train))
     if corpus.test is None:
-        held, order = np.split(order, [round(data.test_share * len(order))])
+        held, order = np.split(order, [round(data.test_fraction * len(order))])
         test = corpus.train.take(np.sort(held))
     else:
         test = corpus.test
     held_out: Records | None = None
     if not aux.source:
-        held, order = np.split(order, [round(aux.share * len(order))])
+        held, order = np.split(order, [round(aux.fraction * len(order))])
         held_out = corpus.train.take(np.sort(held))
     public = _auxiliary(aux, corpus.train.shape, held_out)
     classes = _classes(corpus)

@@ -47,6 +47,6 @@ def data(config: Config, folder: Path, name: str) -> tuple[int, Finding]:
 def _persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
     """(how many there are, that and how many records are left out in words)"""
     each = np.unique(records.persons, return_counts=True)[1]
-    left = int(np.maximum(each - privacy.person_records, 0).sum())
-    beyond = f"records beyond privacy.person_records = {privacy.person_records} and left out"
+    left = int(np.maximum(each - privacy.max_records_per_person, 0).sum())
+    beyond = f"records beyond privacy.max_records_per_person = {privacy.max_records_per_person} and left out"
     return len(each), f"{len(each):,} person{'s' * (len(each) != 1)}; {beyond}: {left:,}"

@@ -27,7 +27,7 @@ SERVER_NOTES = {
     "aux.path": "",
     "privacy.scorer": "what the server asks for; a site answers only if its own settings say the same",
     "federation.sites": "the sites, by the names in their own settings",
-    "federation.wait": "seconds for the sites to come up",
+    "federation.connect_timeout": "seconds for the sites to come up",
     "federation.timeout": "seconds for the replies of a round; a site that is later misses the round",
     "federation.quorum": "share of the sites that a round needs",
 }
@@ -46,7 +46,7 @@ SITE_NOTES = {
     "teaches nothing; left empty, they are the lines of a file classes.txt beside the data",
     "data.partition": "all records of the source are this site's",
     "local.epochs": "private training is refused if the server asks for other epochs or batches than these",
-    "local.batch": "",
+    "local.batch_size": "",
     "privacy.scorer": "what may be released: class-embedding, mean-embedding or logistic",
     "privacy.epsilon_total": "of everything that ever leaves under noise; vault/ keeps the account, and more is "
     "refused\n0: one release of scores and no more",
@@ -77,7 +77,7 @@ def site_config(base: Config, name: str) -> Config:
     """What of `base` matters at a site: its records, its budget, and the training that the budget is planned for."""
     return Config(
         rounds=base.rounds,
-        linear=base.linear,
+        head_only=base.head_only,
         prototypes=base.prototypes,
         data=_own_data(base.data),
         local=base.local,

@@ -47,7 +47,7 @@ def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
 def trained(state: RunState, spec: PrototypeSpec, form: Form, classes: int) -> Prototype:
     """The whole network in eval mode, also where only its head was trained."""
     network = build(spec, form.seen, classes, seed=0)
-    if state.config.linear:
+    if state.config.head_only:
         load(network.features, state.extractors[spec.label])
         load(network.head, state.weights[spec.label])
     else:

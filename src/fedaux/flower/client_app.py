@@ -163,7 +163,7 @@ def own_account(context: Context, order: PrepareOrder | TrainOrder) -> Path:
 def train_plainly(order: TrainOrder, model: Prototype, records: Records) -> float:
     """Without any privacy. A record whose label was not declared takes no part. Returns the loss of the last epoch."""
     labelled = records.take(np.flatnonzero(records.labels >= 0))
-    steps = {"epochs": order.epochs, "batch": order.batch}
+    steps = {"epochs": order.epochs, "batch_size": order.batch_size}
     with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
         return train_local(model, labelled, **steps, lr=order.lr, mu=order.mu, generator=torch_stream(order.seed))
 
@@ -177,11 +177,11 @@ def train_privately(
     over the rounds that remain.
     """
     privacy, local = config.privacy, config.local
-    if bool(order.h0) != config.linear or (order.epochs, order.batch) != (local.epochs, local.batch):
+    if bool(order.h0) != config.head_only or (order.epochs, order.batch_size) != (local.epochs, local.batch_size):
         raise OrderError("the order asks for other training than this client's budget was planned for")
     model, records = own_task(order, context)
     check_records_apart(model, training=True)
-    units = Units.of(records, privacy.unit, privacy.person_records)
+    units = Units.of(records, privacy.unit, privacy.max_records_per_person)
     size, parameters = units.public_size(privacy), layout(model)["parameters"]
     allowed = privacy.train_rounds or config.rounds
 
@@ -194,13 +194,13 @@ def train_privately(
             )
         before = [entry.spend for entry in entries]
         if METHODS[config.method].scores and len(trained) == len(entries):
-            before.append(release_spend(order.classes * (privacy.dims + 1), privacy))
+            before.append(release_spend(order.classes * (privacy.embedding_dim + 1), privacy))
         known = trained[-1].noise if trained else 0.0
         return plan_training(privacy, local, size, allowed - len(trained), parameters, before, known)
 
     spend, account = store.train(plan, order.heard)
     seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
-    steps = {"lr": order.lr, "mu": order.mu, "clip": privacy.train_clip}
+    steps = {"lr": order.lr, "mu": order.mu, "clip": privacy.max_grad_norm}
     train_private(model, records, units, spend, size=size, **steps, unsafe_seed=seed)
     return model, size, spend, account
 

@@ -22,7 +22,7 @@ from fedaux.core.messages import (
     Update,
 )
 
-VERSION = 3
+VERSION = 4
 ACTIONS: dict[type, str] = {
     HelloOrder: "query.hello",
     PrepareOrder: "query.prepare",

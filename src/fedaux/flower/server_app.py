@@ -37,6 +37,6 @@ def connect(grid: Grid, server: Server) -> GridFederation:
     """Wait for the sites of a run; raises where too few come up."""
     config, policy = server.config, server.config.federation
     directory = Directory(grid, server.clients, open_public(config).classes, lambda text: print(text, flush=True))
-    here = directory.wait(policy.wait, enough=quorum(config, len(server.clients)))
+    here = directory.wait(policy.connect_timeout, enough=quorum(config, len(server.clients)))
     bounds = bounds_of(server.scorer)
     return GridFederation(grid, here, policy.timeout, policy.max_records, directory.look, bounds)

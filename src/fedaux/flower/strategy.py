@@ -62,9 +62,9 @@ class FedAUX(FedAvg):
         features: str | FeaturesOf = "features",
         distill_epochs: int = 1,
         distill_lr: float = 1e-3,
-        distill_batch: int = 128,
+        distill_batch_size: int = 128,
         scorer: str = "class-embedding",
-        dims: int = 32,
+        embedding_dim: int = 32,
         max_share: float = 1.0,
         keep: str | Path | None = None,
         patience: float = 3600.0,
@@ -74,14 +74,14 @@ class FedAUX(FedAvg):
         super().__init__(**fedavg)
         self.releases: dict[str, Release] = {}  # by node
         self.classes, self.patience, self.seed = classes, patience, seed
-        self.settings = DistillConfig(distill_epochs, distill_lr, distill_batch)
+        self.settings = DistillConfig(distill_epochs, distill_lr, distill_batch_size)
         self._model, self._mute, self._sent = copy.deepcopy(model).cpu(), set[str](), Arrays()
         self._unheard: set[str] = set()  # nodes that were asked for a release, and made none that could be used
         rows, path = Given.of(public), None if keep is None else Path(keep).expanduser()
         found = outputs(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if found != (classes,):
             raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {found} numbers for a row")
-        made = make_scorer(PrivacyConfig(scorer=scorer, dims=dims), classes)
+        made = make_scorer(PrivacyConfig(scorer=scorer, embedding_dim=embedding_dim), classes)
         self._public = Public.of(Extractor(self._model, features), rows, made, path, seed, max_share)
 
     @property
@@ -183,7 +183,7 @@ class FedAUX(FedAvg):
             ensemble,
             epochs=self.settings.epochs,
             lr=self.settings.lr,
-            batch=self.settings.batch,
+            batch_size=self.settings.batch_size,
             generator=torch_stream(self.seed, "distill", server_round),
         )
         if not np.isfinite(loss):

@@ -1,6 +1,6 @@
 """Every reply is checked before it touches a model: what is wrong costs that client's contribution, never the round.
 
-A client may still lie within these bounds, about its labels for one; `federation.max_share` limits what that is worth.
+A client may still lie within these bounds, about its labels for one; `teachers.max_share` limits what that is worth.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import Account, Arrays, Order, PrepareOrder, Release, TrainOrder, Update
 from fedaux.privacy.clipping import REACH, Bound, Bounds
-from fedaux.privacy.gaussian import CERTIFICATES
+from fedaux.privacy.gaussian import CALIBRATIONS
 from fedaux.privacy.release import release_multiplier
 from fedaux.privacy.units import UNITS
 
@@ -101,7 +101,7 @@ def _check_release(order: PrepareOrder, reply: Release) -> None:
         raise Refused(f"its release is not one vector of {order.size} integers")
     if not all(0 < number < 2.0**60 for number in (reply.scale, reply.sensitivity, reply.step, reply.epsilon)):
         raise Refused("the noise, the sensitivity or the budget it states is not a positive number")
-    if reply.adjacency not in REACH or reply.certificate not in CERTIFICATES or not 0 < reply.delta < 1:
+    if reply.adjacency not in REACH or reply.calibration not in CALIBRATIONS or not 0 < reply.delta < 1:
         raise Refused("the budget it states means nothing here")
 
 
@@ -121,10 +121,10 @@ def _check_bound(reply: Release, bound: Bound) -> None:
 
 def _check_noise(reply: Release) -> None:
     """Releases are trusted by their noise: one that states too little would drown the others."""
-    budget = (reply.epsilon, reply.delta, reply.certificate, reply.adjacency)
+    budget = (reply.epsilon, reply.delta, reply.calibration, reply.adjacency)
     try:
         asked = release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
-    except Exception as error:  # the certificates fail in many ways on hostile budgets
+    except Exception as error:  # the calibrations fail in many ways on hostile budgets
         raise Refused(f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}") from error
     if not math.isclose(reply.scale, asked, rel_tol=SAME):
         raise Refused(f"states noise of scale {reply.scale:.7g}; its budget asks for {asked:.7g}")

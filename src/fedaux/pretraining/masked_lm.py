@@ -58,11 +58,11 @@ class MaskedLanguage(SelfSupervised):
         super().__init__(extractor, self.guess, aux, config, seed)
 
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """In one pass, or with `chunk` in parts whose gradients add up to the same."""
+        """In one pass, or with `micro_batch_size` in parts whose gradients add up to the same."""
         ids, mask = self.text.tokens(self.aux.gather(rows))
         hidden, chosen = self._mask(ids, generator)
         count, total = max(1, int(chosen.sum())), 0.0
-        size = self.config.chunk or len(ids)
+        size = self.config.micro_batch_size or len(ids)
         for part, start in enumerate(range(0, len(ids), size)):
             some = slice(start, start + size)
             if not chosen[some].any():

@@ -36,17 +36,21 @@ class SimCLR(SelfSupervised):
                 "for other data set pretrain.epochs = 0, or use a method without +P"
             )
         with seeded_torch(derive(seed, "projection")):
-            projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, config.projection))
+            projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, config.projection_dim))
         super().__init__(extractor, projection, aux, config, seed)
 
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """In one pass, or with `chunk` in parts that need the memory of one part (Gao et al. 2021).
+        """In one pass, or with `micro_batch_size` in parts that need the memory of one part (Gao et al. 2021).
 
         Every view is contrasted with the whole batch all the same: a first pass finds all projections and the gradient
         of the loss by them, a second carries that gradient on through the network, part by part. BatchNorm sees parts.
         """
         views = torch.cat(self._views(rows, generator)).to(self.device, memory_format=torch.channels_last)
-        parts = views.tensor_split(-(-len(views) // self.config.chunk)) if self.config.chunk else [views]
+        parts = (
+            views.tensor_split(-(-len(views) // self.config.micro_batch_size))
+            if self.config.micro_batch_size
+            else [views]
+        )
         if len(parts) == 1:
             loss = self._loss(self._project(views, seed))
             loss.backward()  # type: ignore[no-untyped-call]
@@ -69,7 +73,9 @@ class SimCLR(SelfSupervised):
 
     def _views(self, rows: Indices, generator: torch.Generator) -> list[Tensor]:
         images = self.aux.tensor(rows)
-        return [random_views(images, generator, crop=self.config.crop, flip=self.config.flip) for _ in range(2)]
+        return [
+            random_views(images, generator, crop=self.config.min_crop_area, flip=self.config.flip) for _ in range(2)
+        ]
 
     def _project(self, views: Tensor, seed: int) -> Tensor:
         with seeded_torch(seed), autocast(self.config.precision, self.device):

@@ -67,7 +67,7 @@ class SelfSupervised(ABC):
         epoch, started, total = len(self.curve), time.perf_counter(), 0.0
         generator = torch_stream(self.seed, epoch)
         self.model.train()
-        for step, rows in enumerate(batches(len(self.aux), self.config.batch, generator)):
+        for step, rows in enumerate(batches(len(self.aux), self.config.batch_size, generator)):
             self._set_rate(epoch, step)
             self.optimiser.zero_grad(set_to_none=True)
             total += len(rows) * self.backward(rows, generator, derive(self.seed, "forward", epoch, step))
@@ -81,7 +81,7 @@ class SelfSupervised(ABC):
         return self.curve[-1]
 
     def _set_rate(self, epoch: int, step: int) -> None:
-        per_epoch = math.ceil(len(self.aux) / self.config.batch)
+        per_epoch = math.ceil(len(self.aux) / self.config.batch_size)
         rate = self.config.lr * schedule(epoch * per_epoch + step, self.config.epochs * per_epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate

@@ -100,7 +100,7 @@ def plan_training(
         raise BudgetError(
             "training is refused: no round of private training is left; privacy.train_rounds says how many"
         )
-    rate = privacy.train_rate or min(1.0, local.batch / records)
+    rate = privacy.sample_rate or min(1.0, local.batch_size / records)
     steps = local.epochs * max(1, round(1 / rate))
     asked = (privacy.cap, privacy.delta, privacy.adjacency, rate, steps * rounds, parameters)
     return Spend(training_noise(*asked, before, known), rate, steps, parameters)

@@ -100,8 +100,8 @@ def _problems(module: nn.Module, training: bool) -> Iterator[str]:
     if name.startswith("torch.nn.modules.batchnorm."):
         if training:
             yield (
-                "normalises over the batch in training: set norm = 'group' in its prototype, or linear = true to train "
-                "heads only"
+                "normalises over the batch in training: set norm = 'group' in its prototype, or head_only = true "
+                "to train heads only"
             )
         elif getattr(module, "running_mean", None) is None or getattr(module, "running_var", None) is None:
             yield (
@@ -109,7 +109,7 @@ def _problems(module: nn.Module, training: bool) -> Iterator[str]:
                 "GroupNorm or LayerNorm"
             )
     if training and _draws(module):
-        yield "draws its masks at random, one record after the other: set its dropout to 0, or linear = true"
+        yield "draws its masks at random, one record after the other: set its dropout to 0, or head_only = true"
 
 
 def _draws(module: nn.Module) -> bool:

@@ -51,7 +51,7 @@ CROSSES: dict[type, dict[str, Crossing]] = {
         "epsilon": _BUDGET,
         "delta": _BUDGET,
         "adjacency": _BUDGET,
-        "certificate": _BUDGET,
+        "calibration": _BUDGET,
         "sensitivity": _BUDGET,
         "scale": _BUDGET,
         "step": _BUDGET,

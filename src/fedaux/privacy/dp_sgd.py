@@ -74,7 +74,7 @@ def train_private(
     """
     check_records_apart(model, training=True)
     if is_text(records.x):
-        raise ValueError("whole networks for text are not trained privately; linear = true trains heads on them")
+        raise ValueError("whole networks for text are not trained privately; head_only = true trains heads on them")
     model.train()
     rng = np.random.default_rng(unsafe_seed if unsafe_seed >= 0 else int.from_bytes(os.urandom(32)))
     parameters = list(model.parameters())

@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtr
 
 from fedaux.core.errors import unknown
 
-CERTIFICATES = ("opendp", "analytic")
+CALIBRATIONS = ("opendp", "analytic")
 LARGEST = 1000.0  # an ε beyond which nothing is said
 
 
@@ -71,8 +71,8 @@ def analytic_multiplier(epsilon: float, delta: float, size: int, sensitivity: fl
     cost = discretisation(size, scale)
     if not cost < epsilon / 2:
         raise ValueError(
-            f"noise of scale {scale:.3g} steps is too coarse for the analytic certificate of {size} numbers: make the "
-            "summary's steps finer, or set privacy.certificate = 'opendp'"
+            f"noise of scale {scale:.3g} steps is too coarse for the analytic calibration of {size} numbers: make the "
+            "summary's steps finer, or set privacy.calibration = 'opendp'"
         )
     return continuous_multiplier(epsilon - cost, continuous_delta(delta, cost))
 
@@ -97,13 +97,13 @@ def opendp_multiplier(epsilon: float, delta: float) -> float:
     return float(found) * (1 + 1e-10)
 
 
-def multiplier(epsilon: float, delta: float, certificate: str, size: int, sensitivity: float) -> float:
-    """σ/Δ for `size` integers of that ℓ₂ sensitivity in steps, with the proof that the certificate names."""
+def multiplier(epsilon: float, delta: float, calibration: str, size: int, sensitivity: float) -> float:
+    """σ/Δ for `size` integers of that ℓ₂ sensitivity in steps, with the proof that the calibration names."""
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise ValueError(f"a budget needs ε > 0 and 0 < δ < 1, not ({epsilon}, {delta})")
-    if certificate not in CERTIFICATES:
-        raise unknown("certificate", certificate, CERTIFICATES)
-    if certificate == "opendp":
+    if calibration not in CALIBRATIONS:
+        raise unknown("calibration", calibration, CALIBRATIONS)
+    if calibration == "opendp":
         return opendp_multiplier(epsilon, delta)
     return analytic_multiplier(epsilon, delta, size, sensitivity)
 

@@ -43,13 +43,13 @@ class Summary:
 
 def release_spend(size: int, privacy: PrivacyConfig) -> Spend:
     """What a release of so many integers costs, as the accountant counts it; known before any record is read."""
-    noise = release_multiplier(privacy.epsilon, privacy.delta, privacy.certificate, privacy.adjacency, size)
+    noise = release_multiplier(privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size)
     return Spend(noise * REACH[privacy.adjacency], size=size, grid=float(FINE))
 
 
-def release_multiplier(epsilon: float, delta: float, certificate: str, adjacency: str, size: int) -> float:
+def release_multiplier(epsilon: float, delta: float, calibration: str, adjacency: str, size: int) -> float:
     """σ/Δ of a release of so many integers, whichever scorer made them: steps are at least as fine as `FINE` says."""
-    return gaussian.multiplier(epsilon, delta, certificate, size, float(REACH[adjacency] * FINE))
+    return gaussian.multiplier(epsilon, delta, calibration, size, float(REACH[adjacency] * FINE))
 
 
 def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
@@ -60,7 +60,7 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
     """
     if not summary.bounded and privacy.unsafe_seed < 0:
         raise ValueError(f"the scorer {privacy.scorer!r} protects nobody: it is for studies, with privacy.unsafe_seed")
-    budget = (privacy.epsilon, privacy.delta, privacy.certificate, summary.adjacency)
+    budget = (privacy.epsilon, privacy.delta, privacy.calibration, summary.adjacency)
     scale = release_multiplier(*budget, len(summary.values)) * summary.sensitivity
     if not summary.bounded:
         values = summary.values
@@ -76,7 +76,7 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         adjacency=summary.adjacency,
-        certificate=privacy.certificate,
+        calibration=privacy.calibration,
         sensitivity=summary.sensitivity,
         scale=scale,
         step=summary.step,

@@ -44,7 +44,7 @@ def setting(config: Config) -> str:
     spread = {"dirichlet": f", Dirichlet α = {config.data.alpha:g}", "own": ", real sites"}
     return (
         f"{clients} clients{spread.get(config.data.partition, ', ' + config.data.partition)} · "
-        f"{config.participation:.0%} of them in each of {config.rounds} rounds · "
+        f"{config.fraction:.0%} of them in each of {config.rounds} rounds · "
         f"{', '.join(spec.label for spec in config.prototypes)} · seed {config.seed}"
     )
 

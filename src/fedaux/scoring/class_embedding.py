@@ -28,11 +28,11 @@ Vector = NDArray[np.float64]
 @dataclass(frozen=True)
 class ClassEmbeddingScorer:
     classes: int
-    dims: int = 32
+    embedding_dim: int = 32
     name: str = "class-embedding"
 
     def publish(self, negatives: Features) -> Arrays:
-        return embedding.publish(negatives, self.dims)
+        return embedding.publish(negatives, self.embedding_dim)
 
     def size(self, public: Arrays) -> int:
         return self.classes * (int(public["basis"].shape[1]) + 1)

@@ -18,8 +18,8 @@ Vector = NDArray[np.float64]
 _BLOCK = 2**13  # rows of D⁻ at a time: they are held as they come, never all of them in double precision
 
 
-def publish(negatives: Features, dims: int) -> Arrays:
-    mean, basis = public_map(negatives, dims)
+def publish(negatives: Features, embedding_dim: int) -> Arrays:
+    mean, basis = public_map(negatives, embedding_dim)
     return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
 
 
@@ -39,7 +39,7 @@ def _check(public: Arrays, features: Features) -> None:
     check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], public["basis"].shape[1]))
 
 
-def public_map(negatives: Features, dims: int) -> tuple[Vector, Vector]:
+def public_map(negatives: Features, embedding_dim: int) -> tuple[Vector, Vector]:
     """(μ, B) such that (h − μ) B is the half-whitened PCA of h, scaled so that rows of D⁻ have norm 1 in the median.
 
     Half-whitening divides a direction of variance v by v^¼: it lifts the faint directions, in which classes differ,
@@ -51,7 +51,7 @@ def public_map(negatives: Features, dims: int) -> tuple[Vector, Vector]:
     if not np.isfinite(covariance).all():
         raise ValueError("the features of the auxiliary data are not finite; look for NaN and inf in it")
     variances, directions = np.linalg.eigh(covariance)
-    keep = np.argsort(variances)[::-1][: min(dims, len(negatives) - 1)]
+    keep = np.argsort(variances)[::-1][: min(embedding_dim, len(negatives) - 1)]
     keep = keep[variances[keep] > 1e-9 * variances.max(initial=1e-30)]
     if keep.size == 0:
         raise ValueError(

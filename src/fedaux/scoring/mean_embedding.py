@@ -20,12 +20,12 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MeanEmbeddingScorer:
-    dims: int = 32
+    embedding_dim: int = 32
     ratio: str = "bayes"
     name: str = "mean-embedding"
 
     def publish(self, negatives: Features) -> Arrays:
-        return embedding.publish(negatives, self.dims)
+        return embedding.publish(negatives, self.embedding_dim)
 
     def size(self, public: Arrays) -> int:
         return int(public["basis"].shape[1])

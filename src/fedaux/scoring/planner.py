@@ -132,7 +132,7 @@ class Planner:
 
     def _multiplier(self, epsilon: float, records: int) -> float:
         privacy, size = self.privacy, len(self._summaries(records)[0].values)
-        return release_multiplier(epsilon, privacy.delta, privacy.certificate, privacy.adjacency, size)
+        return release_multiplier(epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size)
 
     def _weights(self, epsilon: float, records: int, draw: int) -> Vector:
         """(clients, rows), adding up to 1 over the clients: the odds as FedAUX uses them."""

@@ -16,9 +16,9 @@ from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 
 def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
     if privacy.scorer == "class-embedding":
-        return ClassEmbeddingScorer(classes, privacy.dims)
+        return ClassEmbeddingScorer(classes, privacy.embedding_dim)
     if privacy.scorer == "mean-embedding":
-        return MeanEmbeddingScorer(privacy.dims, privacy.ratio)
+        return MeanEmbeddingScorer(privacy.embedding_dim, privacy.ratio)
     if privacy.scorer == "logistic":
         return LogisticScorer(privacy.ridge)
     made: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)
@@ -27,7 +27,7 @@ def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
 
 def release_scores(order: PrepareOrder, records: Records, features: Features, privacy: PrivacyConfig) -> Release:
     """P2, P3 from features, each computed of its record alone. Budget and noise are those of the client's settings."""
-    units = Units.of(records, privacy.unit, privacy.person_records)
+    units = Units.of(records, privacy.unit, privacy.max_records_per_person)
     scorer, size = make_scorer(privacy, order.classes), units.public_size(privacy)
     summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
     if len(summary.values) != order.size:  # the account has an entry for a release of the size in the order

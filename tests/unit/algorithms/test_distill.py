@@ -19,7 +19,7 @@ def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
     ensemble.add(3 * outputs(teacher, public), np.ones(200))
     buffers = {name: dump(student)[name].copy() for name in ("buffers", "counters")}
     generator = torch.Generator().manual_seed(0)
-    first = distill(student, public, ensemble, epochs=1, lr=1e-2, batch=32, generator=generator)
-    last = distill(student, public, ensemble, epochs=20, lr=1e-2, batch=32, generator=generator)
+    first = distill(student, public, ensemble, epochs=1, lr=1e-2, batch_size=32, generator=generator)
+    last = distill(student, public, ensemble, epochs=20, lr=1e-2, batch_size=32, generator=generator)
     assert last < 0.3 * first
     assert all(np.array_equal(dump(student)[name], kept) for name, kept in buffers.items())

@@ -23,12 +23,12 @@ from fedaux.models import build, dump, load
 CNN, MLP = PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("mlp", features=8)
 CONFIG = Config(
     rounds=2,
-    linear=True,
+    head_only=True,
     prototypes=(CNN, MLP),
     data=DataConfig(clients=4, alpha=0.5),
-    pretrain=PretrainConfig(epochs=1, batch=128, crop=0.5, flip=False),
+    pretrain=PretrainConfig(epochs=1, batch_size=128, min_crop_area=0.5, flip=False),
     distill=DistillConfig(lr=1e-3),
-    privacy=PrivacyConfig(epsilon=1.0, dims=4, unsafe_seed=0),
+    privacy=PrivacyConfig(epsilon=1.0, embedding_dim=4, unsafe_seed=0),
 )
 
 

@@ -25,7 +25,7 @@ def model(norm: str = "batch") -> Prototype:
 
 def train(network: Prototype, records: Records, mu: float = 0.0, epochs: int = 5, lr: float = 1e-2) -> float:
     generator = torch.Generator().manual_seed(1)
-    return train_local(network, records, epochs=epochs, lr=lr, batch=16, mu=mu, generator=generator)
+    return train_local(network, records, epochs=epochs, lr=lr, batch_size=16, mu=mu, generator=generator)
 
 
 @pytest.mark.parametrize(("size", "batch"), [(10, 3), (9, 4), (5, 5), (1, 4), (33, 32), (64, 32)])

@@ -13,7 +13,14 @@ from fedaux.algorithms.round import TOO_FAR, limits, pace
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import AuxConfig, Config, DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.schema import (
+    AuxConfig,
+    Config,
+    DataConfig,
+    PretrainConfig,
+    PrivacyConfig,
+    TeachersConfig,
+)
 from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
 from fedaux.experiments.runner import in_process
 
@@ -24,7 +31,7 @@ CONFIG = Config(
     data=DataConfig(clients=4, alpha=1.0),
     aux=AuxConfig(limit=100),
     pretrain=PretrainConfig(epochs=0),
-    privacy=PrivacyConfig(epsilon=1.0, dims=4),
+    privacy=PrivacyConfig(epsilon=1.0, embedding_dim=4),
 )
 
 
@@ -113,7 +120,7 @@ def test_what_is_not_a_number_is_refused_before_it_is_measured(tmp_path: Path) -
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
 def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
-    config = replace(CONFIG, method="fedaux", rounds=1, federation=FederationConfig(max_share=share))
+    config = replace(CONFIG, method="fedaux", rounds=1, teachers=TeachersConfig(max_share=share))
     state = after(tmp_path, config, factor=1.0, since=1)
     client, told = state.history[0]["loudest"]
     server = make_server(config, cache=tmp_path / "cache")

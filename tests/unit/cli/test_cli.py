@@ -253,7 +253,7 @@ def test_compare_refuses_a_method_that_is_none(
 def test_the_labelled_probe_is_named_as_such(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("prepare", config, "--set", "pretrain.epochs=1", "--set", "pretrain.batch=50", "--threads", 1)
+    words = ("prepare", config, "--set", "pretrain.epochs=1", "--set", "pretrain.batch_size=50", "--threads", 1)
     assert fedaux(monkeypatch, *words) == 0
     assert "Labelled probe" not in capsys.readouterr().out
     assert fedaux(monkeypatch, *words, "--probe") == 0

@@ -175,11 +175,11 @@ def test_texts_in_every_format(
     options = {"text": "body"}
     table = {
         "rounds": 1,
-        "linear": True,
+        "head_only": True,
         "prototypes": [{"name": "encoder", "folder": str(publish_encoder(tmp_path / "tiny"))}],
         "data": {"source": "csv", "path": str(tmp_path / "a.csv"), "clients": 2, "alpha": 1.0, "options": options},
         "aux": {"share": 0.4},
-        "privacy": {"dims": 4},
+        "privacy": {"embedding_dim": 4},
     }
     (model,) = export_model(tiny_run(tmp_path, Config.from_dict(table)).folder)
     told = ["the rocket and the moon", "the league, the cup", "oil price"]

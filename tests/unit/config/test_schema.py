@@ -8,29 +8,30 @@ from typing import Any
 
 import pytest
 
+from fedaux.config.parsing import RENAMED
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, ConfigError, DataConfig, PrivacyConfig
+from fedaux.config.schema import Config, ConfigError, DataConfig, PrivacyConfig, flat
 
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
-    "start": "closed-form",
+    "head_init": "closed-form",
     "federation.sites": [f"s{i}" for i in range(10)],
-    "federation.max_share": 0.5,
+    "teachers.max_share": 0.5,
     "federation.precision": "float16",
-    "federation.spare": 0.5,
+    "federation.over_selection": 0.5,
     "pretrain.precision": "bfloat16",
-    "pretrain.chunk": 64,
+    "pretrain.micro_batch_size": 64,
     "privacy.epsilon_total": 1.0,
     "privacy.unit": "person",
     "data.person": "patient",
     "data.classes": ["yes", "no"],
-    "privacy.train_rate": 0.5,
+    "privacy.sample_rate": 0.5,
     "method": "feddf+p",
     "data.partition": "iid",
     "privacy.scorer": "logistic",
-    "privacy.weights": "certainty",
+    "teachers.weights": "certainty",
     "privacy.adjacency": "add-remove",
-    "privacy.certificate": "opendp",
+    "privacy.calibration": "opendp",
     "prototypes": ["cnn"],
     "data.options": {"size": 32},
     "aux.options": {"size": 32},
@@ -167,7 +168,7 @@ def test_every_setting_changes_the_hash_and_survives(key: str) -> None:
         {
             "privacy": {"declared_records": 5, "epsilon_total": 1.0},
             "data": {"person": "patient"},
-            "linear": True,
+            "head_only": True,
         }
         if key in NEEDS_OTHERS
         else {}
@@ -234,8 +235,8 @@ def test_nan_is_never_accepted(key: str) -> None:
 CHECKS = [
     ("method=fedaus", "unknown method 'fedaus' (did you mean 'fedaux'?)"),
     ("rounds=0", "rounds must be at least 1, not 0"),
-    ("participation=0", "participation must be above 0 and at most 1, not 0.0"),
-    ("participation=1.1", "participation must be above 0 and at most 1, not 1.1"),
+    ("fraction=0", "fraction must be above 0 and at most 1, not 0.0"),
+    ("fraction=1.1", "fraction must be above 0 and at most 1, not 1.1"),
     ("prototypes=[]", "prototypes must name at least one network"),
     ('prototypes=["mlp", "mlp"]', "prototypes must differ from one another"),
     ("prototypes=3", "each prototype is a name or a table with a name"),
@@ -243,33 +244,33 @@ CHECKS = [
     ("data.partition=dirichlett", "did you mean 'dirichlet'?"),
     ("data.clients=0", "data.clients must be at least 1, not 0"),
     ("data.alpha=0", "data.alpha must be above 0, not 0.0"),
-    ("data.test_share=0", "data.test_share must lie between 0 and 1, not 0.0"),
-    ("data.test_share=1", "data.test_share must lie between 0 and 1, not 1.0"),
+    ("data.test_fraction=0", "data.test_fraction must lie between 0 and 1, not 0.0"),
+    ("data.test_fraction=1", "data.test_fraction must lie between 0 and 1, not 1.0"),
     ("data.options=3", "data.options must be a table of options"),
     ("data=3", "data must be a table: write [data] and its settings below"),
-    ("aux.share=0", "aux.share must lie between 0 and 1"),
-    ("aux.share=1", "aux.share must lie between 0 and 1"),
+    ("aux.fraction=0", "aux.fraction must lie between 0 and 1"),
+    ("aux.fraction=1", "aux.fraction must lie between 0 and 1"),
     ("aux.negatives=0", "aux.negatives must lie between 0 and 1"),
     ("aux.negatives=1", "aux.negatives must lie between 0 and 1"),
     ("aux.limit=-1", "aux.limit must be 0 (all) or a number of records, not -1"),
     ("pretrain.epochs=-1", "pretrain.epochs must not be negative"),
-    ("pretrain.batch=1", "pretrain.batch must be at least 2, not 1"),
-    ("pretrain.crop=0", "pretrain.crop must be above 0 and at most 1"),
-    ("pretrain.crop=1.5", "pretrain.crop must be above 0 and at most 1"),
+    ("pretrain.batch_size=1", "pretrain.batch_size must be at least 2, not 1"),
+    ("pretrain.min_crop_area=0", "pretrain.min_crop_area must be above 0 and at most 1"),
+    ("pretrain.min_crop_area=1.5", "pretrain.min_crop_area must be above 0 and at most 1"),
     ("pretrain.lr=0", "pretrain.lr"),
     ("pretrain.temperature=0", "pretrain.temperature must be above 0"),
     ("local.epochs=0", "local.epochs"),
-    ("local.batch=0", "local.batch must be at least 1"),
+    ("local.batch_size=0", "local.batch_size must be at least 1"),
     ("local.lr=0", "local.lr must be above 0"),
     ("local.mu=-1", "local.mu not below 0"),
     ("distill.epochs=0", "distill.epochs"),
-    ("distill.batch=0", "distill.batch must be at least 1"),
+    ("distill.batch_size=0", "distill.batch_size must be at least 1"),
     ("distill.lr=0", "distill.lr must be above 0"),
     ("distill.samples=0", "distill.samples at least 1"),
     ("privacy.scorer=mean", "unknown privacy.scorer 'mean'; choose from class-embedding, mean-embedding, logistic"),
-    ("privacy.weights=odd", "did you mean 'odds'?"),
+    ("teachers.weights=odd", "did you mean 'odds'?"),
     ("privacy.adjacency=add", "choose from replace-one, add-remove"),
-    ("privacy.certificate=mine", "choose from opendp, analytic"),
+    ("privacy.calibration=mine", "choose from opendp, analytic"),
     ("privacy.epsilon=0", "privacy.epsilon must be above 0, not 0.0"),
     ("privacy.epsilon=inf", "privacy.epsilon must be above 0, not inf"),
     ("privacy.adjacency=add-remove", "'add-remove' needs privacy.declared_records"),
@@ -278,12 +279,12 @@ CHECKS = [
     ("distill.lr=inf", "distill.lr must be above 0"),
     ("privacy.delta=0", "privacy.delta must lie between 0 and 1, not 0.0"),
     ("privacy.delta=1", "privacy.delta must lie between 0 and 1, not 1.0"),
-    ("privacy.dims=0", "privacy.dims must be at least 1"),
+    ("privacy.embedding_dim=0", "privacy.embedding_dim must be at least 1"),
     ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
     ("local.lr", "--set 'local.lr' is not of the form key=value"),
     ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
     ("privacy.scorer=meen-embedding", "choose from class-embedding, mean-embedding, logistic"),
-    ("privacy.weights=certain", "choose from odds, certainty"),
+    ("teachers.weights=certain", "choose from odds, certainty"),
     ("data.partition=random", "choose from dirichlet, shards, iid"),
     ("method=fed", "choose from fedavg, fedprox, feddf, fedbe, fedavg+p"),
 ]
@@ -309,7 +310,7 @@ def test_a_value_has_no_settings_below_it() -> None:
         Config.from_dict({"rounds": 3}, ["rounds.more=1"])
 
 
-@pytest.mark.parametrize("key", ["data.shards", "pretrain.projection", "pretrain.weight_decay"])
+@pytest.mark.parametrize("key", ["data.shards", "pretrain.projection_dim", "pretrain.weight_decay"])
 def test_sizes_without_meaning_are_refused(key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         Config.from_dict(nested(key, -1))
@@ -354,3 +355,14 @@ def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes)
     path.write_bytes(data)
     with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*utf-8"):
         Config.load(path)
+
+
+@pytest.mark.parametrize(("old", "new"), [("participation", "fraction"), ("privacy.dims", "privacy.embedding_dim")])
+def test_an_old_key_is_told_its_new_name(old: str, new: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no key {old} any more: it is called {new} now"):
+        Config.from_dict({}, [f"{old}=0.5"])
+
+
+def test_every_new_name_is_a_key() -> None:
+    keys = set(flat(Config()))
+    assert all(text.split()[3] in keys for text in RENAMED.values() if text.startswith("it is called"))

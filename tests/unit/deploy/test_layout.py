@@ -35,11 +35,11 @@ from helpers.deployments import AWKWARD, deploy
 ODD = Config(
     method="fedavg",
     rounds=7,
-    linear=True,
+    head_only=True,
     seed=3,
     prototypes=(PrototypeSpec("resnet8", (("width", 16),)), PrototypeSpec("my.module:net", (("a b", 'quo"te\\ü😀'),))),
     data=DataConfig("csv", "~/records", (("classes", ("a", "b")), ("text", "body"))),
-    local=LocalConfig(lr=1e-5, batch=8),
+    local=LocalConfig(lr=1e-5, batch_size=8),
     privacy=PrivacyConfig(epsilon=0.25, epsilon_total=2.0, private_training=True, unsafe_seed=5),
 )
 
@@ -121,10 +121,10 @@ def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
     assert server.data.partition == site.data.partition == "own"
     assert (server.federation.sites, site.federation.sites) == (("berlin", "paris"), ("paris",))
     assert (server.method, server.rounds, server.seed) == (base.method, base.rounds, base.seed)
-    assert (site.prototypes, site.local, site.linear, site.rounds) == (
+    assert (site.prototypes, site.local, site.head_only, site.rounds) == (
         base.prototypes,
         base.local,
-        base.linear,
+        base.head_only,
         base.rounds,
     )
     assert site.privacy == replace(base.privacy, unsafe_seed=-1)

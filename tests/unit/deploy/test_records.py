@@ -28,7 +28,7 @@ def look(
     site: Path, source: str, path: str = "", classes: str = "", person: str = "", cap: int = 0
 ) -> tuple[int, Finding]:
     data = DataConfig(source, path, classes=tuple(classes), person=person, partition="own")
-    privacy = PrivacyConfig(unit="person", person_records=cap) if cap else PrivacyConfig()
+    privacy = PrivacyConfig(unit="person", max_records_per_person=cap) if cap else PrivacyConfig()
     return checks.data(replace(Config.load(site / "site.toml"), data=data, privacy=privacy), site, "berlin")
 
 
@@ -90,7 +90,9 @@ def test_persons_and_the_records_beyond_their_cap(site: Path, records: Path) -> 
     for cap, left in ((1, 3), (2, 1), (3, 0)):
         found = look(site, "npy", "of berlin", "ab", "patient", cap)[1]
         assert found.ok
-        assert found.detail.endswith(f"3 persons; records beyond privacy.person_records = {cap} and left out: {left}")
+        assert found.detail.endswith(
+            f"3 persons; records beyond privacy.max_records_per_person = {cap} and left out: {left}"
+        )
     save(records, [0, 1, 0], ["", "", ""])
     problem(look(site, "npy", "of berlin", "ab", "patient", 2), "1 person; records", "see data.person")
     problem(look(site, "npy", "of berlin", "ab", "nurse", 2), "nurse.npy is missing", "[data] in site.toml")

@@ -127,7 +127,7 @@ def test_the_page_has_front_matter_as_hubs_read_it(result: Result, tmp_path: Pat
 
 
 def test_heads_alone_are_exported_with_their_frozen_network(tmp_path: Path) -> None:
-    heads = tiny_run(tmp_path, replace(TINY, linear=True, prototypes=(CNN,), rounds=1))
+    heads = tiny_run(tmp_path, replace(TINY, head_only=True, prototypes=(CNN,), rounds=1))
     model = Model.from_pretrained(export_model(heads.folder)[0])
     test = open_data(TINY).test
     assert evaluate(model.network, test)[0] / len(test) == heads.accuracy
@@ -139,11 +139,11 @@ def test_text_brings_its_tokenizer(tmp_path: Path) -> None:
     encoder = publish_encoder(tmp_path / "tiny")
     table = {
         "rounds": 1,
-        "linear": True,
+        "head_only": True,
         "prototypes": [{"name": "encoder", "folder": str(encoder)}],
         "data": {"source": "csv", "path": str(write_texts(tmp_path / "a.csv", 90, seed=1)), "clients": 2, "alpha": 1.0},
         "aux": {"share": 0.4},
-        "privacy": {"dims": 4},
+        "privacy": {"embedding_dim": 4},
     }
     config = Config.from_dict(table)
     done = tiny_run(tmp_path, config)

@@ -30,7 +30,7 @@ CONFIG = Config(
     data=DataConfig(clients=3, alpha=1.0),
     aux=AuxConfig(limit=100),
     local=LocalConfig(epochs=1),
-    privacy=PrivacyConfig(epsilon=1.0, dims=4),
+    privacy=PrivacyConfig(epsilon=1.0, embedding_dim=4),
 )
 
 
@@ -161,7 +161,7 @@ def test_every_client_has_a_budget_of_its_own(site: GridFederation, server: Serv
 
 
 def test_what_is_revealed_is_decided_by_the_clients_own_settings(order: PrepareOrder, tmp_path: Path) -> None:
-    own = {"epsilon": 0.25, "delta": 1e-7, "adjacency": "add-remove", "certificate": "analytic"}
+    own = {"epsilon": 0.25, "delta": 1e-7, "adjacency": "add-remove", "calibration": "analytic"}
     made = ask(site_with(tmp_path / "one", **own, declared_records=123), order)
     assert isinstance(made, Release)
     assert {key: getattr(made, key) for key in own} == own

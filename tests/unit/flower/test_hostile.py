@@ -35,7 +35,7 @@ NEGATIVES, OWN, SHOWN = RNG.normal(size=(60, 6)), RNG.normal(size=(40, 6)), RNG.
 SCORER = ClassEmbeddingScorer(3, 4)
 PUBLIC = SCORER.publish(NEGATIVES)
 SUMMARY = SCORER.summarise(PUBLIC, OWN, np.arange(len(OWN)) % 3, "replace-one", len(OWN), np.ones(len(OWN)))
-PRIVACY = PrivacyConfig(epsilon=1.0, certificate="analytic", unsafe_seed=0)
+PRIVACY = PrivacyConfig(epsilon=1.0, calibration="analytic", unsafe_seed=0)
 
 ORDERS = {
     Update: train_order(),
@@ -218,7 +218,7 @@ RELEASES = st.one_of(
     fact("scorer", TEXT),
     fact("account", TEXT),
     fact("adjacency", TEXT | st.just("add-remove")),
-    fact("certificate", TEXT | st.just("opendp")),
+    fact("calibration", TEXT | st.just("opendp")),
     fact("delta", ENDLESS | st.sampled_from([0.0, 1.0, -1e-5, 1e-300])),
     *(fact(name, ENDLESS | st.floats(max_value=0)) for name in ("epsilon", "scale", "step", "sensitivity")),
     scaled("scale", NOT_ONE),  # less noise than the budget asks for claims a precision that is not there

@@ -19,10 +19,10 @@ from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 from helpers.samples import ACCOUNT, prepare_order, release, train_order, update, weights
 
 
-def budget(epsilon: float, delta: float, certificate: str) -> dict[str, Any]:
+def budget(epsilon: float, delta: float, calibration: str) -> dict[str, Any]:
     """A budget, and the noise that it asks for at the sample's sensitivity."""
-    scale = multiplier(epsilon, delta, certificate, 2, 2.0**21) * 2.0**21
-    return {"epsilon": epsilon, "delta": delta, "certificate": certificate, "scale": scale}
+    scale = multiplier(epsilon, delta, calibration, 2, 2.0**21) * 2.0**21
+    return {"epsilon": epsilon, "delta": delta, "calibration": calibration, "scale": scale}
 
 
 def counted(steps: int) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def test_an_account_that_means_nothing_is_refused(order: Any, reply: Any, told: 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"adjacency": "x"}, {"certificate": "trust me"}, {"delta": float("nan")}, {"delta": 0.0}, {"delta": 1.0}],
+    [{"adjacency": "x"}, {"calibration": "trust me"}, {"delta": float("nan")}, {"delta": 0.0}, {"delta": 1.0}],
     ids=str,
 )
 def test_a_budget_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
@@ -217,7 +217,7 @@ def test_nobody_has_more_records_than_the_federation_allows(order: Any, reply: A
         {"epsilon": 0.11},
         {"delta": 1.1e-5},
         {"sensitivity": 2.0**21 + 100},
-        {"certificate": "opendp"},
+        {"calibration": "opendp"},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -227,11 +227,11 @@ def test_noise_other_than_the_budget_asks_for_is_refused(changes: dict[str, Any]
         check(prepare_order(), release(**changes))
 
 
-@pytest.mark.parametrize("certificate", ["analytic", "opendp"])
+@pytest.mark.parametrize("calibration", ["analytic", "opendp"])
 @pytest.mark.parametrize("epsilon", [1e15, 5e-324])
-def test_budgets_beyond_arithmetic_are_refused(epsilon: float, certificate: str) -> None:
+def test_budgets_beyond_arithmetic_are_refused(epsilon: float, calibration: str) -> None:
     with pytest.raises(Refused, match=r"its budget asks for|no noise gives the budget it states"):
-        check(prepare_order(), release(epsilon=epsilon, delta=1e-300, certificate=certificate))
+        check(prepare_order(), release(epsilon=epsilon, delta=1e-300, calibration=calibration))
 
 
 SCORERS = [MeanEmbeddingScorer(4), ClassEmbeddingScorer(3, 4), LogisticScorer(0.05)]
@@ -245,7 +245,7 @@ def made(scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed:
     public = scorer.publish(NEGATIVES)
     order = prepare_order(scorer=scorer.name, size=scorer.size(public), public=public, classes=3)
     summary = scorer.summarise(public, rows, np.ones(len(rows), np.int64), adjacency, len(rows), np.ones(len(rows)))
-    privacy = PrivacyConfig(scorer.name, epsilon=1.0, certificate="analytic", unsafe_seed=seed)
+    privacy = PrivacyConfig(scorer.name, epsilon=1.0, calibration="analytic", unsafe_seed=seed)
     return order, replace(make_release(summary, "a", privacy), account=ACCOUNT)
 
 

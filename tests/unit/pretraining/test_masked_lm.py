@@ -42,7 +42,7 @@ def task(tokenizer: str, tmp_path: Path, **settings: object) -> tuple[Prototype,
     torch.set_num_threads(1)
     aux = open_source("csv", write_texts(tmp_path / "aux.csv", 200, seed=1), label="").train
     model = build(PrototypeSpec.of("bert", layers=1, width=16, heads=2, inner=32, tokenizer=tokenizer), (), 3, seed=0)
-    config = PretrainConfig(**{"epochs": 15, "batch": 25, "lr": 1e-2, **settings})  # type: ignore[arg-type]
+    config = PretrainConfig(**{"epochs": 15, "batch_size": 25, "lr": 1e-2, **settings})  # type: ignore[arg-type]
     return model, MaskedLanguage(model.features, model.width, aux, config, seed=5)
 
 
@@ -65,7 +65,7 @@ def test_the_loss_is_that_of_the_whole_softmax_over_hidden_tokens(tokenizer: str
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(tokenizer: str, tmp_path: Path) -> None:
     found = []
     for chunk in (0, 7):
-        _, mlm = task(tokenizer, tmp_path, chunk=chunk)
+        _, mlm = task(tokenizer, tmp_path, micro_batch_size=chunk)
         mlm.model.eval()  # dropout draws by part
         loss = mlm.backward(np.arange(50), torch.Generator().manual_seed(3), seed=0)
         found.append((loss, torch.cat([p.grad.flatten() for p in mlm.model.parameters() if p.grad is not None])))

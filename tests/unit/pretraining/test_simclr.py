@@ -36,7 +36,7 @@ def test_nt_xent_is_the_papers_sum(size: int, temperature: float) -> None:
 def trained(epochs: int, seed: int = 0) -> tuple[torch.nn.Module, list[float], Records]:
     aux = open_source("digits").train.take(np.arange(400)).unlabelled()
     model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
-    config = PretrainConfig(epochs=epochs, batch=100, crop=0.5, flip=False)
+    config = PretrainConfig(epochs=epochs, batch_size=100, min_crop_area=0.5, flip=False)
     curve = pretrain(SimCLR(model.features, model.width, aux, config, seed))
     return model.features, [epoch.loss for epoch in curve], aux
 
@@ -73,7 +73,7 @@ def test_data_that_are_no_images_are_refused_with_the_way_out() -> None:
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     """Stopped after three of six epochs, in the middle of warm-up's end: curve and weights as if it had not been."""
     aux = open_source("digits").train.take(np.arange(200)).unlabelled()
-    config = PretrainConfig(epochs=6, batch=64, crop=0.5, flip=False)
+    config = PretrainConfig(epochs=6, batch_size=64, min_crop_area=0.5, flip=False)
 
     def network() -> Prototype:
         return build(PrototypeSpec.of("cnn", width=8, features=32, norm="batch"), aux.shape, 10, seed=1)
@@ -106,7 +106,7 @@ def test_bfloat16_learns_about_the_same() -> None:
     losses = []
     for precision in ("float32", "bfloat16"):
         model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
-        config = PretrainConfig(epochs=4, batch=64, crop=0.5, flip=False, precision=precision)
+        config = PretrainConfig(epochs=4, batch_size=64, min_crop_area=0.5, flip=False, precision=precision)
         losses.append(pretrain(SimCLR(model.features, model.width, aux, config, seed=5))[-1].loss)
         assert dump(model.features)["parameters"].dtype == np.float32
     assert losses[0] != losses[1]
@@ -120,7 +120,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(chunk: int) -> None:
     found = []
     for parts in (0, chunk):
         model = build(PrototypeSpec.of("cnn", width=8, features=32, norm="group"), aux.shape, 10, seed=1)
-        config = PretrainConfig(epochs=1, batch=50, chunk=parts, crop=0.5, flip=False)
+        config = PretrainConfig(epochs=1, batch_size=50, micro_batch_size=parts, min_crop_area=0.5, flip=False)
         task = SimCLR(model.features, model.width, aux, config, seed=5)
         loss = task.backward(np.arange(50), torch.Generator().manual_seed(3), seed=7)
         found.append((loss, torch.cat([p.grad.flatten() for p in task.model.parameters() if p.grad is not None])))
@@ -133,7 +133,7 @@ def test_dropout_draws_the_same_in_both_passes_over_a_part() -> None:
     """Otherwise the gradient would belong to other projections than the loss."""
     aux = open_source("digits").train.take(np.arange(20)).unlabelled()
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 8))
-    task = SimCLR(network, 8, aux, PretrainConfig(batch=20, chunk=10, crop=0.5), seed=5)
+    task = SimCLR(network, 8, aux, PretrainConfig(batch_size=20, micro_batch_size=10, min_crop_area=0.5), seed=5)
     task.model.train()
     seen: list[torch.Tensor] = []
     network[1].register_forward_hook(lambda *found: seen.append(found[-1]))

@@ -19,7 +19,7 @@ from fedaux.models import build, dump
 from fedaux.pretraining.store import pretrained, read_card
 
 SPEC = PrototypeSpec.of("cnn", width=8, features=16)
-CONFIG = PretrainConfig(epochs=2, batch=64, crop=0.5, flip=False)
+CONFIG = PretrainConfig(epochs=2, batch_size=64, min_crop_area=0.5, flip=False)
 
 
 def make(cache: Path, config: PretrainConfig = CONFIG, rows: int = 150) -> tuple[Path, bool, int]:
@@ -55,8 +55,8 @@ TOML = """
 prototypes = [{name = "cnn", width = 8, features = 16}]
 [pretrain]
 epochs = 30
-batch = 64
-crop = 0.5
+batch_size = 64
+min_crop_area = 0.5
 flip = false
 """
 

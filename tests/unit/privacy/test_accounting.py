@@ -101,20 +101,20 @@ def test_training_noise_is_enough_and_hardly_more(adjacency: str, rate: float) -
     assert total_epsilon([Spend(0.99 * noise, rate, 200)], DELTA, adjacency) > 1.0
 
 
-@pytest.mark.parametrize("train_rate", [0.0, 1.0])
+@pytest.mark.parametrize("sample_rate", [0.0, 1.0])
 @pytest.mark.parametrize("epsilon", [0.1, 0.9])
-def test_training_after_scores_spends_the_total_and_never_more(epsilon: float, train_rate: float) -> None:
-    privacy = PrivacyConfig(epsilon=epsilon, epsilon_total=1.0, private_training=True, train_rate=train_rate)
+def test_training_after_scores_spends_the_total_and_never_more(epsilon: float, sample_rate: float) -> None:
+    privacy = PrivacyConfig(epsilon=epsilon, epsilon_total=1.0, private_training=True, sample_rate=sample_rate)
     before = (scores(epsilon),)
-    plan = plan_training(privacy, LocalConfig(epochs=2, batch=32), 640, 5, 650, before)
-    assert (plan.rate, plan.steps, plan.size) == ((0.05, 40, 650) if train_rate == 0 else (1.0, 2, 650))
+    plan = plan_training(privacy, LocalConfig(epochs=2, batch_size=32), 640, 5, 650, before)
+    assert (plan.rate, plan.steps, plan.size) == ((0.05, 40, 650) if sample_rate == 0 else (1.0, 2, 650))
     assert 0.995 < total_epsilon([*before, *[plan] * 5], DELTA, "replace-one") <= 1.0
     assert total_epsilon([*before, *[plan] * 2], DELTA, "replace-one") < 0.99
 
 
 def test_a_plan_that_changes_on_the_way_still_ends_at_the_total() -> None:
     """Two of five rounds are done when the owner asks for ten in all: the others get more noise."""
-    privacy = PrivacyConfig(epsilon_total=1.0, private_training=True, train_rate=1.0)
+    privacy = PrivacyConfig(epsilon_total=1.0, private_training=True, sample_rate=1.0)
     first = plan_training(privacy, LocalConfig(), 640, 5, 650)
     done = (first, first)
     rest = plan_training(privacy, LocalConfig(), 640, 8, 650, done, known=first.noise)

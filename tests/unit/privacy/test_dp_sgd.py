@@ -98,7 +98,7 @@ def test_no_unit_moves_the_sum_further_than_claimed(
 @pytest.mark.parametrize("part", [nn.BatchNorm1d(4), nn.Dropout(0.1)], ids=lambda one: type(one).__name__)
 def test_layers_that_draw_or_normalise_over_the_batch_are_refused(part: nn.Module) -> None:
     records, model = blobs(5), Prototype(Extractor(part, width=4), 3)
-    with pytest.raises(RecordsMixError, match=rf"features\.0: {type(part).__name__}.*linear = true"):
+    with pytest.raises(RecordsMixError, match=rf"features\.0: {type(part).__name__}.*head_only = true"):
         train_private(model, records, Units.of(records, "record", 1), Spend(1.0), size=5, lr=0.1, mu=0.0, clip=1.0)
 
 

@@ -44,7 +44,7 @@ def test_coarse_steps_ask_for_more_noise_until_they_are_refused() -> None:
     noise = [gaussian.analytic_multiplier(0.1, 1e-5, 10, reach) for reach in (2.0**31, 64.0, 16.0)]
     assert noise == sorted(noise)
     assert noise[0] == gaussian.continuous_multiplier(0.1, 1e-5 * (1 - 1e-9)) < 0.99 * noise[-1]
-    with pytest.raises(ValueError, match=r"too coarse for the analytic certificate of 10 numbers.*'opendp'"):
+    with pytest.raises(ValueError, match=r"too coarse for the analytic calibration of 10 numbers.*'opendp'"):
         gaussian.analytic_multiplier(0.1, 1e-5, 10, 2.0)
 
 

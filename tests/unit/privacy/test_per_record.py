@@ -157,10 +157,10 @@ ODD = st.sampled_from([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 2500), st.integers(1, 70), st.integers(1, 9), st.lists(ODD, max_size=6), st.integers(0, 2**30))
 def test_a_row_keeps_its_bits_in_the_public_map_and_in_the_ball(
-    count: int, width: int, dims: int, odd: list[float], seed: int
+    count: int, width: int, embedding_dim: int, odd: list[float], seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    rows, mean, basis = rng.normal(size=(count, width)), rng.normal(size=width), rng.normal(size=(width, dims))
+    rows, mean, basis = rng.normal(size=(count, width)), rng.normal(size=width), rng.normal(size=(width, embedding_dim))
     rows[rng.integers(count, size=len(odd)), rng.integers(width, size=len(odd))] = odd
     placed = np.empty(rows.nbytes + 8, np.uint8)[8:].view(np.float64).reshape(rows.shape)
     placed[:] = rows

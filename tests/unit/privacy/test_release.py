@@ -14,11 +14,11 @@ def summary(size: int = 2000, adjacency: str = "replace-one") -> Summary:
     return Summary(np.arange(size, dtype=np.int64), step=1e-6, sensitivity=2.0**21, adjacency=adjacency, records=50)
 
 
-@pytest.mark.parametrize("certificate", ["opendp", "analytic"])
-def test_noise_has_the_calibrated_scale(certificate: str) -> None:
-    made = release(summary(), "a", PrivacyConfig(epsilon=1.0, certificate=certificate))
-    assert made.scale == release_multiplier(1.0, 1e-5, certificate, "replace-one", 2000) * 2.0**21
-    assert made.scale == pytest.approx(gaussian.multiplier(1.0, 1e-5, certificate, 2000, 2.0**21) * 2.0**21, rel=1e-6)
+@pytest.mark.parametrize("calibration", ["opendp", "analytic"])
+def test_noise_has_the_calibrated_scale(calibration: str) -> None:
+    made = release(summary(), "a", PrivacyConfig(epsilon=1.0, calibration=calibration))
+    assert made.scale == release_multiplier(1.0, 1e-5, calibration, "replace-one", 2000) * 2.0**21
+    assert made.scale == pytest.approx(gaussian.multiplier(1.0, 1e-5, calibration, 2000, 2.0**21) * 2.0**21, rel=1e-6)
     assert np.std(made.arrays["values"] - np.arange(2000)) == pytest.approx(made.scale, rel=0.1)
     assert (made.records, made.adjacency, made.unsafe, made.sensitivity) == (50, "replace-one", False, 2.0**21)
 
@@ -63,14 +63,14 @@ def test_steps_too_coarse_for_the_proof_are_refused(adjacency: str, fine: float)
         Summary(np.zeros(8, np.int64), 1.0, fine - 1, adjacency, 10)
 
 
-@pytest.mark.parametrize("certificate", ["analytic", "opendp"])
+@pytest.mark.parametrize("calibration", ["analytic", "opendp"])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(("epsilon", "delta", "size"), [(0.01, 1e-9, 33), (0.1, 1e-5, 330), (1.0, 1e-12, 33_000)])
 def test_a_release_is_entered_for_no_more_than_its_epsilon(
-    epsilon: float, delta: float, size: int, adjacency: str, certificate: str
+    epsilon: float, delta: float, size: int, adjacency: str, calibration: str
 ) -> None:
     privacy = PrivacyConfig(
-        epsilon=epsilon, delta=delta, adjacency=adjacency, certificate=certificate, declared_records=9
+        epsilon=epsilon, delta=delta, adjacency=adjacency, calibration=calibration, declared_records=9
     )
     spend = release_spend(size, privacy)
     assert total_epsilon([spend], delta, adjacency) <= epsilon

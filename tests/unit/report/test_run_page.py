@@ -112,7 +112,7 @@ def test_favourites_of_one_class_clients_are_of_their_class(tmp_path: Path) -> N
     """With hardly any noise, the public digits that score highest are mostly the client's own digit."""
     config = Config.from_dict(
         {**IMAGES, "rounds": 1, "data": {"clients": 10, "alpha": 1e-4}, "privacy": {"epsilon": 50.0}, "aux": {}},
-        ["linear=true"],
+        ["head_only = true"],
     )
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
     facts = gather(result.folder, tmp_path / "cache")

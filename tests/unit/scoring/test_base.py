@@ -41,7 +41,7 @@ def test_weights_of_both_kinds() -> None:
 @pytest.fixture
 def certainty() -> Certainty:
     rng = np.random.default_rng(1)
-    scorer = MeanEmbeddingScorer(dims=3)
+    scorer = MeanEmbeddingScorer(embedding_dim=3)
     negatives, distill = rng.normal(size=(200, 5)), rng.normal(size=(70, 5))
     public = scorer.publish(negatives)
     return Certainty(

@@ -1,4 +1,4 @@
-"""start = "closed-form": heads from the first releases, good before anybody has trained, at no further budget."""
+"""head_init = "closed-form": heads from the first releases, good before anybody has trained, at no further budget."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +14,12 @@ from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
 
-CONFIG = replace(DIGITS, rounds=1, start="closed-form", pretrain=replace(DIGITS.pretrain, epochs=3))
+CONFIG = replace(DIGITS, rounds=1, head_init="closed-form", pretrain=replace(DIGITS.pretrain, epochs=3))
 
 
 @pytest.mark.parametrize("linear", [True, False])
 def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Path) -> None:
-    config = replace(CONFIG, linear=linear)
+    config = replace(CONFIG, head_only=linear)
     data = open_data(config)
     server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
     state = server.initial_state()
@@ -37,7 +37,7 @@ def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Pat
 
 def test_a_run_that_starts_so_costs_what_the_other_costs(tmp_path: Path) -> None:
     started = run(CONFIG, tmp_path / "a", cache=tmp_path / "cache")
-    plain = run(replace(CONFIG, start="random"), tmp_path / "b", cache=tmp_path / "cache")
+    plain = run(replace(CONFIG, head_init="random"), tmp_path / "b", cache=tmp_path / "cache")
     assert {c: started.ledger.epsilon(c) for c in started.ledger.clients} == {
         c: plain.ledger.epsilon(c) for c in plain.ledger.clients
     }
@@ -46,5 +46,5 @@ def test_a_run_that_starts_so_costs_what_the_other_costs(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("change", ["method=feddf+p", "privacy.scorer=mean-embedding"])
 def test_it_needs_the_releases_it_is_made_of(change: str) -> None:
-    with pytest.raises(ConfigError, match="start = 'closed-form' needs"):
-        Config.from_dict({"start": "closed-form"}, [change])
+    with pytest.raises(ConfigError, match="head_init = 'closed-form' needs"):
+        Config.from_dict({"head_init": "closed-form"}, [change])

@@ -40,7 +40,7 @@ wild = st.one_of(
 )
 def test_no_record_moves_the_sum_further_than_stated(record: list[float], other: list[float], adjacency: str) -> None:
     rng = np.random.default_rng(2)
-    scorer = MeanEmbeddingScorer(dims=3)
+    scorer = MeanEmbeddingScorer(embedding_dim=3)
     public = scorer.publish(cloud(rng, 200, 4))
     rest = cloud(rng, 9, 4)
     with np.errstate(all="ignore"):
@@ -54,7 +54,7 @@ def test_no_record_moves_the_sum_further_than_stated(record: list[float], other:
 def test_log_odds_prefer_what_looks_like_the_client(ratio: str) -> None:
     rng = np.random.default_rng(6)
     negatives, own = cloud(rng, 1000, 6), cloud(rng, 400, 6, 1.0)
-    scorer = MeanEmbeddingScorer(dims=6, ratio=ratio)
+    scorer = MeanEmbeddingScorer(embedding_dim=6, ratio=ratio)
     public = scorer.publish(negatives)
     found = scorer.summarise(public, own, NONE, "replace-one", 400, np.ones(len(own)))
     quiet = Release(

@@ -16,7 +16,7 @@ def planner(request: pytest.FixtureRequest) -> Planner:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(6, 4)) * 0.4
     rows = centres[rng.integers(6, size=600)] + 0.1 * rng.normal(size=(600, 4))
-    return Planner.of(request.param, rows, 6, 6, PrivacyConfig(certificate="analytic"))
+    return Planner.of(request.param, rows, 6, 6, PrivacyConfig(calibration="analytic"))
 
 
 def test_the_noise_is_the_releases(planner: Planner) -> None:

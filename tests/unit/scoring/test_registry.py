@@ -18,7 +18,7 @@ MINE = """
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 
 def scorer(privacy, classes):
-    return MeanEmbeddingScorer(privacy.dims, privacy.ratio, name="my_scorers:scorer")
+    return MeanEmbeddingScorer(privacy.embedding_dim, privacy.ratio, name="my_scorers:scorer")
 """
 
 
@@ -28,8 +28,8 @@ def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert make_scorer(PrivacyConfig(scorer="logistic", ridge=0.5), 7) == LogisticScorer(0.5)
     (tmp_path / "my_scorers.py").write_text(MINE)
     monkeypatch.syspath_prepend(tmp_path)
-    mine = make_scorer(PrivacyConfig(scorer="my_scorers:scorer", dims=7), 3)
-    assert (mine.name, mine.dims) == ("my_scorers:scorer", 7)  # type: ignore[attr-defined]
+    mine = make_scorer(PrivacyConfig(scorer="my_scorers:scorer", embedding_dim=7), 3)
+    assert (mine.name, mine.embedding_dim) == ("my_scorers:scorer", 7)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="mean-embedding, logistic, module:function"):
         PrivacyConfig(scorer="mean")
 

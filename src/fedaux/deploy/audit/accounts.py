@@ -59,7 +59,7 @@ def lost_replies(folder: Path, terms: Terms) -> Finding:
 def spare_clients(folder: Path, terms: Terms) -> Finding:
     """A client that has spent more than all others is asked as a spare, works, and is not waited for."""
     config = _run_config(terms)
-    spare = replace(config, participation=0.5, federation=replace(config.federation, quorum=0.5, spare=1.0))
+    spare = replace(config, fraction=0.5, federation=replace(config.federation, quorum=0.5, over_selection=1.0))
     for which, lost in (("before", {"client-000"}), ("run", {"client-001"})):
         server = make_server(spare, cache=folder / "cache")
         clients = in_process(spare, folder, server.cache)  # their accounts outlive the first run
@@ -206,7 +206,7 @@ def _cost(sent: Sequence[Release | Update], terms: Terms, adjacency: str = "repl
 
 
 def _largest_size(privacy: PrivacyConfig) -> int:
-    """The largest power of two for which there is a certificate at all."""
+    """The largest power of two for which there is a calibration at all."""
     for power in range(62, 0, -1):
         try:
             release_spend(2**power, privacy)
@@ -225,13 +225,13 @@ def _run_config(terms: Terms) -> Config:
     return Config(
         method="fedavg",
         rounds=1,
-        linear=True,
+        head_only=True,
         prototypes=(PrototypeSpec.of("mlp", hidden=4, features=4),),
         data=DataConfig(clients=2, alpha=10.0),
         aux=AuxConfig(limit=50),
         pretrain=PretrainConfig(epochs=0),
-        local=LocalConfig(batch=1000),
-        privacy=PrivacyConfig(**privacy, private_training=True, train_rounds=LOST + 2, train_rate=1.0),
+        local=LocalConfig(batch_size=1000),
+        privacy=PrivacyConfig(**privacy, private_training=True, train_rounds=LOST + 2, sample_rate=1.0),
         federation=FederationConfig(quorum=1.0),
     )
 

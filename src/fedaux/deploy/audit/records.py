@@ -40,11 +40,11 @@ def training(terms: Terms, **more: Any) -> dict[str, Any]:
     privacy |= {
         "train_rounds": 1,
         "private_training": True,
-        "train_rate": 1.0,
+        "sample_rate": 1.0,
         "adjacency": "add-remove",
         "declared_records": MANY,
     }
-    return {"method": "fedavg", "linear": True, "rounds": 1, "privacy": {**privacy, **more}}
+    return {"method": "fedavg", "head_only": True, "rounds": 1, "privacy": {**privacy, **more}}
 
 
 def map_kernel(folder: Path, terms: Terms) -> Finding:
@@ -113,7 +113,7 @@ def training_kernel(folder: Path, terms: Terms) -> Finding:
 
 def person(folder: Path, terms: Terms) -> Finding:
     """A person's hundred records, all moved together, where a person is promised what a record would be."""
-    terms, settings = gross(terms), scores(terms, unit="person", person_records=10)
+    terms, settings = gross(terms), scores(terms, unit="person", max_records_per_person=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
     bound = scores_apart(sites, terms)
     detail = "100 of 104 records, of which 10 are used"
@@ -123,7 +123,7 @@ def person(folder: Path, terms: Terms) -> Finding:
 def person_training(folder: Path, terms: Terms) -> Finding:
     """The same in private training: a person who is there, or not."""
     name, attacked, terms = "person-training", "all records of a person, on training", gross(terms)
-    settings = training(terms, unit="person", person_records=10)
+    settings = training(terms, unit="person", max_records_per_person=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("without", None), ("with", (1000, 0)))]
     order = passing(sites[0]).train(np.zeros(6))
     direction = gradient(np.array([1000.0, 0.0]), np.zeros(2), 0)

@@ -178,7 +178,7 @@ class Server:
             classes=self.classes,
             epochs=local.epochs,
             lr=lr,
-            batch=local.batch,
+            batch_size=local.batch_size,
             mu=0.0,
             seed=0,
             h0=extractor_hash(arrays, spec),

@@ -134,7 +134,7 @@ def _to_pretrain(one: Run) -> tuple[PrototypeSpec, ...]:
 def _made_from(config: Config) -> Hashable:
     """Settings that decide what an extractor sees and how it is trained; what else differs, it is the same one."""
     data, aux = config.data, replace(config.aux, negatives=0.5)
-    held_out = (data.source, data.path, data.options, data.test_share, config.seed)
+    held_out = (data.source, data.path, data.options, data.test_fraction, config.seed)
     return aux, config.pretrain, config.prototypes, None if aux.source else held_out
 
 

@@ -16,7 +16,7 @@ from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import unknown
 
 Settings = dict[str, Any]  # dotted keys, as in --set
-SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "participation": "C"}
+SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "fraction": "C"}
 _WORDS = ("title", "about", "minutes")  # what [sweep] may say of itself
 
 

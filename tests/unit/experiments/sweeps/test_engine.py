@@ -161,7 +161,7 @@ def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(tmp_path:
 
 
 def test_parallel_equals_serial_to_the_bit_and_an_extractor_is_trained_once(tmp_path: Path) -> None:
-    table = {**grid(2, method=["fedavg", "feddf+p", "fedaux"]), "pretrain": {"epochs": 2, "batch": 50}}
+    table = {**grid(2, method=["fedavg", "feddf+p", "fedaux"]), "pretrain": {"epochs": 2, "batch_size": 50}}
     sweep, told = Sweep.from_dict(table), []
     serial = run_sweep(sweep, tmp_path / "serial", cache=tmp_path / "one")
     parallel = run_sweep(
