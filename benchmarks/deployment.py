@@ -1,6 +1,6 @@
 """Where the time of a real round goes: a SuperLink and three SuperNodes on this machine, and the parts by themselves.
 
-PYTHONPATH=tests/servers python benchmarks/deployment.py
+PYTHONPATH=tests/end_to_end/servers python benchmarks/deployment.py
 """
 
 from __future__ import annotations

@@ -93,7 +93,12 @@ run(Config.from_dict({**TINY, "rounds": int(rounds)}), folder, cache=Path(folder
 def tracked(folder: Path, tracker: str, rounds: int) -> None:
     """In a process of its own, as trackers keep state in theirs; offline."""
     root = Path(__file__).parents[3]
-    env = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": f"{root / 'src'}:{root / 'tests'}",
+        "WANDB_MODE": "offline",
+        "OMP_NUM_THREADS": "1",
+    }
     env.pop("MLFLOW_TRACKING_URI", None)
     words = [sys.executable, "-c", TRACKED, str(folder), tracker, str(rounds)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=env, cwd=folder.parent)

@@ -274,7 +274,7 @@ class Talkative:
         ("fedaux.scoring.registry.make_scorer", lambda *_: Talkative()),
         ("fedaux.scoring.class_embedding.class_sums", fail),
         ("fedaux.privacy.release.Summary.__post_init__", fail),
-        ("fedaux.models.inference.per_record.outputs", fail),
+        ("fedaux.scoring.feature_cache.per_record.outputs", fail),
         ("fedaux.scoring.registry.release", fail),
         ("fedaux.flower.client_app.own_records", fail),
         ("fedaux.privacy.gaussian.add_noise", fail),
