@@ -33,7 +33,7 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process, run_in
 from fedaux.flower.validation import Refused, check, longest
-from fedaux.models import build, dump, load
+from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.gaussian import multiplier
 from fedaux.scoring.base import bounds_of
@@ -121,13 +121,13 @@ class Hostile:
         data = open_data(self.server.config)
         own = data.client(data.clients.index(order.client))
         model = build(PrototypeSpec.from_json(order.prototype), own.shape, order.classes, 0)
-        load(model, order.weights)
+        load_state(model, order.weights)
         wrong = Records(own.gather(), (own.labels + 1) % order.classes)
         batches = torch_stream(order.seed)
         train_local(
             model, wrong, epochs=order.epochs, batch_size=order.batch_size, lr=order.lr, mu=order.mu, generator=batches
         )
-        return replace(reply, records=self.defence.boldness, weights=dump(model))
+        return replace(reply, records=self.defence.boldness, weights=flatten_state(model))
 
     def _loud(self, order: PrepareOrder, reply: Release) -> Release:
         size, bounds = len(reply.arrays["values"]), bounds_of(self.server.scorer)

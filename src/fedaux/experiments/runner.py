@@ -22,7 +22,7 @@ from fedaux.experiments.tracking import JsonLines, Tracker, in_words
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.models import dump
+from fedaux.models import flatten_state
 from fedaux.pretraining.probe import linear_probe
 from fedaux.privacy.clipping import Bounds
 from fedaux.scoring.base import bounds_of
@@ -123,7 +123,7 @@ def probe(config: Config, *, tell: Tell | None = None, cache: Path | None = None
             if kind == "pre-trained":
                 server.pretrain(spec)
             features = FeatureCache(server.cache, private=True, watch=partial(server.tell_features, spec.label))
-            h0 = H0(spec, model.features, dump(model.features), features)
+            h0 = H0(spec, model.features, flatten_state(model.features), features)
             found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
     if not is_text(data.test.x):
         found["the records themselves"] = linear_probe(data.private, data.test)

@@ -12,7 +12,7 @@ from fedaux.data.form import Form
 from fedaux.export.card import make_card
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import check_onnx
-from fedaux.models import Prototype, build, load
+from fedaux.models import Prototype, build, load_state
 
 
 def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:
@@ -48,8 +48,8 @@ def trained(state: RunState, spec: PrototypeSpec, form: Form, classes: int) -> P
     """The whole network in eval mode, also where only its head was trained."""
     network = build(spec, form.seen, classes, seed=0)
     if state.config.head_only:
-        load(network.features, state.extractors[spec.label])
-        load(network.head, state.weights[spec.label])
+        load_state(network.features, state.extractors[spec.label])
+        load_state(network.head, state.weights[spec.label])
     else:
-        load(network, state.weights[spec.label])
+        load_state(network, state.weights[spec.label])
     return network.eval()

@@ -27,7 +27,7 @@ from fedaux.data.records import Records
 from fedaux.export.card import FORMAT, Card, page
 from fedaux.export.onnx_graph import to_onnx
 from fedaux.models import Prototype, build
-from fedaux.models.inference import outputs
+from fedaux.models.inference import predict
 from fedaux.models.text import CARRIED, TextExtractor
 
 CARD, WEIGHTS, ONNX, PAGE, TOKENIZER = "card.json", "model.safetensors", "model.onnx", "README.md", "tokenizer"
@@ -66,7 +66,7 @@ class Model:
         rows = self.form.rows(records)
         if len(rows) == 0:
             return np.zeros((0, len(self.classes)), np.float32)
-        return outputs(self.network, Records(rows))
+        return predict(self.network, Records(rows))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:

@@ -30,7 +30,16 @@ from fedaux.data.records import Records
 from fedaux.flower.node_settings import own_clients, own_settings, site_config
 from fedaux.flower.sealed import sealed
 from fedaux.flower.serialization import pack, unpack
-from fedaux.models import Prototype, build, dump, halved, layout, linear_head, load, origin
+from fedaux.models import (
+    Prototype,
+    build,
+    flatten_state,
+    linear_head,
+    load_state,
+    published_weights,
+    state_sizes,
+    to_half,
+)
 from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.accounting import BudgetError, Spend, plan_training
 from fedaux.privacy.apart import check_records_apart
@@ -96,7 +105,9 @@ def train(message: Message, context: Context) -> Message:
         rate=spend.rate,
         steps=spend.steps,
         account=account.to_json(),
-        weights=halved(dump(model)) if order.weights["parameters"].dtype == "float16" else dump(model),
+        weights=to_half(flatten_state(model))
+        if order.weights["parameters"].dtype == "float16"
+        else flatten_state(model),
     )
     return Message(pack(update), reply_to=message)
 
@@ -131,7 +142,7 @@ def own_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
         records = Records(features, records.labels, person=None if records.person is None else records.persons)
     else:
         model = resident(order.prototype, records.shape, order.classes)
-    load(model, order.weights)
+    load_state(model, order.weights)
     return model, records
 
 
@@ -142,12 +153,12 @@ def own_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
         """h0 from the order, or this site's own copy of a published encoder: to the bit what the order's hash says."""
         module = resident(order.prototype, records.shape, 2).features  # the head plays no part here
         if order.extractor:
-            load(module, order.extractor)
-        elif origin(module):
+            load_state(module, order.extractor)
+        elif published_weights(module):
             module.restore()  # type: ignore[operator]
         else:
             raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
-        if extractor_hash(dump(module), order.prototype) != order.h0:
+        if extractor_hash(flatten_state(module), order.prototype) != order.h0:
             raise OrderError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
         return module
 
@@ -182,7 +193,7 @@ def train_privately(
     model, records = own_task(order, context)
     check_records_apart(model, training=True)
     units = Units.of(records, privacy.unit, privacy.max_records_per_person)
-    size, parameters = units.public_size(privacy), layout(model)["parameters"]
+    size, parameters = units.public_size(privacy), state_sizes(model)["parameters"]
     allowed = privacy.train_rounds or config.rounds
 
     def plan(entries: Sequence[Entry]) -> Spend:

@@ -2,7 +2,7 @@
 
 A network is a function `(shape, **options) → nn.Module` that returns a feature extractor with an integer attribute
 `width`, the number of features H. It is found by the name it was registered under, or as `module:function`.
-An extractor that was published with weights has an `origin`, where they are, and `restore()`, which loads them:
+An extractor that was published with weights has an `published_weights`, where they are, and `restore()`, which loads them:
 P1's result without the work, at every site that has the origin. Building alone never loads them.
 """
 
@@ -56,9 +56,9 @@ def linear_head(width: int, classes: int) -> Prototype:
         return Prototype(Extractor(width=width), classes)
 
 
-def origin(features: nn.Module) -> str:
+def published_weights(features: nn.Module) -> str:
     """Where this extractor's published weights are; "" where it has none."""
-    return str(getattr(features, "origin", "") or "")
+    return str(getattr(features, "published_weights", "") or "")
 
 
 def register(name: str) -> Callable[[M], M]:

@@ -25,13 +25,14 @@ CARRIED = {"bert": "tokenizer", "encoder": "folder"}  # the option that names th
 
 
 class TextExtractor(nn.Module):
-    """An array of `str`, (B,), → (B, width). `origin` is the folder of published weights, "" if there are none."""
+    """An array of `str`, (B,), → (B, width). `published_weights` is their folder, "" if there are none."""
 
-    def __init__(self, encoder: nn.Module, tokenizer: Any, length: int, origin: str = "") -> None:
+    def __init__(self, encoder: nn.Module, tokenizer: Any, length: int, published_weights: str = "") -> None:
         super().__init__()
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # type: ignore[assignment]  # a layer that no feature here passes through
-        self.encoder, self.tokenizer, self.length, self.origin = encoder, tokenizer, length, origin
+        self.encoder, self.tokenizer, self.length = encoder, tokenizer, length
+        self.published_weights = published_weights
         self.width = int(encoder.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
     def forward(self, texts: Iterable[str]) -> Tensor:
@@ -70,7 +71,7 @@ class TextExtractor(nn.Module):
 
     def restore(self) -> None:
         """Load the published weights."""
-        published = _transformers().AutoModel.from_pretrained(self.origin, **_LOCAL, use_safetensors=True)
+        published = _transformers().AutoModel.from_pretrained(self.published_weights, **_LOCAL, use_safetensors=True)
         wanted = self.encoder.state_dict()
         self.encoder.load_state_dict(
             {name: tensor for name, tensor in published.state_dict().items() if name in wanted}

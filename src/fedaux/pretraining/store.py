@@ -18,7 +18,7 @@ from fedaux.config.schema import PretrainConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive
 from fedaux.data.records import Records, is_text
-from fedaux.models import Prototype, build, dump, load
+from fedaux.models import Prototype, build, flatten_state, load_state
 from fedaux.models.inference import fingerprint
 from fedaux.pretraining.masked_lm import MaskedLanguage
 from fedaux.pretraining.simclr import SimCLR
@@ -41,11 +41,13 @@ def pretrained(
     data = fingerprint(aux)  # one pass over the data
     path = artifact_path(spec, data, config, cache)
     if path.is_file():
-        load(model.features, load_file(path))
+        load_state(model.features, load_file(path))
         return path, True
     checkpoint = path.with_suffix(".checkpoint")
     fresh = build(spec, aux.shape, model.head.out_features, derive(config.seed, "init", spec.label))
-    load(model.features, dump(fresh.features))  # so that the artifact depends on nothing but what its key is made of
+    load_state(
+        model.features, flatten_state(fresh.features)
+    )  # so that the artifact depends on nothing but what its key is made of
     kind: Callable[..., SelfSupervised] = MaskedLanguage if is_text(aux.x) else SimCLR
     task = kind(model.features, model.width, aux, config, derive(config.seed, "pretrain", spec.label))
     curve = pretrain(task, watch, checkpoint)
@@ -57,7 +59,7 @@ def pretrained(
         "curve": [asdict(epoch) for epoch in curve],
     }
     write_atomically(path.with_suffix(".json"), json.dumps(card, indent=1).encode())
-    write_atomically(path, save(dump(model.features)))
+    write_atomically(path, save(flatten_state(model.features)))
     checkpoint.unlink(missing_ok=True)
     return path, False
 

@@ -25,7 +25,7 @@ from fedaux.data.form import Form
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError, to_onnx
-from fedaux.models import Prototype, build, load
+from fedaux.models import Prototype, build, load_state
 from fedaux.privacy.ledger import Ledger
 from helpers.runs import CNN, MLP, TINY, fedaux, paragraph, tiny_run
 from helpers.tiny_text import publish_encoder, write_texts
@@ -47,7 +47,7 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: Result, tmp_pa
     test = open_data(result.state.config).test
     for spec, folder in zip(result.state.config.prototypes, folders, strict=True):
         own = build(spec, (1, 8, 8), 10, seed=5)
-        load(own, result.state.weights[spec.label])
+        load_state(own, result.state.weights[spec.label])
         with torch.inference_mode():
             wanted = own.eval()(test.tensor()).numpy()
         model = Model.from_pretrained(folder)

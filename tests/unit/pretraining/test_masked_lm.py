@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import PretrainConfig
 from fedaux.data.sources import open_source
-from fedaux.models import Prototype, build, dump
+from fedaux.models import Prototype, build, flatten_state
 from fedaux.pretraining.trainer import pretrain
 from helpers.tiny_text import publish_encoder, write_texts
 
@@ -84,7 +84,7 @@ def test_pretraining_learns_and_a_checkpoint_goes_on_to_the_same_bits(tokenizer:
     fresh, rest = task(tokenizer, tmp_path)
     again = pretrain(rest, checkpoint=tmp_path / "checkpoint")
     assert [(one.loss, one.quality) for one in again] == [(one.loss, one.quality) for one in curve]
-    assert dump(whole)["parameters"].tobytes() == dump(fresh)["parameters"].tobytes()
+    assert flatten_state(whole)["parameters"].tobytes() == flatten_state(fresh)["parameters"].tobytes()
 
 
 def test_a_network_that_cannot_read_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import PretrainConfig
 from fedaux.data.sources import open_source
-from fedaux.models import build, dump
+from fedaux.models import build, flatten_state
 from fedaux.pretraining.store import pretrained, read_card
 
 SPEC = PrototypeSpec.of("cnn", width=8, features=16)
@@ -27,7 +27,7 @@ def make(cache: Path, config: PretrainConfig = CONFIG, rows: int = 150) -> tuple
     aux = open_source("digits").train.take(np.arange(rows)).unlabelled()
     model, seen = build(SPEC, aux.shape, 10, seed=1), []
     path, known = pretrained(SPEC, model, aux, config, cache, lambda epoch: seen.append(epoch.loss))
-    assert np.array_equal(load_file(path)["parameters"], dump(model.features)["parameters"])
+    assert np.array_equal(load_file(path)["parameters"], flatten_state(model.features)["parameters"])
     return path, known, len(seen)
 
 
