@@ -24,7 +24,7 @@ import numpy as np
 
 from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.server import Server, make_server
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, FederationConfig, TeachersConfig
 from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
@@ -159,7 +159,7 @@ def accuracy(config: Config, attack: Attack, liars: int, defence: Defence, seed:
     config = replace(
         config,
         seed=seed,
-        privacy=replace(DIGITS.privacy, scorer=attack.scorer, epsilon=attack.epsilon, unsafe_seed=seed),
+        privacy=replace(DEMO.privacy, scorer=attack.scorer, epsilon=attack.epsilon, unsafe_seed=seed),
         federation=FederationConfig(max_records=defence.max_records),
         teachers=TeachersConfig(max_share=defence.max_share),
     )
@@ -172,13 +172,13 @@ def accuracy(config: Config, attack: Attack, liars: int, defence: Defence, seed:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--alpha", type=float, default=DIGITS.data.alpha)
+    parser.add_argument("--alpha", type=float, default=DEMO.data.alpha)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cache", type=Path, default=None)
     asked = parser.parse_args()
     cache = asked.cache or Path(tempfile.mkdtemp())
-    config = replace(DIGITS, rounds=asked.rounds, data=replace(DIGITS.data, alpha=asked.alpha))
+    config = replace(DEMO, rounds=asked.rounds, data=replace(DEMO.data, alpha=asked.alpha))
     print("| attack on | lying of 10 | " + " | ".join(one.name for one in DEFENCES) + " |", flush=True)
     print("|---" * (2 + len(DEFENCES)) + "|", flush=True)
     for attack in ATTACKS:

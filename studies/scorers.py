@@ -25,7 +25,7 @@ from fedaux.algorithms.server import Server
 from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Arrays, Release
-from fedaux.core.rng import derive, seeded_torch, torch_stream
+from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import FederatedData, open_data
 from fedaux.data.records import Records
 from fedaux.models import flatten_state, linear_head
@@ -85,7 +85,7 @@ class Setting:
         self.logits = [self._logits(index, records) for index, records in enumerate(self.own)]
 
     def _logits(self, index: int, records: Records) -> Rows:
-        with seeded_torch(derive(self.config.seed, "study", index)):
+        with seeded_torch(derive_seed(self.config.seed, "study", index)):
             head = linear_head(records.x.shape[1], len(self.data.classes))
         generator = torch_stream(self.config.seed, "study", index)
         train_local(head, records, epochs=20, lr=1e-3, batch_size=32, mu=0.0, generator=generator)

@@ -8,15 +8,15 @@ import pytest
 
 from fedaux import run
 from fedaux.algorithms.server import make_server
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 from fedaux.config.schema import FederationConfig
 from fedaux.models import flatten_state, load_state, to_half
 
 SMALL = replace(
-    DIGITS,
+    DEMO,
     rounds=2,
-    pretrain=replace(DIGITS.pretrain, epochs=1),
-    privacy=replace(DIGITS.privacy, unsafe_seed=1),
+    pretrain=replace(DEMO.pretrain, epochs=1),
+    privacy=replace(DEMO.privacy, unsafe_seed=1),
 )
 HALF = replace(SMALL, federation=FederationConfig(precision="float16"))
 

@@ -20,14 +20,14 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Arrays, PrepareOrder, TrainOrder
-from fedaux.core.rng import derive, numpy_stream, torch_stream
+from fedaux.core.rng import derive_seed, numpy_stream, torch_stream
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.models import Prototype, build, flatten_state, linear_head, load_state, published_weights, to_half
 from fedaux.models.inference import predict, transform_rows
-from fedaux.pretraining.store import pretrained
-from fedaux.pretraining.trainer import Epoch
+from fedaux.pretraining.store import load_or_pretrain
+from fedaux.pretraining.trainer import EpochMetrics
 from fedaux.privacy.apart import check_records_apart
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.class_sums import pool
@@ -76,7 +76,7 @@ class Server:
         """One resident network per prototype: teachers, students and tests all pass through it in turn."""
         seed = self.config.seed
         return {
-            p.label: build(p, self.test.shape, self.classes, derive(seed, "init", p.label))
+            p.label: build(p, self.test.shape, self.classes, derive_seed(seed, "init", p.label))
             for p in self.config.prototypes
         }
 
@@ -132,7 +132,7 @@ class Server:
         """Give a prototype its pre-trained extractor, and say where that is kept."""
         config, what = self.config.pretrain, f"pretrain {spec.label}"
 
-        def watch(epoch: Epoch) -> None:
+        def watch(epoch: EpochMetrics) -> None:
             note = f"loss {epoch.loss:.3f}, rank {epoch.quality.rank:.1f}, {epoch.views_per_second:,.0f} views/s"
             self.tell(what, epoch.epoch, config.epochs, note)
 
@@ -140,7 +140,7 @@ class Server:
             self.models[spec.label].features.restore()  # type: ignore[operator]
             self.tell(what, 1, 1, "published weights")
             return Path(published_weights(self.models[spec.label].features))
-        path, known = pretrained(spec, self.models[spec.label], self.aux, config, self.cache, watch)
+        path, known = load_or_pretrain(spec, self.models[spec.label], self.aux, config, self.cache, watch)
         if known:
             self.tell(what, config.epochs, config.epochs, "from the cache")
         return path
@@ -225,7 +225,7 @@ class Server:
             lr=local.lr,
             batch_size=local.batch_size,
             mu=local.mu if self.method.proximal else 0.0,
-            seed=derive(self.config.seed, "batches", client, round_),
+            seed=derive_seed(self.config.seed, "batches", client, round_),
             h0=self.h0[spec.label].hash if self.config.head_only else "",
             heard=state.heard(client),
             extractor=self.extractor_for(state, client) if self.config.head_only else {},

@@ -24,8 +24,8 @@ from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, Release, TrainOrder, Update
-from fedaux.core.rng import derive, seeded_torch, torch_stream
-from fedaux.data.federated import declared_classes, open_private
+from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
+from fedaux.data.federated import class_names, open_private
 from fedaux.data.records import Records
 from fedaux.flower.node_settings import own_clients, own_settings, site_config
 from fedaux.flower.sealed import sealed
@@ -60,7 +60,7 @@ def hello(message: Message, context: Context) -> Message:
     """Whom this node speaks for, so that the server finds clients by their own names after any restart."""
     unpack(HelloOrder, message.content)
     config, clients = site_config(context), own_clients(context)
-    classes = declared_classes(config, clients[0])
+    classes = class_names(config, clients[0])
     return Message(pack(Hello(json.dumps(clients), json.dumps(list(classes)))), reply_to=message)
 
 
@@ -122,7 +122,7 @@ def own_config(context: Context, order: PrepareOrder | TrainOrder) -> Config:
         raise OrderError(f"the order names code or files, {spec.label!r}, which this client's own settings do not")
     if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
         raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
-    declared = len(declared_classes(config, order.client))
+    declared = len(class_names(config, order.client))
     if order.classes != declared:
         raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
     return config
@@ -210,7 +210,7 @@ def train_privately(
         return plan_training(privacy, local, size, allowed - len(trained), parameters, before, known)
 
     spend, account = store.train(plan, order.heard)
-    seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
+    seed = derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
     steps = {"lr": order.lr, "mu": order.mu, "clip": privacy.max_grad_norm}
     train_private(model, records, units, spend, size=size, **steps, unsafe_seed=seed)
     return model, size, spend, account
@@ -224,7 +224,7 @@ def request_hash(order: PrepareOrder) -> str:
 @lru_cache(maxsize=8)
 def resident(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
     """One model per prototype stays in memory; every order loads its weights into it."""
-    return build(PrototypeSpec.from_json(prototype), shape, classes, derive(0, "resident"))
+    return build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.core.io import scratch
+from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records, is_text
 
@@ -47,7 +47,7 @@ def stack_blocks(blocks: Iterable[tuple[slice, NDArray[np.floating]]], count: in
     out: Rows | None = None
     for rows, block in blocks:
         if out is None:
-            out = scratch((count, block.shape[1]), np.float32)
+            out = temporary_array((count, block.shape[1]), np.float32)
         out[rows] = block
     if out is None:
         raise ValueError("there are no records to look at")

@@ -43,7 +43,9 @@ class FeatureCache:
         """
         if self.private and records.rows is not None:
             return np.asarray(self.features(extractor, Records(records.x), module)[records.rows])
-        name = f"{_ALONE}-{pool_hash(records.x, extractor)}" if self.private else fingerprint(records, extractor)
+        name = (
+            f"{_ALONE}-{cached_fingerprint(records.x, extractor)}" if self.private else fingerprint(records, extractor)
+        )
         path = self.folder / f"features-{name}.npy"
         if not path.is_file():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)

@@ -49,7 +49,7 @@ def test_rows_do_not_depend_on_their_company(folder: Path) -> None:
 def test_long_texts_are_cut(folder: Path) -> None:
     model = build(published(folder, length=4), (), 3, seed=0).eval()
     with torch.no_grad():
-        ids, _ = model.features.tokens(TEXTS)  # type: ignore[operator]
+        ids, _ = model.features.tokenize(TEXTS)  # type: ignore[operator]
         one, two = model(np.array(["the new moon", "the new oil"], dtype=object))
     assert ids.shape == (4, 4)
     assert torch.equal(one, two)  # [CLS] the new [SEP]

@@ -13,7 +13,7 @@ from fedaux.data.sources import open_source
 from fedaux.models import Prototype, build, flatten_state
 from fedaux.models.inference import predict
 from fedaux.pretraining.simclr import SimCLR, nt_xent
-from fedaux.pretraining.trainer import pretrain, schedule
+from fedaux.pretraining.trainer import pretrain, warmup_cosine
 
 
 @pytest.mark.parametrize("size", [2, 5, 16])
@@ -95,7 +95,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_the_rate_rises_then_falls_to_nothing() -> None:
-    rates = [schedule(step, 100) for step in range(100)]
+    rates = [warmup_cosine(step, 100) for step in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert max(rates) == rates[9] == 1.0
     assert rates[10:] == sorted(rates[10:], reverse=True)
