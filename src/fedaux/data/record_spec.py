@@ -75,7 +75,8 @@ class RecordSpec:
         if self.kind == "image":
             if x.dtype != np.uint8:
                 raise RecordsError(
-                    f"this model takes {self.description}, not {x.dtype}: give pixels from 0 to 255, it scales them itself"
+                    f"this model takes {self.description}, not {x.dtype}: "
+                    "give pixels from 0 to 255, it scales them itself"
                 )
             return x
         return _numbers(x)

@@ -62,11 +62,12 @@ def render_page(card: Card, folder: str) -> str:
     """README.md: front matter as model hubs read it, then the card in words. `folder` is the name in the examples."""
     record_spec = RecordSpec(card["record"]["kind"], tuple(card["record"]["shape"]))
     method, privacy, data = METHODS[card["method"]].label, card["privacy"], card["data"]
+    takes = record_spec.description
     split = ", ".join(f"{key} {value}" for key, value in data["split"].items())
     return f"""{_front(card, record_spec)}
 # {card["prototype"]["name"]}, trained with {method}
 
-Tells {len(card["classes"])} classes apart, from {record_spec.description}. {data["clients"]} clients trained it together in
+Tells {len(card["classes"])} classes apart, from {takes}. {data["clients"]} clients trained it together in
 {card["rounds"]} rounds of {method} without giving their data away, with fedaux {card["fedaux"]}.
 Everything below is also in `card.json`, for programs, with all settings of the run.
 
@@ -76,7 +77,7 @@ Everything below is also in `card.json`, for programs, with all settings of the 
 from fedaux.export.model import Model
 
 model = Model.from_pretrained({json.dumps(folder, ensure_ascii=False)})
-probabilities = model.predict(records)  # {record_spec.description}; returns (N, {len(card["classes"])})
+probabilities = model.predict(records)  # {takes}; returns (N, {len(card["classes"])})
 ```
 {_onnx_use(card)}
 Classes, in the order of the columns: {_listed(card["classes"])}.

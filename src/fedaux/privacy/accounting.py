@@ -95,7 +95,7 @@ def plan_training(
     before: Sequence[Spend] = (),
     known: float = 0.0,
 ) -> Spend:
-    """One of so many further rounds of private training, which together with all `before` cost `privacy.epsilon_budget`."""
+    """One of so many further rounds of private training, which together with all `before` cost `epsilon_budget`."""
     if rounds < 1:
         raise BudgetError(
             "training is refused: no round of private training is left; privacy.train_rounds says how many"

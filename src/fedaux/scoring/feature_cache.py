@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 from torch import nn
 
 from fedaux.data.records import Records
-from fedaux.models.inference import Rows, fingerprint, predict_batches, stack_blocks
+from fedaux.models.inference import Rows, cached_fingerprint, fingerprint, predict_batches, stack_blocks
 from fedaux.privacy import per_record
 
 _ALONE = "alone-1"  # how features of private records are computed: others, of an older version, are not found
