@@ -57,7 +57,7 @@ def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
         assert reply.noise > 0
     (refused,) = in_process(config, tmp_path).ask([order])
     assert isinstance(refused, Failure)
-    assert refused.reason == Refusal.BUDGET.in_words
+    assert refused.reason == Refusal.BUDGET.description
     assert "planned for 2 rounds, and they are used up" in caplog.text
 
 
@@ -69,7 +69,7 @@ def test_an_order_cannot_stretch_the_budget(change: dict[str, int], tmp_path: Pa
     server.take_up(state)
     (refused,) = in_process(CONFIG, tmp_path).ask([replace(server.train_order(state, "client-000"), **change)])
     assert isinstance(refused, Failure)
-    assert refused.reason == Refusal.ORDER.in_words
+    assert refused.reason == Refusal.ORDER.description
     assert not (tmp_path / "clients" / "client-000" / "account.jsonl").exists()
 
 

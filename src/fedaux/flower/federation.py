@@ -100,5 +100,5 @@ def read(kind: type[T], message: Message) -> T:
     if message.has_error():
         reason = message.error.reason or ""
         known = reason in set(Refusal)
-        raise MessageError(Refusal(reason).in_words if known else f"error {message.error.code}: {reason}")
+        raise MessageError(Refusal(reason).description if known else f"error {message.error.code}: {reason}")
     return unpack(kind, message.content)

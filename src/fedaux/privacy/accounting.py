@@ -95,14 +95,14 @@ def plan_training(
     before: Sequence[Spend] = (),
     known: float = 0.0,
 ) -> Spend:
-    """One of so many further rounds of private training, which together with all `before` cost `privacy.cap`."""
+    """One of so many further rounds of private training, which together with all `before` cost `epsilon_budget`."""
     if rounds < 1:
         raise BudgetError(
             "training is refused: no round of private training is left; privacy.train_rounds says how many"
         )
     rate = privacy.sample_rate or min(1.0, local.batch_size / records)
     steps = local.epochs * max(1, round(1 / rate))
-    asked = (privacy.cap, privacy.delta, privacy.adjacency, rate, steps * rounds, parameters)
+    asked = (privacy.epsilon_budget, privacy.delta, privacy.adjacency, rate, steps * rounds, parameters)
     return Spend(training_noise(*asked, before, known), rate, steps, parameters)
 
 

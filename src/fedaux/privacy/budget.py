@@ -118,7 +118,7 @@ class BudgetStore:
             )
 
     def _enter(self, entries: list[Entry], entry: Entry, refused: str) -> None:
-        total, cap = self._total([*entries, entry]), self.privacy.cap
+        total, cap = self._total([*entries, entry]), self.privacy.epsilon_budget
         if total > cap:
             so_far = round_up(self._total(entries))
             raise BudgetError(
