@@ -106,7 +106,7 @@ def changed(**facts: Any) -> RecordDict:
     ("content", "fragment"),
     [
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
-        (changed(version=0), "speaks version 0, this side 3; upgrade the older one"),
+        (changed(version=0), "speaks version 0, this side 4; upgrade the older one"),
         (changed(version=None), "speaks version None"),
         (changed(kind="Release"), "'Release' came where a Update was expected"),
         (changed(kind=None), "None came where a Update was expected"),
