@@ -106,9 +106,9 @@ def test_records_that_do_not_fit(record_spec: RecordSpec, records: object, messa
 
 
 def test_records_that_fit() -> None:
-    assert RecordSpec("numbers", (2,)).rows([[1, 2], [3, 4]]).dtype == np.float32
-    assert RecordSpec("text").rows(["a", "ü"]).tolist() == ["a", "ü"]
-    assert RecordSpec("image", (8, 8, 1)).rows(torch.from_numpy(IMAGES)).shape == (2, 8, 8, 1)
+    assert RecordSpec("numbers", (2,)).validate([[1, 2], [3, 4]]).dtype == np.float32
+    assert RecordSpec("text").validate(["a", "ü"]).tolist() == ["a", "ü"]
+    assert RecordSpec("image", (8, 8, 1)).validate(torch.from_numpy(IMAGES)).shape == (2, 8, 8, 1)
 
 
 def test_a_model_refuses_other_records(folder: Path) -> None:

@@ -17,10 +17,10 @@ from fedaux.models import registry as contract
 
 @pytest.fixture
 def clean_registry() -> Iterator[None]:
-    before = dict(contract._makers)
+    before = dict(contract._factories)
     yield
-    contract._makers.clear()
-    contract._makers.update(before)
+    contract._factories.clear()
+    contract._factories.update(before)
 
 
 def test_the_networks_of_the_house_are_registered() -> None:
