@@ -1,15 +1,13 @@
 """Seconds are counted once, bytes both ways."""
 
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedaux import Config, run
 from fedaux.core.messages import Failure, Update
 from fedaux.core.timing import Costs, payload
-from helpers.tables import TINY
+from helpers.samples import prepare_order, train_order
 
 
 def test_a_second_within_a_phase_belongs_to_the_innermost_alone() -> None:
@@ -37,19 +35,11 @@ def test_payload_counts_arrays_and_nothing_else() -> None:
     assert payload(Failure("c", "a long reason")) == 0
 
 
-def test_a_run_tells_what_it_cost(tmp_path: Path) -> None:
-    state = run(Config.from_dict(TINY), tmp_path / "run", cache=tmp_path / "cache").state
-    (weights,) = state.weights.values()
-    model = sum(array.nbytes for array in weights.values())
-    first, second = state.history
-    assert set(first["seconds"]) == {"prepare", "score", "weigh", "train", "teach", "distil", "test"}
-    assert "prepare" not in second["seconds"]
-    assert second["bytes"] == {"sent": 3 * model, "received": 3 * model}
-    assert first["bytes"]["sent"] > 3 * model  # what scorers publish, and the extractor
-    released = sum(one.arrays["values"].nbytes for one in state.releases.values())
-    assert first["bytes"]["received"] == 3 * model + released
-    assert set(second["each"]) == {"client-000", "client-001", "client-002"}
-    assert sum(one["share"] for one in second["each"].values()) == pytest.approx(1)
-    assert "confusion" not in first
-    ((label, table),) = second["confusion"].items()
-    assert second["accuracy"][label] == np.trace(table) / np.sum(table)
+def test_orders_are_counted_as_they_are_sent() -> None:
+    costs = Costs()
+    orders = [train_order("a"), train_order("b")]
+    assert costs.asked(orders) is orders
+    costs.asked([prepare_order()])
+    arrays = [*train_order().weights.values(), *train_order().weights.values()]
+    arrays += [*prepare_order().extractor.values(), *prepare_order().public.values()]
+    assert costs.to_record()["bytes"] == {"sent": sum(array.nbytes for array in arrays), "received": 0}

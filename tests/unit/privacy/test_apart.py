@@ -12,7 +12,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit
 from fedaux.models import build, linear_head
 from fedaux.privacy.apart import RecordsMixError, check_records_apart, is_vouched, keeps_records_apart
-from helpers.private_networks import IMAGES, TEXTS, image_network, text_network
+from helpers.networks import IMAGES, TEXTS, image_network, text_network
 
 
 @pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)

@@ -19,7 +19,7 @@ from fedaux.privacy.clipping import GRID, clip_rows, to_steps, unit_rows
 from fedaux.privacy.dp_sgd import summed_steps, unit_steps
 from fedaux.privacy.per_record import crew, one_thread, project, share_out
 from fedaux.privacy.units import Units
-from helpers.private_networks import IMAGES, TEXTS, image_network, text_network
+from helpers.networks import IMAGES, TEXTS, image_network, text_network
 
 RNG = np.random.default_rng(0)
 SHAPE = (3, 8, 8)

@@ -18,7 +18,7 @@ from fedaux.privacy.clipping import GRID
 from fedaux.privacy.dp_sgd import summed_steps, unit_steps
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.feature_cache import private_outputs
-from helpers.private_networks import text_network
+from helpers.networks import text_network
 
 
 def moved(one: np.ndarray, other: np.ndarray) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.config.schema import ConfigError, PrivacyConfig
+from fedaux.config.schema import Config, ConfigError, PrivacyConfig
 from fedaux.core.messages import Account
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.release import Summary, release
@@ -44,3 +44,14 @@ def test_what_has_no_bound_is_released_in_studies_only() -> None:
     assert (
         Ledger({"a": made}, {"a": Account(0.1, 1e-5, "replace-one", "record", 1)}).statement().startswith("NOT PRIVATE")
     )
+
+
+def test_only_scorers_that_exist_are_allowed() -> None:
+    from fedaux.scoring.registry import make_scorer
+
+    with pytest.raises(ConfigError) as caught:
+        Config.from_dict({}, ["privacy.scorer=none"])
+    names = str(caught.value).partition("choose from ")[2].rstrip(".").split(", ")
+    assert names.pop() == "module:function"
+    for name in names:
+        assert make_scorer(PrivacyConfig(scorer=name), 3).name == name
