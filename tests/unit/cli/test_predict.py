@@ -178,7 +178,7 @@ def test_texts_in_every_format(
         "head_only": True,
         "prototypes": [{"name": "encoder", "folder": str(publish_encoder(tmp_path / "tiny"))}],
         "data": {"source": "csv", "path": str(tmp_path / "a.csv"), "clients": 2, "alpha": 1.0, "options": options},
-        "aux": {"share": 0.4},
+        "aux": {"fraction": 0.4},
         "privacy": {"embedding_dim": 4},
     }
     (model,) = export_model(tiny_run(tmp_path, Config.from_dict(table)).folder)

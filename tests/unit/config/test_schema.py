@@ -243,3 +243,9 @@ def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes)
     path.write_bytes(data)
     with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*utf-8"):
         Config.load(path)
+
+
+@pytest.mark.parametrize("change", ["method=feddf+p", "privacy.scorer=mean-embedding"])
+def test_a_closed_form_head_needs_the_releases_it_is_made_of(change: str) -> None:
+    with pytest.raises(ConfigError, match="head_init = 'closed-form' needs"):
+        Config.from_dict({"head_init": "closed-form"}, [change])

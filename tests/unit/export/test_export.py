@@ -142,7 +142,7 @@ def test_text_brings_its_tokenizer(tmp_path: Path) -> None:
         "head_only": True,
         "prototypes": [{"name": "encoder", "folder": str(encoder)}],
         "data": {"source": "csv", "path": str(write_texts(tmp_path / "a.csv", 90, seed=1)), "clients": 2, "alpha": 1.0},
-        "aux": {"share": 0.4},
+        "aux": {"fraction": 0.4},
         "privacy": {"embedding_dim": 4},
     }
     config = Config.from_dict(table)

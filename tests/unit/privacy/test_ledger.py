@@ -1,16 +1,14 @@
 """The privacy statement repeats what the clients account for, never less, and says what it leaves out."""
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from math import inf
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fedaux.core.messages import Account, Failure, Hello, Release, Reply
-from fedaux.privacy.crossing import BARE, COVERED, CROSSES, PUBLIC, crossings
+from fedaux.core.messages import Account, Release
 from fedaux.privacy.ledger import Ledger
 
 
@@ -101,24 +99,3 @@ def test_a_private_model_that_was_refused_does_not_hide_a_bare_one() -> None:
     """Both were seen, one was used: the count of used models would come out even."""
     history = [{"clients": 1, "spent": {"a": [5.0, 1.0, 1], "b": [0.0, 1.0, 0]}}]
     assert ledger(account(), account(), history=history).bare == 1
-
-
-def test_everything_that_crosses_is_classified() -> None:
-    """A new field of a reply must be said to be public, covered or not covered before it can be added."""
-    replies = {Hello, *get_args(Reply)} - {Failure}  # a Failure is made by the server
-    assert set(CROSSES) == replies
-    for kind in replies:
-        assert set(CROSSES[kind]) == {field.name for field in dataclasses.fields(kind)}, kind.__name__
-
-
-def test_private_training_covers_the_models_and_silences_what_is_beside_them() -> None:
-    plain, private = dict(crossings(False)), dict(crossings(True))
-    assert plain["local models"] == BARE.value
-    assert private["local models"] == plain["certainty scores"] == COVERED.value
-    for silenced in (what for what in plain if what.startswith(("loss", "seconds"))):
-        assert (plain[silenced], private[silenced]) == (BARE.value, PUBLIC.value)
-    assert [what for what, how in crossings(True) if how == BARE.value] == [
-        "number of records (persons) of a client; under add-remove the declared one",
-        "when a reply arrives",
-        "whether the data could be read at all: one of four words instead of a reply",
-    ]

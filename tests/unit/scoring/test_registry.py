@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedaux.config.schema import Config, ConfigError, PrivacyConfig
-from fedaux.core.messages import Account
-from fedaux.privacy.ledger import Ledger
-from fedaux.privacy.release import Summary, release
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
@@ -32,18 +28,6 @@ def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (mine.name, mine.embedding_dim) == ("my_scorers:scorer", 7)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="mean-embedding, logistic, module:function"):
         PrivacyConfig(scorer="mean")
-
-
-def test_what_has_no_bound_is_released_in_studies_only() -> None:
-    bare = Summary(np.arange(3), 1.0, 2.0**21, "replace-one", 5, bounded=False)
-    with pytest.raises(ValueError, match=r"protects nobody.*privacy\.unsafe_seed"):
-        release(bare, "a", PrivacyConfig())
-    made = release(bare, "a", PrivacyConfig(unsafe_seed=0))
-    assert made.arrays["values"].tolist() == [0, 1, 2]
-    assert made.unsafe
-    assert (
-        Ledger({"a": made}, {"a": Account(0.1, 1e-5, "replace-one", "record", 1)}).statement().startswith("NOT PRIVATE")
-    )
 
 
 def test_only_scorers_that_exist_are_allowed() -> None:
