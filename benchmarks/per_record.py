@@ -23,7 +23,7 @@ from fedaux.data.records import Records
 from fedaux.models import Prototype, build, linear_head
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import per_record
-from fedaux.privacy.dp_sgd import summed_steps
+from fedaux.privacy.dp_sgd import sum_clipped_gradients
 from fedaux.privacy.units import Units
 
 WORKERS = 2
@@ -115,9 +115,9 @@ def main() -> None:
 
         def steps(model: Prototype = model, records: Records = records, units: Units = units) -> None:
             def attempt(one: Any) -> None:
-                summed_steps([one], records, units.rows[:1], 1.0)
+                sum_clipped_gradients([one], records, units.rows[:1], 1.0)
 
-            summed_steps(per_record.crew(model, attempt, units.count), records, units.rows, 1.0)
+            sum_clipped_gradients(per_record.replicate(model, attempt, units.count), records, units.rows, 1.0)
 
         def vmapped(model: Prototype = model, records: Records = records) -> None:
             batched_gradients(model, records)

@@ -13,8 +13,8 @@ from fedaux.config.schema import DataConfig, DistillConfig, LocalConfig, Pretrai
 from fedaux.core.messages import Failure, Refusal, Update
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
-from fedaux.privacy.apart import RecordsMixError
 from fedaux.privacy.budget import read_account
+from fedaux.privacy.module_validation import UnsupportedModuleError
 
 CONFIG = Config(
     rounds=3,
@@ -97,5 +97,5 @@ def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> N
 
 def test_batchnorm_cannot_be_protected_and_says_what_to_do(tmp_path: Path) -> None:
     config = replace(CONFIG, head_only=False, prototypes=(PrototypeSpec.of("cnn", width=4, norm="batch"),))
-    with pytest.raises(RecordsMixError, match="norm = 'group' in its prototype, or head_only = true"):
+    with pytest.raises(UnsupportedModuleError, match="norm = 'group' in its prototype, or head_only = true"):
         run(config, tmp_path / "run", cache=tmp_path / "cache")

@@ -48,7 +48,7 @@ def whole_batches(patch: pytest.MonkeyPatch) -> None:
 
 def unchecked_modules(patch: pytest.MonkeyPatch) -> None:
     """What a network is made of is not looked at; it sees records in batches."""
-    patch.setattr(per_record, "check_records_apart", lambda module, training=False: None)
+    patch.setattr(per_record, "validate_module", lambda module, training=False: None)
     patch.setattr(per_record, "outputs", predict_batches)
 
 
@@ -70,9 +70,9 @@ def batched_gradients(patch: pytest.MonkeyPatch) -> None:
         with torch.no_grad():
             error = torch.softmax(model(x), dim=1) - torch.nn.functional.one_hot(labels, model.head.out_features)
         each = torch.cat([(error[:, :, None] * x[:, None, :]).flatten(1), error], dim=1)
-        return private.to_steps(private.clip_rows(each.double().numpy() / clip)).sum(axis=0)
+        return private.quantize(private.clip_rows(each.double().numpy() / clip)).sum(axis=0)
 
-    patch.setattr(private, "summed_steps", summed)
+    patch.setattr(private, "sum_clipped_gradients", summed)
 
 
 def evaluate_again(patch: pytest.MonkeyPatch) -> None:
@@ -98,10 +98,10 @@ def history_only(patch: pytest.MonkeyPatch) -> None:
     """The server adds up the rounds that it kept."""
 
     def of(cls: Any, releases: Any, accounts: Any, unheard: Any, history: Any) -> Any:
-        spends: dict[str, list[accounting.Spend]] = {}
+        spends: dict[str, list[accounting.Mechanism]] = {}
         for record in history:
             for name, (noise, rate, steps) in record["spent"].items():
-                spends.setdefault(name, []).append(accounting.Spend(noise, rate, steps))
+                spends.setdefault(name, []).append(accounting.Mechanism(noise, rate, steps))
         totals = {
             name: replace(accounts[name], epsilon=accounting.total_epsilon(one, 1e-5, accounts[name].adjacency))
             for name, one in spends.items()
@@ -142,10 +142,10 @@ def unwritten(patch: pytest.MonkeyPatch) -> None:
 def unstored(patch: pytest.MonkeyPatch) -> None:
     """A question that is asked again gets new noise."""
 
-    def release(self: BudgetStore, request: str, spend: Any, make: Any, heard: int = 0) -> Release:
+    def release(self: BudgetStore, request: str, mechanism: Any, make: Any, known_entries: int = 0) -> Release:
         with self._locked() as entries:
             if request not in {entry.request for entry in entries}:
-                self._enter(entries, self._entry(request, spend), "")
+                self._enter(entries, self._entry(request, mechanism), "")
             return replace(make(), account=self._account(self._read()).to_json())
 
     patch.setattr(BudgetStore, "release", release)
@@ -155,17 +155,17 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     """A question that has an entry is answered, whatever noise the entry states."""
     release = BudgetStore.release
 
-    def answered(self: BudgetStore, request: str, spend: Any, make: Any, heard: int = 0) -> Release:
+    def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, known_entries: int = 0) -> Release:
         entries = budget.read_account(self.folder)[1]
-        known = [entry.spend for entry in entries if entry.request == request]
-        return release(self, request, known[0] if known else spend, make, heard)
+        known = [entry.mechanism for entry in entries if entry.request == request]
+        return release(self, request, known[0] if known else mechanism, make, known_entries)
 
     patch.setattr(BudgetStore, "release", answered)
 
 
 def heard_ignored(patch: pytest.MonkeyPatch) -> None:
     """What the server has heard of before is not asked."""
-    patch.setattr(BudgetStore, "_check_heard", lambda self, entries, heard: None)
+    patch.setattr(BudgetStore, "_check_known", lambda self, entries, known_entries: None)
 
 
 def scores_only(patch: pytest.MonkeyPatch) -> None:
@@ -240,12 +240,12 @@ def person_cap_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def person_summed(patch: pytest.MonkeyPatch) -> None:
     """A person's gradient is the sum of their records', each shortened by itself."""
-    one = private.unit_steps
+    one = private.clipped_unit_gradient
 
     def steps(model: Any, records: Any, labels: Any, rows: Any, clip: float) -> Any:
         return sum(one(model, records, labels, rows[i : i + 1], clip) for i in range(len(rows)))
 
-    patch.setattr(private, "unit_steps", steps)
+    patch.setattr(private, "clipped_unit_gradient", steps)
 
 
 def noise(make: Callable[[Any, float], Any]) -> Patch:
@@ -275,12 +275,12 @@ def without_counts(values: Any, scale: float) -> Any:
 def unclipped(patch: pytest.MonkeyPatch) -> None:
     """Gradients as long as they are."""
     patch.setattr(private, "clip_rows", lambda rows: rows)
-    patch.setattr(private, "to_steps", lambda rows: np.trunc(rows * 2**30).astype(np.int64))
+    patch.setattr(private, "quantize", lambda rows: np.trunc(rows * 2**30).astype(np.int64))
 
 
 def half_reach(patch: pytest.MonkeyPatch) -> None:
     """A sensitivity that counts one of the two records that are exchanged."""
-    patch.setattr(class_sums, "REACH", {"replace-one": 1.0, "add-remove": 1.0})
+    patch.setattr(class_sums, "SENSITIVITY", {"replace-one": 1.0, "add-remove": 1.0})
 
 
 def _all() -> Iterator[Mutation]:

@@ -28,7 +28,7 @@ from fedaux.models import Prototype, build, dump, halved, linear_head, load, ori
 from fedaux.models.inference import outputs, transformed
 from fedaux.pretraining.store import pretrained
 from fedaux.pretraining.trainer import Epoch
-from fedaux.privacy.apart import check_records_apart
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.class_sums import pool
 from fedaux.scoring.closed_form import discriminant_head, set_head
@@ -109,12 +109,12 @@ class Server:
                 self.pretrain(spec)
         if self.config.privacy.private_training:
             for model in self.learners.values():
-                check_records_apart(model, training=True)
+                validate_module(model, training=True)
         weights = {label: dump(model) for label, model in self.learners.items()}
         if not (self.method.scores or self.config.head_only):
             return RunState(self.config, 0, weights)
         for model in self.models.values():
-            check_records_apart(model.features)  # every client would refuse it, and keep the reason to itself
+            validate_module(model.features)  # every client would refuse it, and keep the reason to itself
         extractors = {label: dump(model.features) for label, model in self.models.items()}
         state = RunState(self.config, 0, weights, extractors)
         if not self.method.scores:

@@ -2,7 +2,7 @@
 
 What a client may reveal is decided by its own settings, which stand in its node's configuration. An order names what
 the server would like: it carries no budget, no noise and no code. A run's configuration is the server's as well.
-`privacy.crossing` lists everything that leaves.
+`privacy.disclosure` lists everything that leaves.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from fedaux.flower.sealed import sealed
 from fedaux.flower.serialization import pack, unpack
 from fedaux.models import Prototype, build, dump, halved, layout, linear_head, load, origin
 from fedaux.models.inference import Rows, fingerprint_arrays
-from fedaux.privacy.accounting import BudgetError, Spend, plan_training
-from fedaux.privacy.apart import check_records_apart
+from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
 from fedaux.privacy.budget import BudgetStore, Entry, account_folder
 from fedaux.privacy.dp_sgd import train_private
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.module_validation import validate_module
+from fedaux.privacy.release import release_mechanism
 from fedaux.privacy.units import Units
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import extractor_hash
@@ -61,13 +61,13 @@ def prepare(message: Message, context: Context) -> Message:
     """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
     order = unpack(PrepareOrder, message.content)
     config = own_config(context, order)
-    spend = release_spend(order.size, config.privacy)
+    mechanism = release_mechanism(order.size, config.privacy)
     store = BudgetStore(own_account(context, order), config.privacy)
 
     def make() -> Release:
         return release_scores(order, own_records(context, order), own_features(order, context), config.privacy)
 
-    made = store.release(request_hash(order), spend, make, order.heard)
+    made = store.release(request_hash(order), mechanism, make, order.heard)
     return Message(pack(replace(made, client=order.client)), reply_to=message)
 
 
@@ -79,10 +79,10 @@ def train(message: Message, context: Context) -> Message:
     config = own_config(context, order)
     store = BudgetStore(own_account(context, order), config.privacy)
     if config.privacy.private_training:
-        model, size, spend, account = train_privately(order, context, config, store)
+        model, size, mechanism, account = train_privately(order, context, config, store)
         loss = seconds = 0.0
     else:
-        account, spend = store.account(), Spend(noise=0.0, steps=0)
+        account, mechanism = store.account(), Mechanism(noise_multiplier=0.0, steps=0)
         model, records = own_task(order, context)
         size, loss = len(records), train_plainly(order, model, records)
         seconds = time.perf_counter() - started
@@ -92,9 +92,9 @@ def train(message: Message, context: Context) -> Message:
         records=size,
         loss=loss,
         seconds=seconds,
-        noise=spend.noise,
-        rate=spend.rate,
-        steps=spend.steps,
+        noise=mechanism.noise_multiplier,
+        rate=mechanism.sample_rate,
+        steps=mechanism.steps,
         account=account.to_json(),
         weights=halved(dump(model)) if order.weights["parameters"].dtype == "float16" else dump(model),
     )
@@ -170,7 +170,7 @@ def train_plainly(order: TrainOrder, model: Prototype, records: Records) -> floa
 
 def train_privately(
     order: TrainOrder, context: Context, config: Config, store: BudgetStore
-) -> tuple[Prototype, int, Spend, Account]:
+) -> tuple[Prototype, int, Mechanism, Account]:
     """As much noise as the client's own settings ask for, for as many rounds as they foresee, and no more of them.
 
     What is left of the total after everything spent, and after the scores even if they are still to come, is spread
@@ -180,29 +180,29 @@ def train_privately(
     if bool(order.h0) != config.head_only or (order.epochs, order.batch_size) != (local.epochs, local.batch_size):
         raise OrderError("the order asks for other training than this client's budget was planned for")
     model, records = own_task(order, context)
-    check_records_apart(model, training=True)
+    validate_module(model, training=True)
     units = Units.of(records, privacy.unit, privacy.max_records_per_person)
     size, parameters = units.public_size(privacy), layout(model)["parameters"]
     allowed = privacy.train_rounds or config.rounds
 
-    def plan(entries: Sequence[Entry]) -> Spend:
+    def plan(entries: Sequence[Entry]) -> Mechanism:
         trained = [entry for entry in entries if not entry.request]
         if len(trained) >= allowed:
             raise BudgetError(
                 f"training is refused: this client's budget was planned for {allowed} rounds, and they are used up. "
                 "Its own setting privacy.train_rounds says how many there may be; more of them need more noise."
             )
-        before = [entry.spend for entry in entries]
+        before = [entry.mechanism for entry in entries]
         if METHODS[config.method].scores and len(trained) == len(entries):
-            before.append(release_spend(order.classes * (privacy.embedding_dim + 1), privacy))
-        known = trained[-1].noise if trained else 0.0
-        return plan_training(privacy, local, size, allowed - len(trained), parameters, before, known)
+            before.append(release_mechanism(order.classes * (privacy.embedding_dim + 1), privacy))
+        previous = trained[-1].noise if trained else 0.0
+        return plan_training(privacy, local, size, allowed - len(trained), parameters, before, previous)
 
-    spend, account = store.train(plan, order.heard)
+    mechanism, account = store.train(plan, order.heard)
     seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
     steps = {"lr": order.lr, "mu": order.mu, "clip": privacy.max_grad_norm}
-    train_private(model, records, units, spend, size=size, **steps, unsafe_seed=seed)
-    return model, size, spend, account
+    train_private(model, records, units, mechanism, size=size, **steps, unsafe_seed=seed)
+    return model, size, mechanism, account
 
 
 def request_hash(order: PrepareOrder) -> str:

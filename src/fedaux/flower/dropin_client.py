@@ -24,7 +24,7 @@ from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
 from fedaux.models import load
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.release import release_mechanism
 from fedaux.scoring.feature_cache import private_outputs
 from fedaux.scoring.registry import release_scores
 
@@ -69,7 +69,7 @@ def answer(
             return release_scores(order, records, private_outputs(extractor, records), own.privacy)
 
         store = BudgetStore(own.vault, own.privacy)
-        made = store.release(asked, release_spend(order.size, own.privacy), make, order.heard)
+        made = store.release(asked, release_mechanism(order.size, own.privacy), make, order.heard)
         return Message(pack(replace(made, client=order.client)), reply_to=message)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.messages import Account, Arrays, Order, PrepareOrder, Release, TrainOrder, Update
-from fedaux.privacy.clipping import REACH, Bound, Bounds
+from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, Bounds
 from fedaux.privacy.gaussian import CALIBRATIONS
 from fedaux.privacy.release import release_multiplier
 from fedaux.privacy.units import UNITS
@@ -64,7 +64,7 @@ def _check_account(text: str) -> None:
     try:
         told = Account.from_json(text)
         sane = told.epsilon >= 0 and 0 < told.delta < 1 and 0 <= told.entries < 2**40
-        known = told.adjacency in REACH and told.unit in UNITS
+        known = told.adjacency in UNIT_SENSITIVITY and told.unit in UNITS
     except (ValueError, TypeError) as error:
         raise Refused("the account that it gives of its privacy is not one") from error
     if not (sane and known):
@@ -101,7 +101,7 @@ def _check_release(order: PrepareOrder, reply: Release) -> None:
         raise Refused(f"its release is not one vector of {order.size} integers")
     if not all(0 < number < 2.0**60 for number in (reply.scale, reply.sensitivity, reply.step, reply.epsilon)):
         raise Refused("the noise, the sensitivity or the budget it states is not a positive number")
-    if reply.adjacency not in REACH or reply.calibration not in CALIBRATIONS or not 0 < reply.delta < 1:
+    if reply.adjacency not in UNIT_SENSITIVITY or reply.calibration not in CALIBRATIONS or not 0 < reply.delta < 1:
         raise Refused("the budget it states means nothing here")
 
 

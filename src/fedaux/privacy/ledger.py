@@ -14,7 +14,7 @@ from typing import Any
 from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import round_up
 from fedaux.privacy.budget import NEIGHBOURS
-from fedaux.privacy.crossing import crossings
+from fedaux.privacy.disclosure import disclosures
 
 _MODELS = "local models, their losses and training times are sent without differential privacy"
 _SIZES = "the sizes of the clients' data are sent as they are"
@@ -111,7 +111,7 @@ class Ledger:
             "neighbours": self._neighbours(),
             "covered": [what for what, is_so in covered.items() if is_so],
             "not_covered": [what for what, is_so in limits.items() if is_so],
-            "crosses": [{"what": what, "protection": how} for what, how in crossings(self.models_covered)],
+            "crosses": [{"what": what, "protection": how} for what, how in disclosures(self.models_covered)],
             "weights_covered": covered["local models"],  # a run's models are made of local models, scores and sizes
         }
 

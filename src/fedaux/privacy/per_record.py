@@ -6,7 +6,7 @@ texts share a padding, and kernels order their sums by the batch's shape, by the
 number of threads. So here:
 
 - a network sees one record per call, at its own length, in memory that torch has just allocated (aligned to 64 bytes),
-  in one thread; its modules are all on a list (`check_records_apart`). A call's shape is then the record's own.
+  in one thread; its modules are all on a list (`validate_module`). A call's shape is then the record's own.
 - the public map is a chain of elementwise operations, which IEEE 754 rounds correctly: their bits depend on their
   operands and on nothing else.
 - several threads take different records, each for itself.
@@ -29,10 +29,10 @@ from torch import Tensor, nn
 
 from fedaux.data.records import Records
 from fedaux.models.registry import Prototype
-from fedaux.privacy.apart import check_records_apart, is_vouched
+from fedaux.privacy.module_validation import has_declared_module, validate_module
 
 Vector = NDArray[np.float64]
-Crew = Sequence[nn.Module]  # modules that share their weights, one for each worker
+Replicas = Sequence[nn.Module]  # modules that share their weights, one for each worker
 R = TypeVar("R")
 BLOCK = 512  # rows that `outputs` yields at once
 PAYS = 0.5e-3  # seconds: from so long a pass on, Python's part of it is small enough for a second worker to pay
@@ -42,15 +42,15 @@ _ROWS = 2**10  # rows of `project` at a time: they stay in the processor's cache
 def outputs(module: nn.Module, records: Records) -> Iterator[tuple[slice, NDArray[np.float32]]]:
     """The module's output in eval mode, a block of rows at a time, each record computed alone."""
     module.eval()
-    check_records_apart(module)
+    validate_module(module)
 
     def passed(one: nn.Module, positions: Sequence[int]) -> NDArray[np.float32]:
         with torch.inference_mode():
             return np.concatenate([_row(one(alone(records, position))) for position in positions])
 
-    workers = crew(module, lambda one: passed(one, [0]), len(records))
+    workers = replicate(module, lambda one: passed(one, [0]), len(records))
     for rows in records.blocks(BLOCK):
-        parts = share_out(workers, passed, range(rows.start, rows.stop))
+        parts = parallel_apply(workers, passed, range(rows.start, rows.stop))
         block = np.empty((rows.stop - rows.start, parts[0].shape[1]), np.float32)
         for first, part in enumerate(parts):
             block[first :: len(parts)] = part
@@ -93,16 +93,16 @@ def alone(records: Records, position: int) -> Any:
     return torch.empty(batch.shape, dtype=batch.dtype).copy_(batch) if isinstance(batch, Tensor) else batch
 
 
-def crew(module: nn.Module, attempt: Callable[[nn.Module], object], count: int) -> Crew:
+def replicate(module: nn.Module, attempt: Callable[[nn.Module], object], count: int) -> Replicas:
     """As many workers as torch may use threads, where `attempt`, one record's work, is long enough for that to pay.
 
     Each worker calls modules of its own, with the weights of all. A module of somebody else's may not bear that, so one
     that was vouched for is called by one worker.
     """
     allowed = torch.get_num_threads()
-    if allowed == 1 or count < 4 * allowed or is_vouched(module):
+    if allowed == 1 or count < 4 * allowed or has_declared_module(module):
         return [module]
-    with one_thread():
+    with single_thread():
         took = min(_seconds(lambda: attempt(module)) for _ in range(3))
     if took < PAYS:
         return [module]
@@ -110,11 +110,11 @@ def crew(module: nn.Module, attempt: Callable[[nn.Module], object], count: int) 
     return [module, *(copy.deepcopy(module, dict(weights)) for _ in range(allowed - 1))]
 
 
-def share_out(workers: Crew, work: Callable[[nn.Module, Sequence[Any]], R], items: Sequence[Any]) -> list[R]:
+def parallel_apply(workers: Replicas, work: Callable[[nn.Module, Sequence[Any]], R], items: Sequence[Any]) -> list[R]:
     """`work` on the items: worker i of n has i, i + n, …, in one thread of its own. Who has which changes no bit."""
     shares = [items[first :: len(workers)] for first in range(len(workers))]
     busy = [(one, share) for one, share in zip(workers, shares, strict=True) if len(share)]
-    with one_thread():
+    with single_thread():
         if len(busy) <= 1:
             return [work(one, share) for one, share in busy]
         with ThreadPoolExecutor(len(busy), initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -122,7 +122,7 @@ def share_out(workers: Crew, work: Callable[[nn.Module, Sequence[Any]], R], item
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     """Inside, torch computes each operation in one thread. The number of threads belongs to the thread that sets it."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

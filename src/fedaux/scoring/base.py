@@ -78,7 +78,7 @@ class Scorer(Protocol):
         are all 1 where a unit is a record. `size` is the number of units as the world knows it. Under replace-one it is
         counted; under add-remove it is a declared constant, the same for neighbours, and nothing may be divided by the
         number of rows instead. What a record adds must be a function of its own row to the bit: no matrix products over
-        rows (`privacy/per_record.py` says why), but `project`, `clip_rows`, `unit_rows`, `to_steps`.
+        rows (`privacy/per_record.py` says why), but `project`, `clip_rows`, `unit_rows`, `quantize`.
         """
         ...
 

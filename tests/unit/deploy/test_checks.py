@@ -27,7 +27,7 @@ from fedaux.deploy.checks import SiteError
 from fedaux.deploy.contact import clock, registered, server
 from fedaux.deploy.finding import Finding
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.release import release_mechanism
 from helpers.deployments import AWKWARD, answering, deploy
 
 
@@ -240,7 +240,7 @@ def test_account(config: Config, tmp_path: Path) -> None:
     fine(checks.account(config, tmp_path), "ε = 0 of 1 spent in 0 entries")
     store = BudgetStore(tmp_path, config.privacy)
     with pytest.raises(ZeroDivisionError):  # an attempt that failed counts
-        store.release("x", release_spend(9, config.privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        store.release("x", release_mechanism(9, config.privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     spent = checks.account(config, tmp_path)
     assert spent.ok is None
     assert "ε = 1 of 1 spent in 1 entries" in spent.detail

@@ -28,10 +28,10 @@ from fedaux.deploy.audit.records import PASSING, passing, scores, training
 from fedaux.deploy.audit.site import NAME, Site, refused, write_rows
 from fedaux.experiments.runner import in_process, run_in, stored_state
 from fedaux.flower.federation import read
-from fedaux.privacy.accounting import Spend, total_epsilon
+from fedaux.privacy.accounting import Mechanism, total_epsilon
 from fedaux.privacy.budget import Entry, SiteAccount
 from fedaux.privacy.ledger import Ledger
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.release import release_mechanism
 
 LOST = 3  # rounds whose replies never arrive
 PRINTED = (0.10004, 0.2996, 1.0001, 1.23456, 2.0026, 9.9951, 12.341)  # totals that rounding to nearest makes smaller
@@ -196,20 +196,20 @@ def _cost(sent: Sequence[Release | Update], terms: Terms, adjacency: str = "repl
     """ε of everything that was sent, by the noise that it states."""
     if not sent:
         raise AssertionError("the client answered nothing, so nothing was attacked")
-    spends = [
-        Spend.of(one)
+    mechanisms = [
+        Mechanism.of(one)
         if isinstance(one, Release)
-        else Spend(one.noise, one.rate, one.steps, len(one.weights["parameters"]))
+        else Mechanism(one.noise, one.rate, one.steps, len(one.weights["parameters"]))
         for one in _distinct(sent)
     ]
-    return total_epsilon(spends, terms.delta, adjacency)
+    return total_epsilon(mechanisms, terms.delta, adjacency)
 
 
 def _largest_size(privacy: PrivacyConfig) -> int:
     """The largest power of two for which there is a calibration at all."""
     for power in range(62, 0, -1):
         try:
-            release_spend(2**power, privacy)
+            release_mechanism(2**power, privacy)
         except ValueError:
             continue
         return int(2**power)

@@ -23,7 +23,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import pack
 from fedaux.flower.user_model import ACTION
 from fedaux.models import dump
-from fedaux.privacy.apart import keeps_records_apart
+from fedaux.privacy.module_validation import keeps_records_apart
 
 MAP: Arrays = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}  # φ is a feature's sign
 

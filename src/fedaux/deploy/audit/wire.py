@@ -23,7 +23,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import pack
 from fedaux.flower.user_model import ACTION
 from fedaux.models import dump
-from fedaux.privacy.crossing import CROSSES, PUBLIC
+from fedaux.privacy.disclosure import DISCLOSED_FIELDS, PUBLIC
 
 ORDERS = {"query.hello", "query.prepare", "train.default"}  # all that a client answers
 OTHERS = ("evaluate", "evaluate.default", "evaluate.score", "query", "query.evaluate", "query.fedaux", "train.evaluate")
@@ -53,8 +53,8 @@ def fields(folder: Path, terms: Terms) -> Finding:
     wrong = set()
     for order in _orders(sites[0][1]):
         one, other = (dict(_fields(site.send(order))) for site, _ in sites)
-        classes = CROSSES[ANSWERS[type(order)]]
-        public = {name for name, crossing in classes.items() if crossing.private is PUBLIC}
+        classes = DISCLOSED_FIELDS[ANSWERS[type(order)]]
+        public = {name for name, disclosure in classes.items() if disclosure.private is PUBLIC}
         wrong |= {f"{name} is not classified" for name in {*one, *other} - set(classes)}
         wrong |= {f"{name} is said to be public" for name in public if one.get(name) != other.get(name)}
     detail = "; ".join(sorted(wrong)) or "all are classified, and the public ones agree"

@@ -50,7 +50,7 @@ FAMILIES = (
 _vouched: WeakSet[type] = WeakSet()
 
 
-class RecordsMixError(FedauxError, ValueError):
+class UnsupportedModuleError(FedauxError, ValueError):
     """A network of which it is not known that a record's output is its own."""
 
     code = Exit.PRIVACY
@@ -67,12 +67,12 @@ def keeps_records_apart(cls: T) -> T:
     return cls
 
 
-def is_vouched(module: nn.Module) -> bool:
+def has_declared_module(module: nn.Module) -> bool:
     """Whether any part of it is known by its author's word only."""
     return any(type(part) in _vouched for part in module.modules())
 
 
-def check_records_apart(module: nn.Module, *, training: bool = False) -> None:
+def validate_module(module: nn.Module, *, training: bool = False) -> None:
     """Refuse a network that may mix records, with everything that is wrong with it; `training`: as gradients see it."""
     problems = [
         f"{path or 'the network'}: {type(part).__name__} {problem}"
@@ -80,7 +80,7 @@ def check_records_apart(module: nn.Module, *, training: bool = False) -> None:
         for problem in _problems(part, training)
     ]
     if problems:
-        raise RecordsMixError(
+        raise UnsupportedModuleError(
             "under a privacy promise a record's output must depend on that record alone: " + "; ".join(problems)
         )
 
