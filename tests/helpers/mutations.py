@@ -16,17 +16,17 @@ import fedaux.privacy.dp_sgd as private
 from fedaux.algorithms.run_state import RunState
 from fedaux.core.messages import Account, Release, Update
 from fedaux.data import federated
-from fedaux.deploy.audit.finding import Terms
+from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
-from fedaux.flower.serialization import pack
+from fedaux.flower.serialization import serialize
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import accounting, budget, gaussian, ledger, per_record
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
 from fedaux.scoring import class_sums, embedding
 
-USUAL = Terms()
-FINE = Terms(draws=400)  # twice the distance, seen with certainty
+USUAL = AuditConfig()
+FINE = AuditConfig(draws=400)  # twice the distance, seen with certainty
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -37,7 +37,7 @@ class Mutation:
     name: str
     patch: Patch
     attacks: tuple[str, ...]
-    terms: Terms = USUAL
+    terms: AuditConfig = USUAL
     slow: bool = False
 
 
@@ -193,7 +193,7 @@ def plain_handlers(patch: pytest.MonkeyPatch) -> None:
 
 
 def plain_drop_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(flower_client, "sealed", lambda handler: handler)
+    patch.setattr(flower_client, "redact_errors", lambda handler: handler)
 
 
 def to_nearest(module: Any) -> Patch:
@@ -205,20 +205,20 @@ def extra_field(patch: pytest.MonkeyPatch) -> None:
     """A reply with one more field than anybody classified."""
 
     def packed(item: Any) -> RecordDict:
-        content = pack(item)
+        content = serialize(item)
         content["fedaux"]["mean"] = 0.5  # type: ignore[index]
         return content
 
-    patch.setattr(client, "pack", packed)
+    patch.setattr(client, "serialize", packed)
 
 
 def seconds_told(patch: pytest.MonkeyPatch) -> None:
     """How long private training took."""
 
     def packed(item: Any) -> RecordDict:
-        return pack(replace(item, seconds=time.perf_counter()) if isinstance(item, Update) else item)
+        return serialize(replace(item, seconds=time.perf_counter()) if isinstance(item, Update) else item)
 
-    patch.setattr(client, "pack", packed)
+    patch.setattr(client, "serialize", packed)
 
 
 def persons_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -315,11 +315,11 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("half the noise", half, ("noise-scores",), FINE)
     yield Mutation("half the noise", half, ("noise-mean", "noise-drop-in", "noise-training"), FINE, slow=True)
     yield Mutation("half the reach", half_reach, ("noise-scores",), FINE, slow=True)
-    yield Mutation("seeded noise", noise(seeded), ("noise-scores", "noise-training"), Terms(draws=100))
-    yield Mutation("seeded noise", noise(seeded), ("noise-mean", "noise-drop-in"), Terms(draws=100), slow=True)
+    yield Mutation("seeded noise", noise(seeded), ("noise-scores", "noise-training"), AuditConfig(draws=100))
+    yield Mutation("seeded noise", noise(seeded), ("noise-mean", "noise-drop-in"), AuditConfig(draws=100), slow=True)
     yield Mutation("no noise", noise(lambda values, scale: values), ("canaries",))
-    yield Mutation("bare counts", noise(without_counts), ("noise-scores",), Terms(draws=100))
-    yield Mutation("unclipped", unclipped, ("canaries", "noise-training"), Terms(draws=100))
+    yield Mutation("bare counts", noise(without_counts), ("noise-scores",), AuditConfig(draws=100))
+    yield Mutation("unclipped", unclipped, ("canaries", "noise-training"), AuditConfig(draws=100))
 
 
 MUTATIONS = tuple(_all())

@@ -149,7 +149,7 @@ class Server:
         for label, arrays in state.extractors.items():
             if label in self.h0 and self.h0[label].arrays is arrays:
                 continue
-            cache = FeatureCache(self.cache, watch=partial(self.tell_features, label))
+            cache = FeatureCache(self.cache, on_progress=partial(self.tell_features, label))
             self.h0[label] = H0(specs[label], self.models[label].features, arrays, cache)
             if self.config.head_only:
                 distill = self.h0[label].features(self.aux).take(self.split.distill)

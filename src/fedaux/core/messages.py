@@ -28,7 +28,7 @@ class Refusal(StrEnum):
     FAILED = "failed"
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         return {
             Refusal.BUDGET: "its privacy budget does not allow it",
             Refusal.ORDER: "the order does not fit the client's own settings",

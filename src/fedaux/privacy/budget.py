@@ -116,8 +116,8 @@ class BudgetStore:
         """A server that was told of more than is written here has met a newer copy of this account."""
         if known_entries > _count(entries):
             raise BudgetError(
-                f"{self.folder / FILE} has {_count(entries)} entries, but the server heard of {known_entries}: this "
-                "is an old copy of the account. Put the newest one back; until then nothing is sent."
+                f"{self.folder / FILE} has {_count(entries)} entries, but the server has heard of "
+                f"{known_entries}: this is an old copy of the account. Put the newest one back; until then nothing is sent."
             )
 
     def _enter(self, entries: list[Entry], entry: Entry, refused: str) -> None:
@@ -220,7 +220,7 @@ class SiteAccount:
             for number, entry in enumerate(self.entries, 1)
         ]
 
-    def facts(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         return {**asdict(self), "folder": str(self.folder), "epsilon": self.epsilon, "statement": self.statement()}
 
     def statement(self) -> str:

@@ -36,7 +36,7 @@ class MeanEmbeddingScorer:
     def summarise(
         self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
     ) -> Summary:
-        return mean_embedding(embedding.embed_alone(public, features), adjacency, size, shares)
+        return mean_embedding(embedding.embed_per_record(public, features), adjacency, size, shares)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         return mean_bound(adjacency, size)

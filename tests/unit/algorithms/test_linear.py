@@ -96,7 +96,7 @@ def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_p
     everybody, nobody = dict.fromkeys(server.clients, True), dict.fromkeys(server.clients, False)
     assert sent == [everybody, nobody, {**nobody, "client-002": True}, nobody]
     assert [[client for client, _ in record["failures"]] for record in state.history] == [[], ["client-002"], [], []]
-    assert state.history[1]["failures"][0][1] == Refusal.ORDER.in_words
+    assert state.history[1]["failures"][0][1] == Refusal.ORDER.description
 
 
 def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) 
     order = server.train_order(state, "client-001")
     other = {name: array + array.dtype.type(1) for name, array in order.extractor.items()}
     (reply,) = federation.ask([replace(order, extractor=other)])
-    assert reply.reason == Refusal.ORDER.in_words  # type: ignore[union-attr]
+    assert reply.reason == Refusal.ORDER.description  # type: ignore[union-attr]
     assert not list(tmp_path.rglob("clients/*/features-*"))
 
 

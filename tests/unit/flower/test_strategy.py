@@ -26,7 +26,7 @@ from fedaux.flower import FedAUX, answer, before
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.public import KeptError
-from fedaux.flower.serialization import pack, unpack
+from fedaux.flower.serialization import deserialize, serialize
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -270,7 +270,7 @@ def test_an_error_on_a_client_tells_nothing_of_its_data(tmp_path: Path, caplog: 
 
 def told(change: dict[str, Any]) -> Callable[[Message, Message], Message]:
     def spoil(reply: Message, message: Message) -> Message:
-        return Message(pack(replace(unpack(Release, reply.content), **change)), reply_to=message)
+        return Message(serialize(replace(deserialize(Release, reply.content), **change)), reply_to=message)
 
     return spoil
 
