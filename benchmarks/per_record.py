@@ -55,13 +55,16 @@ def records_of(shape: tuple[int, ...], count: int) -> Records:
 def seconds(call: Callable[[], Any], threads: int, forced: bool = False) -> float:
     """`forced`: workers also where they do not pay, to see that."""
     torch.set_num_threads(threads)
-    pays, per_record.PAYS = per_record.PAYS, 0.0 if forced else per_record.PAYS
+    pays, per_record.MIN_PARALLEL_SECONDS = (
+        per_record.MIN_PARALLEL_SECONDS,
+        0.0 if forced else per_record.MIN_PARALLEL_SECONDS,
+    )
     started = time.perf_counter()
     try:
         call()
         return time.perf_counter() - started
     finally:
-        per_record.PAYS = pays
+        per_record.MIN_PARALLEL_SECONDS = pays
 
 
 def batched_gradients(model: Prototype, records: Records) -> None:

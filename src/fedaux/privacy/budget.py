@@ -117,7 +117,8 @@ class BudgetStore:
         if known_entries > _count(entries):
             raise BudgetError(
                 f"{self.folder / FILE} has {_count(entries)} entries, but the server has heard of "
-                f"{known_entries}: this is an old copy of the account. Put the newest one back; until then nothing is sent."
+                f"{known_entries}: this is an old copy of the account. Put the newest one back; until then nothing "
+                "is sent."
             )
 
     def _enter(self, entries: list[Entry], entry: Entry, refused: str) -> None:

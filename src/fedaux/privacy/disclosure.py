@@ -1,6 +1,6 @@
-"""Everything that leaves a client, field by field, and what protects it. A test holds it against the message types.
+"""Everything that leaves a client, field by field, and what protects it. A test compares it with the message types.
 
-`PUBLIC` follows from orders, settings and the client's account of earlier orders: no record has a say in it. `COVERED`
+`PUBLIC` follows from orders, settings and the client's account of earlier orders: no record influences it. `COVERED`
 depends on records and is under the promise. `UNPROTECTED` depends on records and is NOT under it.
 """
 
@@ -23,7 +23,7 @@ PUBLIC, COVERED, UNPROTECTED = Protection
 
 @dataclass(frozen=True)
 class Disclosure:
-    """`private` is how a field is protected under `privacy.private_training`, `plain` how without it."""
+    """How a field is protected: `private` with `privacy.private_training`, `plain` without it."""
 
     what: str
     plain: Protection
@@ -72,7 +72,7 @@ DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
         "weights": Disclosure("local models", UNPROTECTED, COVERED),
     },
 }
-SIDE_CHANNELS = (  # what crosses without being a field of any message
+SIDE_CHANNELS = (  # observable, but no field of any message
     Disclosure.always("when a reply arrives", UNPROTECTED),
     Disclosure.always("whether the data could be read at all: one of four words instead of a reply", UNPROTECTED),
 )
@@ -80,6 +80,7 @@ SIDE_CHANNELS = (  # what crosses without being a field of any message
 
 def disclosures(private_training: bool) -> list[tuple[str, str]]:
     """(what leaves a client, how it is protected), each once; what is not covered comes first."""
-    every = [one for fields in DISCLOSED_FIELDS.values() for one in fields.values()] + list(SIDE_CHANNELS)
-    found = {one.what: one.private if private_training else one.plain for one in every}
-    return [(what, kind.value) for one in (UNPROTECTED, COVERED, PUBLIC) for what, kind in found.items() if kind is one]
+    every = [disclosure for fields in DISCLOSED_FIELDS.values() for disclosure in fields.values()]
+    protections = {d.what: d.private if private_training else d.plain for d in (*every, *SIDE_CHANNELS)}
+    order = (UNPROTECTED, COVERED, PUBLIC)
+    return [(what, each.value) for each in order for what, protection in protections.items() if protection is each]

@@ -50,7 +50,7 @@ contract = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 @pytest.fixture(autouse=True)
 def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Workers wherever they are allowed, whether they pay or not."""
-    monkeypatch.setattr(per_record, "PAYS", 0.0)
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 0.0)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -137,10 +137,10 @@ def test_workers_share_weights_and_come_only_where_they_pay(monkeypatch: pytest.
         assert [id(tensor) for tensor in one] == [id(tensor) for tensor in other]
     assert replicate(nn.Sequential(Own(3, 3)), lambda one: None, 100)[1:] == []  # what it keeps to itself is not known
     assert replicate(module, lambda one: None, 3)[1:] == []
-    monkeypatch.setattr(per_record, "PAYS", 1.0)
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 1.0)
     assert replicate(module, lambda one: None, 100)[1:] == []
     torch.set_num_threads(1)
-    monkeypatch.setattr(per_record, "PAYS", 0.0)
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 0.0)
     assert replicate(module, lambda one: None, 100)[1:] == []
 
 
