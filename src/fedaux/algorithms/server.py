@@ -28,7 +28,7 @@ from fedaux.models import Prototype, build, flatten_state, linear_head, load_sta
 from fedaux.models.inference import predict, transform_rows
 from fedaux.pretraining.store import load_or_pretrain
 from fedaux.pretraining.trainer import EpochMetrics
-from fedaux.privacy.apart import check_records_apart
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.class_sums import pool
 from fedaux.scoring.closed_form import discriminant_head, set_head
@@ -111,12 +111,12 @@ class Server:
                 self.pretrain(spec)
         if self.config.privacy.private_training:
             for model in self.learners.values():
-                check_records_apart(model, training=True)
+                validate_module(model, training=True)
         weights = {label: flatten_state(model) for label, model in self.learners.items()}
         if not (self.method.scores or self.config.head_only):
             return RunState(self.config, 0, weights)
         for model in self.models.values():
-            check_records_apart(model.features)  # every client would refuse it, and keep the reason to itself
+            validate_module(model.features)  # every client would refuse it, and keep the reason to itself
         extractors = {label: flatten_state(model.features) for label, model in self.models.items()}
         state = RunState(self.config, 0, weights, extractors)
         if not self.method.scores:
@@ -151,7 +151,7 @@ class Server:
         for label, arrays in state.extractors.items():
             if label in self.h0 and self.h0[label].arrays is arrays:
                 continue
-            cache = FeatureCache(self.cache, watch=partial(self.tell_features, label))
+            cache = FeatureCache(self.cache, on_progress=partial(self.tell_features, label))
             self.h0[label] = H0(specs[label], self.models[label].features, arrays, cache)
             if self.config.head_only:
                 distill = self.h0[label].features(self.aux).take(self.split.distill)

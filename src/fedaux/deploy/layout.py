@@ -16,7 +16,7 @@ from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.deploy import scripts
-from fedaux.deploy.certificates import make_authority, make_key, make_server
+from fedaux.deploy.certificates import generate_key_pair, make_authority, make_server
 from fedaux.deploy.readme import readme
 from fedaux.deploy.settings import (
     SERVER_HEAD,
@@ -109,7 +109,7 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
 
 def _write_site(folder: Path, name: str, port: int, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
-    make_key(folder)
+    generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)
     env = "# Who this site is, where its server is, and a free port that its node may use on this machine.\n"
     settings = to_commented_toml(site_config(base, name), SITE_HEAD.format(name=name), SITE_NOTES)

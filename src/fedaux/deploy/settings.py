@@ -86,7 +86,7 @@ def site_config(base: Config, name: str) -> Config:
     )
 
 
-def try_out() -> Config:
+def demo_config() -> Config:
     """Scikit-learn's digits stand in for everybody's data, so that a new deployment can run before it has any."""
     from fedaux.config.presets import DEMO
 

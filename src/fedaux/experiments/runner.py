@@ -25,7 +25,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.models import flatten_state
 from fedaux.pretraining.probe import linear_probe
 from fedaux.privacy.clipping import Bounds
-from fedaux.scoring.base import bounds_of
+from fedaux.scoring.base import bound_function
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.planner import Planner
@@ -57,7 +57,7 @@ def run(
     folder = Path(folder)
     state = stored_state(config, folder)
     server = make_server(config, tell, cache)
-    federation = in_process(config, folder, server.cache, bounds_of(server.scorer))
+    federation = in_process(config, folder, server.cache, bound_function(server.scorer))
     return run_in(folder, server, federation, state, trackers)
 
 
@@ -122,7 +122,7 @@ def probe(config: Config, *, tell: Tell | None = None, cache: Path | None = None
         for kind in ("random", "pre-trained"):
             if kind == "pre-trained":
                 server.pretrain(spec)
-            features = FeatureCache(server.cache, private=True, watch=partial(server.tell_features, spec.label))
+            features = FeatureCache(server.cache, private=True, on_progress=partial(server.tell_features, spec.label))
             h0 = H0(spec, model.features, flatten_state(model.features), features)
             found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
     if not is_text(data.test.x):

@@ -44,7 +44,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
             "accuracy_per_prototype": accuracy,
             "test_records": len(public.test),
         },
-        "privacy": state.ledger.facts(),
+        "privacy": state.ledger.to_dict(),
         "data": {
             "source": config.data.source,
             "clients": len(client_names(config)),

@@ -10,8 +10,8 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.core.messages import Failure, Order, PrepareOrder, Refusal, Release, Reply, TrainOrder, Update
-from fedaux.flower.serialization import ACTIONS, MessageError, Packer, T, unpack
-from fedaux.flower.validation import MAX_RECORDS, Refused, check
+from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
+from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
 from fedaux.privacy.clipping import Bounds
 
 CHUNK = 8  # replies pulled at a time: server memory grows with this, not with the number of clients
@@ -24,7 +24,7 @@ K = TypeVar("K")
 
 
 class GridFederation:
-    """Clients by their own names; `nodes` says which Flower node speaks for each, `look` who does now."""
+    """Clients by their own names; `nodes` says which Flower node speaks for each, `refresh_nodes` who does now."""
 
     def __init__(
         self,
@@ -32,28 +32,33 @@ class GridFederation:
         nodes: Mapping[str, int],
         timeout: float = 3600.0,
         max_records: int = MAX_RECORDS,
-        look: Callable[[], Mapping[str, int]] | None = None,
+        refresh_nodes: Callable[[], Mapping[str, int]] | None = None,
         bounds: Bounds | None = None,
     ) -> None:
         self.grid = grid
         self.nodes = dict(nodes)
         self.timeout = timeout
         self.max_records = max_records
-        self.look = look
+        self.refresh_nodes = refresh_nodes
         self.bounds = bounds  # of the releases that the run's scorer makes
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders, yield each reply as it comes; what is missing when time is up becomes a `Failure`."""
-        if self.look is not None:
-            self.nodes = dict(self.look())
-        packer = Packer()
+        if self.refresh_nodes is not None:
+            self.nodes = dict(self.refresh_nodes())
+        serializer = Serializer()
         here = [order for order in orders if order.client in self.nodes]
         yield from (Failure(order.client, "not connected") for order in orders if order.client not in self.nodes)
         messages = (
-            (order, Message(packer.pack(order), self.nodes[order.client], ACTIONS[type(order)], ttl=self.timeout))
+            (
+                order,
+                Message(
+                    serializer.serialize(order), self.nodes[order.client], MESSAGE_TYPES[type(order)], ttl=self.timeout
+                ),
+            )
             for order in here
         )
-        for order, message in replies(self.grid, messages, self.timeout):
+        for order, message in stream_replies(self.grid, messages, self.timeout):
             if message is None:
                 yield Failure(order.client, f"no answer within {self.timeout:g} s")
             else:
@@ -62,14 +67,16 @@ class GridFederation:
 
     def _read(self, order: Order, message: Message) -> Reply:
         try:
-            reply = read(_ANSWERS[type(order)], message)
-            check(order, reply, self.max_records, self.bounds)
-        except (MessageError, Refused) as error:
+            reply = read_reply(_ANSWERS[type(order)], message)
+            validate_reply(order, reply, self.max_records, self.bounds)
+        except (MessageError, InvalidReplyError) as error:
             return Failure(order.client, str(error))
         return reply
 
 
-def replies(grid: Grid, messages: Iterable[tuple[K, Message]], patience: float) -> Iterator[tuple[K, Message | None]]:
+def stream_replies(
+    grid: Grid, messages: Iterable[tuple[K, Message]], patience: float
+) -> Iterator[tuple[K, Message | None]]:
     """Send messages, and give each one's key back with its reply as it comes, or with None when patience is over.
 
     Only waiting costs patience: our own work on replies does not.
@@ -95,10 +102,10 @@ def replies(grid: Grid, messages: Iterable[tuple[K, Message]], patience: float) 
     yield from ((key, None) for key in waiting.values())
 
 
-def read(kind: type[T], message: Message) -> T:
+def read_reply(kind: type[T], message: Message) -> T:
     """What a reply says, or a `MessageError` with the reason why it says nothing."""
     if message.has_error():
         reason = message.error.reason or ""
         known = reason in set(Refusal)
         raise MessageError(Refusal(reason).description if known else f"error {message.error.code}: {reason}")
-    return unpack(kind, message.content)
+    return deserialize(kind, message.content)

@@ -11,8 +11,8 @@ from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Hello, HelloOrder
-from fedaux.flower.federation import read, replies
-from fedaux.flower.serialization import ACTIONS, MessageError, pack
+from fedaux.flower.federation import read_reply, stream_replies
+from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
 
 PAUSE = 1.0  # seconds between looks
 
@@ -23,7 +23,7 @@ class MissingSitesError(FedauxError, RuntimeError):
     code = Exit.CLIENTS
 
 
-class Directory:
+class NodeRegistry:
     """Asks every new node who it is. One that answers wrongly, or for a client that another node has, is left out."""
 
     def __init__(
@@ -36,22 +36,24 @@ class Directory:
         self._grid, self._wanted, self._classes, self._tell = grid, list(clients), list(classes), tell
         self._known: dict[int, list[str]] = {}  # by node; empty for one that was left out
 
-    def look(self, patience: float = 60.0) -> dict[str, int]:
+    def refresh(self, patience: float = 60.0) -> dict[str, int]:
         """{client: node} of all nodes that are there; new ones are asked, and given so many seconds to answer."""
         present = list(self._grid.get_node_ids())
         self._known = {node: names for node, names in self._known.items() if node in present}
         new = [node for node in present if node not in self._known]
-        messages = ((node, Message(pack(HelloOrder()), node, ACTIONS[HelloOrder], ttl=patience)) for node in new)
-        for node, reply in replies(self._grid, messages, patience):
-            if reply is not None:  # a silent one is asked again at the next look
+        messages = (
+            (node, Message(serialize(HelloOrder()), node, MESSAGE_TYPES[HelloOrder], ttl=patience)) for node in new
+        )
+        for node, reply in stream_replies(self._grid, messages, patience):
+            if reply is not None:  # a silent one is asked again at the next refresh
                 self._known[node] = self._accepted(node, reply)
         return {client: node for node, names in self._known.items() for client in names}
 
-    def wait(self, seconds: float, enough: int) -> dict[str, int]:
+    def wait_for_clients(self, seconds: float, enough: int) -> dict[str, int]:
         """Until all clients are there, or time is up and at least `enough` are."""
         end, last = time.monotonic() + seconds, -1
         while True:
-            found = self.look()
+            found = self.refresh()
             if len(found) != last:
                 self._tell(f"{len(found)} of {len(self._wanted)} clients are here")
                 last = len(found)
@@ -82,7 +84,7 @@ class Directory:
 def _names(reply: Message, wanted: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str]:
     """(clients, what is wrong with the answer)."""
     try:
-        answer = read(Hello, reply)
+        answer = read_reply(Hello, reply)
         names, theirs = json.loads(answer.clients), json.loads(answer.classes)
     except MessageError as error:
         return [], str(error)

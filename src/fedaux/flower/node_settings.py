@@ -24,7 +24,7 @@ class SettingsError(FedauxError, ValueError):
     code = Exit.SETTINGS
 
 
-def own_settings(context: Context) -> dict[str, str]:
+def read_node_settings(context: Context) -> dict[str, str]:
     """`config` (a TOML file, or JSON), `vault` (a folder), and perhaps `clients`, `partition-id`, `features`."""
     own = {key: str(value) for key, value in context.node_config.items()}
     if "config" in own and "vault" in own:
@@ -38,13 +38,13 @@ def own_settings(context: Context) -> dict[str, str]:
     return {**own, "config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
 
 
-def site_config(context: Context) -> Config:
-    return _parse(own_settings(context)["config"])
+def load_site_config(context: Context) -> Config:
+    return _parse(read_node_settings(context)["config"])
 
 
-def own_clients(context: Context) -> list[str]:
+def node_clients(context: Context) -> list[str]:
     """Whom the node speaks for: the names it was given, or the one at its place among simulated clients."""
-    own = own_settings(context)
+    own = read_node_settings(context)
     if "clients" in own:
         return [name.strip() for name in own["clients"].split(",")]
     return [client_names(_parse(own["config"]))[int(own["partition-id"])]]

@@ -23,7 +23,7 @@ from fedaux.core.messages import (
 )
 
 VERSION = 4
-ACTIONS: dict[type, str] = {
+MESSAGE_TYPES: dict[type, str] = {
     HelloOrder: "query.hello",
     PrepareOrder: "query.prepare",
     TrainOrder: "train",
@@ -60,13 +60,13 @@ def from_array(array: Array) -> NDArray[Any]:
         raise MessageError(f"an array is not what its header says: {error}") from error
 
 
-class Packer:
+class Serializer:
     """Turns orders into records. Arrays broadcast to many clients are packed once, so they are hashed and sent once."""
 
     def __init__(self) -> None:
         self._packed: dict[int, tuple[Arrays, ArrayRecord]] = {}
 
-    def pack(self, item: Any) -> RecordDict:
+    def serialize(self, item: Any) -> RecordDict:
         scalars: dict[str, Any] = {"version": VERSION, "kind": type(item).__name__}
         records: dict[str, ArrayRecord | ConfigRecord] = {}
         for field in dataclasses.fields(item):
@@ -85,11 +85,11 @@ class Packer:
         return known[1]
 
 
-def pack(item: Order | Hello | HelloOrder | Release | Update) -> RecordDict:
-    return Packer().pack(item)
+def serialize(item: Order | Hello | HelloOrder | Release | Update) -> RecordDict:
+    return Serializer().serialize(item)
 
 
-def unpack(kind: type[T], content: RecordDict) -> T:
+def deserialize(kind: type[T], content: RecordDict) -> T:
     """The exchange type back, or a `MessageError` that says what is wrong with the message."""
     # content[...] and not content.array_records: the latter ties the message into a cycle that only the collector frees
     facts = content.get("fedaux")

@@ -22,7 +22,7 @@ import numpy as np
 from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Account, Release
-from fedaux.privacy.accounting import BudgetError, Spend, round_up, total_epsilon
+from fedaux.privacy.accounting import BudgetError, Mechanism, round_up, total_epsilon
 
 FILE = "account.jsonl"
 NEIGHBOURS = {
@@ -49,8 +49,8 @@ class Entry:
     unsafe: bool  # noise from a known seed
 
     @property
-    def spend(self) -> Spend:
-        return Spend(self.noise, self.rate, self.steps, self.size, self.grid)
+    def mechanism(self) -> Mechanism:
+        return Mechanism(self.noise, self.rate, self.steps, self.size, self.grid)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ class BudgetStore:
     folder: Path
     privacy: PrivacyConfig
 
-    def release(self, request: str, spend: Spend, make: Callable[[], Release], heard: int = 0) -> Release:
+    def release(
+        self, request: str, mechanism: Mechanism, make: Callable[[], Release], known_entries: int = 0
+    ) -> Release:
         """The stored answer to this request, or a new one if the total allows it.
 
         Noise drawn afresh for a repeated question could be averaged away; an answer stored before it is sent cannot.
@@ -69,9 +71,9 @@ class BudgetStore:
         and then lost from the disk, make a new entry.
         """
         with self._locked() as entries:
-            self._check_heard(entries, heard)
+            self._check_known(entries, known_entries)
             path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
-            begun, asked = self._entry(request, spend), [entry for entry in entries if entry.request == request]
+            begun, asked = self._entry(request, mechanism), [entry for entry in entries if entry.request == request]
             tried = list(takewhile(lambda entry: entry.steps > 0, reversed(asked)))  # since an answer was last sent
             if not asked or (not path.exists() and begun not in tried):
                 self._enter(entries, begun, "another release is refused: ")
@@ -82,13 +84,13 @@ class BudgetStore:
                 self._append(replace(begun, steps=0))
             return replace(_recall(path), account=self._account(self._read()).to_json())
 
-    def train(self, plan: Callable[[list[Entry]], Spend], heard: int = 0) -> tuple[Spend, Account]:
+    def train(self, plan: Callable[[list[Entry]], Mechanism], known_entries: int = 0) -> tuple[Mechanism, Account]:
         """Plan one round of private training in view of all entries, and enter it."""
         with self._locked() as entries:
-            self._check_heard(entries, heard)
-            spend = plan(entries)
-            self._enter(entries, self._entry("", spend), "training is refused: ")
-            return spend, self._account(self._read())
+            self._check_known(entries, known_entries)
+            mechanism = plan(entries)
+            self._enter(entries, self._entry("", mechanism), "training is refused: ")
+            return mechanism, self._account(self._read())
 
     def account(self) -> Account:
         """The client's own statement, as it stands. Who never sent anything under noise gets no folder for it."""
@@ -97,8 +99,9 @@ class BudgetStore:
         with self._locked() as entries:
             return self._account(entries)
 
-    def _entry(self, request: str, spend: Spend) -> Entry:
-        return Entry(request, **asdict(spend), unsafe=self.privacy.unsafe_seed >= 0)
+    def _entry(self, request: str, mechanism: Mechanism) -> Entry:
+        m, unsafe = mechanism, self.privacy.unsafe_seed >= 0
+        return Entry(request, m.noise_multiplier, m.sample_rate, m.steps, m.size, m.grid, unsafe)
 
     def _account(self, entries: list[Entry]) -> Account:
         privacy = self.privacy
@@ -107,14 +110,15 @@ class BudgetStore:
         return Account(epsilon, privacy.delta, privacy.adjacency, privacy.unit, _count(entries))
 
     def _total(self, entries: list[Entry]) -> float:
-        return total_epsilon([entry.spend for entry in entries], self.privacy.delta, self.privacy.adjacency)
+        return total_epsilon([entry.mechanism for entry in entries], self.privacy.delta, self.privacy.adjacency)
 
-    def _check_heard(self, entries: list[Entry], heard: int) -> None:
+    def _check_known(self, entries: list[Entry], known_entries: int) -> None:
         """A server that was told of more than is written here has met a newer copy of this account."""
-        if heard > _count(entries):
+        if known_entries > _count(entries):
             raise BudgetError(
-                f"{self.folder / FILE} has {_count(entries)} entries, but the server has heard of {heard}: this is an "
-                "old copy of the account. Put the newest one back; until then nothing is sent."
+                f"{self.folder / FILE} has {_count(entries)} entries, but the server has heard of "
+                f"{known_entries}: this is an old copy of the account. Put the newest one back; until then nothing "
+                "is sent."
             )
 
     def _enter(self, entries: list[Entry], entry: Entry, refused: str) -> None:
@@ -202,7 +206,7 @@ class SiteAccount:
 
     @property
     def epsilon(self) -> float:
-        return total_epsilon([entry.spend for entry in self.entries], self.delta, self.adjacency)
+        return total_epsilon([entry.mechanism for entry in self.entries], self.delta, self.adjacency)
 
     def rows(self) -> list[tuple[str, ...]]:
         """(number, what, noise, sampling rate, steps) of every entry."""
@@ -217,7 +221,7 @@ class SiteAccount:
             for number, entry in enumerate(self.entries, 1)
         ]
 
-    def facts(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         return {**asdict(self), "folder": str(self.folder), "epsilon": self.epsilon, "statement": self.statement()}
 
     def statement(self) -> str:

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays
 
-REACH = {"replace-one": 2, "add-remove": 1}  # how many records a neighbour differs in, counted as vectors of norm 1
+UNIT_SENSITIVITY = {
+    "replace-one": 2,
+    "add-remove": 1,
+}  # how many records a neighbour differs in, counted as vectors of norm 1
 GRID = 2**30  # steps per unit: summaries are integers, `values / GRID` their meaning; squares fit 63 bits
 
 
@@ -55,12 +58,12 @@ def unit_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
     return clip_rows(scaled)  # the largest entry is 1, so no row is shorter than that
 
 
-def to_steps(clipped: NDArray[np.float64], shares: float | NDArray[np.float64] = 1.0) -> NDArray[np.int64]:
-    """Rows of norm at most 1 as integers of norm at most `grid_of(shares)`, which is GRID for a share of 1.
+def quantize(clipped: NDArray[np.float64], shares: float | NDArray[np.float64] = 1.0) -> NDArray[np.int64]:
+    """Rows of norm at most 1 as integers of norm at most `grid_size(shares)`, which is GRID for a share of 1.
 
     Rounding is towards zero, so no row leaves its ball.
     """
-    grid = np.broadcast_to(grid_of(shares), len(clipped))
+    grid = np.broadcast_to(grid_size(shares), len(clipped))
     room = np.maximum(grid - 1, 0)[:, None]  # one step less: room for the last bit of the clipping division
     steps = np.trunc(clipped * room).astype(np.int64)
     if (np.square(steps).sum(axis=1) > np.square(grid)).any():
@@ -68,7 +71,7 @@ def to_steps(clipped: NDArray[np.float64], shares: float | NDArray[np.float64] =
     return steps
 
 
-def grid_of(shares: float | NDArray[np.float64]) -> NDArray[np.int64]:
+def grid_size(shares: float | NDArray[np.float64]) -> NDArray[np.int64]:
     """How long a record of this share may be, in steps: ⌊share·GRID⌋, so that shares of 1/m add up to at most GRID.
 
     GRID is a power of two and the product exact; 1/m is rounded by 2⁻⁵³ of itself, and GRID/m is an integer or at least

@@ -17,7 +17,7 @@ from scipy.special import log_ndtr, ndtr
 from fedaux.core.errors import unknown_name
 
 CALIBRATIONS = ("opendp", "analytic")
-LARGEST = 1000.0  # an ε beyond which nothing is said
+MAX_EPSILON = 1000.0  # an ε beyond which nothing is said
 
 
 def delta_of(multiplier: float, epsilon: float) -> float:
@@ -32,7 +32,7 @@ def epsilon_of(multiplier: float, delta: float) -> float:
         return 0.0
     low, high = 0.0, 1.0
     while delta_of(multiplier, high) > delta:
-        if high > LARGEST:
+        if high > MAX_EPSILON:
             return math.inf
         low, high = high, 2 * high
     while high - low > 1e-10 * high:
@@ -55,7 +55,8 @@ def discretisation(size: int, scale: float, tail: float = 64.0) -> float:
 def continuous_delta(delta: float, cost: float) -> float:
     """The δ that continuous noise may have, so that discrete noise has the one given at an ε higher by `cost`.
 
-    A billionth of it is for the e^(ε + c − 2048) of up to 10¹² mechanisms: enough at any ε + c ≤ `LARGEST`, δ ≥ 1e-300.
+    A billionth of it is for the e^(ε + c − 2048) of up to 10¹² mechanisms: enough at any ε + c ≤ `MAX_EPSILON` and
+    δ ≥ 1e-300.
     """
     return delta * math.exp(-cost) * (1 - 1e-9)
 
@@ -66,7 +67,7 @@ def analytic_multiplier(epsilon: float, delta: float, size: int, sensitivity: fl
 
     `discretisation` is taken at the scale of the continuous Gaussian, which is smaller than the one returned.
     """
-    epsilon = min(epsilon, LARGEST)
+    epsilon = min(epsilon, MAX_EPSILON)
     scale = continuous_multiplier(epsilon, delta) * sensitivity
     cost = discretisation(size, scale)
     if not cost < epsilon / 2:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import Release
 from fedaux.privacy import gaussian
-from fedaux.privacy.accounting import Spend
-from fedaux.privacy.clipping import REACH
+from fedaux.privacy.accounting import Mechanism
+from fedaux.privacy.clipping import UNIT_SENSITIVITY
 
 FINE = 2**16  # steps of any summary to what one record may add: then discrete noise costs what continuous noise does
 
@@ -33,7 +33,7 @@ class Summary:
     bounded: bool = True
 
     def __post_init__(self) -> None:
-        fine = REACH[self.adjacency] * FINE
+        fine = UNIT_SENSITIVITY[self.adjacency] * FINE
         if self.values.ndim != 1 or self.values.dtype != np.int64 or not fine <= self.sensitivity < math.inf:
             raise ValueError(
                 "a summary is one vector of 64-bit integers, in steps so fine that a neighbour may differ by "
@@ -41,15 +41,15 @@ class Summary:
             )
 
 
-def release_spend(size: int, privacy: PrivacyConfig) -> Spend:
+def release_mechanism(size: int, privacy: PrivacyConfig) -> Mechanism:
     """What a release of so many integers costs, as the accountant counts it; known before any record is read."""
     noise = release_multiplier(privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size)
-    return Spend(noise * REACH[privacy.adjacency], size=size, grid=float(FINE))
+    return Mechanism(noise * UNIT_SENSITIVITY[privacy.adjacency], size=size, grid=float(FINE))
 
 
 def release_multiplier(epsilon: float, delta: float, calibration: str, adjacency: str, size: int) -> float:
     """σ/Δ of a release of so many integers, whichever scorer made them: steps are at least as fine as `FINE` says."""
-    return gaussian.multiplier(epsilon, delta, calibration, size, float(REACH[adjacency] * FINE))
+    return gaussian.multiplier(epsilon, delta, calibration, size, float(UNIT_SENSITIVITY[adjacency] * FINE))
 
 
 def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:

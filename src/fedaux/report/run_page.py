@@ -52,7 +52,7 @@ def setting(config: Config) -> str:
 def tiles(facts: RunFacts) -> list[Tile]:
     ledger, history = facts.result.ledger, facts.state.history
     covered = "scores and models" if ledger.models_covered else "scores only; models are not covered"
-    private = Tile(f"ε = {round_up(ledger.worst)}", f"at δ = {ledger.delta:g}: {covered}")
+    private = Tile(f"ε = {round_up(ledger.max_epsilon)}", f"at δ = {ledger.delta:g}: {covered}")
     if ledger.unsafe:
         private = Tile("not private", "the noise was drawn from a known seed", warn=True)
     elif not ledger.clients:

@@ -18,7 +18,7 @@ from fedaux.privacy.release import Summary
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
 Shares = NDArray[np.float64]
-LogOdds = Callable[[Features], NDArray[np.float64]]  # rows as `Fitted.look` sees them, (B, m) → log D_i(x)/D⁻(x), (B,)
+LogOdds = Callable[[Features], NDArray[np.float64]]  # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +38,19 @@ class Reference:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Every client's log-odds, as functions of what `look` makes of φ(x), (B, k) → (B, m), once for all clients."""
+    """Every client's log-odds, as functions of the rows that `transform` makes of φ(x), (B, k) → (B, m)."""
 
-    odds: Mapping[str, LogOdds]
-    look: Callable[[Features], Features] | None = None  # None: φ(x) itself
+    log_odds: Mapping[str, LogOdds]
+    transform: Callable[[Features], Features] | None = None  # the same for all clients; None: φ(x) itself
 
 
-FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight
+MIN_WEIGHT = 1e-8  # the paper's ξ: every teacher keeps a positive weight
 
 
 class Scorer(Protocol):
     """`publish` and `fit` run on the server and see public data and releases only; `summarise` runs on the client.
 
-    One that can also say how long an honest summary gets has a method `bound` as well, see `bounds_of`.
+    One that can also say how long an honest summary gets has a method `bound` as well, see `bound_function`.
     """
 
     @property
@@ -78,7 +78,7 @@ class Scorer(Protocol):
         are all 1 where a unit is a record. `size` is the number of units as the world knows it. Under replace-one it is
         counted; under add-remove it is a declared constant, the same for neighbours, and nothing may be divided by the
         number of rows instead. What a record adds must be a function of its own row to the bit: no matrix products over
-        rows (`privacy/per_record.py` says why), but `project`, `clip_rows`, `unit_rows`, `to_steps`.
+        rows (`privacy/per_record.py` says why), but `project`, `clip_rows`, `unit_rows`, `quantize`.
         """
         ...
 
@@ -94,10 +94,10 @@ def teacher_weights(log_odds: NDArray[np.float64], peak: NDArray[np.float64], ki
     of the clients asked, which keeps them in range whatever the scorer says.
     """
     raw = expit(log_odds) if kind == "certainty" else np.exp(np.minimum(log_odds - peak, 0.0))
-    return np.asarray(np.maximum(raw, FLOOR))
+    return np.asarray(np.maximum(raw, MIN_WEIGHT))
 
 
-def bounds_of(scorer: Scorer) -> Bounds | None:
+def bound_function(scorer: Scorer) -> Bounds | None:
     """The scorer's own `bound(public, adjacency, size)`. Without one, the length of its releases is not checked."""
     found: Bounds | None = getattr(scorer, "bound", None)
     return found

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.messages import Release
-from fedaux.privacy.clipping import GRID, Bound, grid_of, to_steps
+from fedaux.privacy.clipping import GRID, Bound, grid_size, quantize
 from fedaux.privacy.release import Summary
 from fedaux.scoring.base import Labels, Shares
 
 Vector = NDArray[np.float64]
-REACH = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; see `class_sums`
+SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; see `class_sums`
 THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for none
 
 
@@ -26,8 +26,8 @@ def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, s
     ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged for a unit with b_c, the squared distance is at most
     Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label that is none of the classes adds nothing.
     """
-    labels, grid = np.asarray(labels), np.broadcast_to(grid_of(shares), len(embedded))
-    steps, known = to_steps(embedded, shares), (labels >= 0) & (labels < classes)
+    labels, grid = np.asarray(labels), np.broadcast_to(grid_size(shares), len(embedded))
+    steps, known = quantize(embedded, shares), (labels >= 0) & (labels < classes)
     values = np.zeros((classes, steps.shape[1] + 1), np.int64)
     np.add.at(values[:, :-1], labels[known], steps[known])
     np.add.at(values[:, -1], labels[known], grid[known])
@@ -37,7 +37,7 @@ def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, s
 
 def sums_bound(adjacency: str, size: int) -> Bound:
     """Sums are longest where all units are alike: each then adds the same vector of norm √2·GRID."""
-    return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * REACH[adjacency])))
+    return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * SENSITIVITY[adjacency])))
 
 
 @dataclass(frozen=True, eq=False)

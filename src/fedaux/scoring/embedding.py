@@ -29,7 +29,7 @@ def embed(public: Arrays, features: Features) -> Vector:
     return unit_rows((np.asarray(features, np.float64) - public["mean"]) @ public["basis"].astype(np.float64))
 
 
-def embed_alone(public: Arrays, features: Features) -> Vector:
+def embed_per_record(public: Arrays, features: Features) -> Vector:
     """The same for private rows: each φ(x) is, to the bit, a function of its own row."""
     _check(public, features)
     return unit_rows(project(features, public["mean"], public["basis"]))

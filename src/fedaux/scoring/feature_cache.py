@@ -31,9 +31,9 @@ class FeatureCache:
     """
 
     def __init__(
-        self, folder: Path, private: bool = False, watch: Callable[[int, int], None] = lambda done, of: None
+        self, folder: Path, private: bool = False, on_progress: Callable[[int, int], None] = lambda done, of: None
     ) -> None:
-        self.folder, self.private, self.watch = folder, private, watch
+        self.folder, self.private, self.on_progress = folder, private, on_progress
 
     def features(self, extractor: str, records: Records, module: Callable[[], nn.Module]) -> Rows:
         """Of these records under the extractor with this hash; `module()` is asked for it only if they are new.
@@ -65,7 +65,7 @@ class FeatureCache:
                         shape = (len(records), block.shape[1])
                         npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
                     file.write(np.ascontiguousarray(block, np.float32).data)
-                    self.watch(rows.stop, len(records))
+                    self.on_progress(rows.stop, len(records))
                 os.fchmod(file.fileno(), 0o600 if self.private else 0o644)
             Path(temporary).replace(path)
         except BaseException:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedaux.core.messages import Arrays, Release
-from fedaux.privacy.clipping import REACH, Bound, clip_rows
+from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, clip_rows
 from fedaux.privacy.release import Summary
 from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares, check_shapes
 
@@ -59,7 +59,7 @@ class LogisticScorer:
         Rounding to the grid moves w, and two neighbours apart, by at most √H steps more.
         """
         total, rounding = size + len(public["negatives"]), np.sqrt(self.size(public))
-        tau = CERTIFIED * gradient_reach(total, "add-remove")
+        tau = CERTIFIED * gradient_sensitivity(total, "add-remove")
         longest = np.sqrt(2 * np.log(2.0) / self.ridge) + tau / self.ridge
         reach = sensitivity(total, self.ridge, adjacency)
         return Bound(float(longest / STEP + rounding), STEP, float(reach / STEP + rounding))
@@ -85,14 +85,14 @@ def objective(
     return float(value), gradient
 
 
-def gradient_reach(total: int, adjacency: str) -> float:
+def gradient_sensitivity(total: int, adjacency: str) -> float:
     """How far one unit moves ∇J anywhere: ‖Σ s l' h‖ ≤ Σ s ≤ 1 for it, and as much for the one it replaces."""
-    return REACH[adjacency] / total
+    return UNIT_SENSITIVITY[adjacency] / total
 
 
 def sensitivity(total: int, ridge: float, adjacency: str) -> float:
     """Δ = (Δ_grad + 2τ)/λ: strong convexity, with both points within τ of stationary."""
-    return gradient_reach(total, adjacency) * (1 + 2 * CERTIFIED) / ridge
+    return gradient_sensitivity(total, adjacency) * (1 + 2 * CERTIFIED) / ridge
 
 
 def solve(own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int) -> Vector:
@@ -101,7 +101,7 @@ def solve(own: Vector, shares: Shares, negatives: Vector, ridge: float, total: i
 
     size, problem = own.shape[1], (own, shares, negatives, ridge, total)
     # the stricter adjacency sets τ; a tenth of it leaves room between the solver's ∞-norm and the certificate's ℓ₂
-    tau = CERTIFIED * gradient_reach(total, "add-remove")
+    tau = CERTIFIED * gradient_sensitivity(total, "add-remove")
     options = {"gtol": 0.1 * tau / np.sqrt(size), "ftol": 0.0, "maxcor": 20, "maxiter": 10_000}
     found = minimize(objective, np.zeros(size), problem, jac=True, method="L-BFGS-B", options=options)
     w = np.asarray(found.x)

@@ -76,7 +76,7 @@ def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None
 
 
 def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
-    facts = result.ledger.facts()
+    facts = result.ledger.to_dict()
     assert facts["epsilon"] == pytest.approx(0.1, rel=1e-4)
     assert facts["epsilon"] <= 0.1
     assert facts["delta"] == 1e-5
@@ -87,14 +87,14 @@ def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
 
     history = [{"spent": {"a": (2.0, 0.5, 10), "b": (2.0, 0.5, 10)}, "clients": 2}]
     accounts = dict.fromkeys("ab", Account(1.2345, 1e-5, "replace-one", "record", 1))
-    facts = Ledger.of({}, accounts, (), history).facts()  # every model was trained privately
+    facts = Ledger.of({}, accounts, (), history).to_dict()  # every model was trained privately
     assert facts["covered"] == ["local models"]
     assert facts["weights_covered"]
     assert "(1.24, 1e-05)" in facts["statement"]
     assert facts["statement"].endswith(f"Not covered: {'; '.join(facts['not_covered'])}.")
 
     history.append({"spent": {"a": (2.0, 0.5, 10), "b": (0.0, 1.0, 0)}, "clients": 2})  # and then one was not
-    facts = Ledger.of({}, accounts, (), history).facts()
+    facts = Ledger.of({}, accounts, (), history).to_dict()
     assert (facts["epsilon"], facts["delta"], facts["covered"]) == (None, None, [])
     assert not facts["weights_covered"]
 

@@ -13,7 +13,7 @@ from fedaux.core.messages import Failure, Refusal, Release, Reply, TrainOrder, U
 from fedaux.flower import federation
 from fedaux.flower.federation import CHUNK, GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import pack, unpack
+from fedaux.flower.serialization import deserialize, serialize
 from helpers.samples import prepare_order, release, train_order, update, weights
 
 app = ClientApp()
@@ -23,18 +23,18 @@ ran: list[str] = []
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Answer honestly, unless the order's prototype says otherwise."""
-    order = unpack(TrainOrder, message.content)
+    order = deserialize(TrainOrder, message.content)
     ran.append(order.client)
-    reply = pack(update(order.client, round=order.round, records=int(context.node_config["partition-id"]) + 1))
+    reply = serialize(update(order.client, round=order.round, records=int(context.node_config["partition-id"]) + 1))
     match order.prototype:
         case "raise":
             raise MemoryError("out of memory")
         case "nan":
-            reply = pack(update(order.client, weights=weights(np.nan)))
+            reply = serialize(update(order.client, weights=weights(np.nan)))
         case "impostor":
-            reply = pack(update("somebody else"))
+            reply = serialize(update("somebody else"))
         case "release":
-            reply = pack(release(order.client))
+            reply = serialize(release(order.client))
         case "refuse":
             return Message(Error(2, Refusal.BUDGET.value), reply_to=message)
         case "junk":
@@ -46,7 +46,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.query("prepare")
 def prepare(message: Message, context: Context) -> Message:
-    return Message(pack(release("a")), reply_to=message)
+    return Message(serialize(release("a")), reply_to=message)
 
 
 class SlowGrid(InProcessGrid):
@@ -229,7 +229,7 @@ def test_a_broadcast_is_packed_once() -> None:
 
 def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
     """Replayed as the answer to this round's order it is refused; under its own old address nobody reads it."""
-    old = pack(update("c00", round=1))
+    old = serialize(update("c00", round=1))
 
     class Replaying(InProcessGrid):
         def _answer(self, message: Message) -> Message:

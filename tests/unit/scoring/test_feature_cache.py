@@ -8,7 +8,7 @@ from torch import nn
 
 from fedaux.data.records import Records
 from fedaux.models.inference import fingerprint, fingerprint_arrays, predict, transform_rows
-from fedaux.privacy.apart import RecordsMixError
+from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.scoring.feature_cache import FeatureCache
 
 
@@ -60,7 +60,7 @@ def test_private_features_are_computed_alone_and_by_networks_that_allow_it(tmp_p
         assert np.array_equal(own, found[position])
     assert np.allclose(found, predict(module, rows), atol=1e-6)
     mixing = nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False))
-    with pytest.raises(RecordsMixError, match="0: BatchNorm1d has no running statistics"):
+    with pytest.raises(UnsupportedModuleError, match="0: BatchNorm1d has no running statistics"):
         FeatureCache(tmp_path, private=True).features("other", rows, lambda: mixing)
 
 

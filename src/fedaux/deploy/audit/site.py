@@ -22,9 +22,9 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays, HelloOrder, PrepareOrder, Refusal, Release, TrainOrder, Update
 from fedaux.flower import client_app as client
-from fedaux.flower.federation import read
+from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import ACTIONS, pack
+from fedaux.flower.serialization import MESSAGE_TYPES, serialize
 from fedaux.models import build, flatten_state
 from fedaux.models.registry import Prototype
 from fedaux.scoring.frozen_extractor import extractor_hash
@@ -90,13 +90,13 @@ class Site:
         return reply
 
     def send(self, order: HelloOrder | PrepareOrder | TrainOrder) -> Message:
-        return self.message(pack(order), ACTIONS[type(order)])
+        return self.message(serialize(order), MESSAGE_TYPES[type(order)])
 
     def release(self, order: PrepareOrder) -> Release:
-        return read(Release, self.send(order))
+        return read_reply(Release, self.send(order))
 
     def update(self, order: TrainOrder) -> Update:
-        return read(Update, self.send(order))
+        return read_reply(Update, self.send(order))
 
     @property
     def vault(self) -> Path:

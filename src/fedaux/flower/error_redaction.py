@@ -22,7 +22,7 @@ Handler = Callable[[Message, Context], Message]
 log = logging.getLogger(__name__)
 
 
-def sealed(handler: Handler) -> Handler:
+def redact_errors(handler: Handler) -> Handler:
     """The same handler, out of which nothing comes but a reply or a `Refusal`."""
 
     @wraps(handler)
