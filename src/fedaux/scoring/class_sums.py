@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.messages import Release
-from fedaux.privacy.clipping import GRID, Bound, grid_size, quantize
+from fedaux.privacy.clipping import GRID, Bound, max_norm, quantize
 from fedaux.privacy.release import Summary
 from fedaux.scoring.base import Labels, Shares
 
@@ -26,7 +26,7 @@ def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, s
     ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged for a unit with b_c, the squared distance is at most
     Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label that is none of the classes adds nothing.
     """
-    labels, grid = np.asarray(labels), np.broadcast_to(grid_size(shares), len(embedded))
+    labels, grid = np.asarray(labels), np.broadcast_to(max_norm(shares), len(embedded))
     steps, known = quantize(embedded, shares), (labels >= 0) & (labels < classes)
     values = np.zeros((classes, steps.shape[1] + 1), np.int64)
     np.add.at(values[:, :-1], labels[known], steps[known])
