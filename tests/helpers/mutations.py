@@ -20,7 +20,7 @@ from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
 from fedaux.flower.serialization import serialize
 from fedaux.models.inference import predict_batches
-from fedaux.privacy import accounting, budget, gaussian, ledger, per_record
+from fedaux.privacy import accounting, budget, gaussian, ledger, per_record, site_account
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
 from fedaux.scoring import class_sums, embedding
@@ -145,7 +145,7 @@ def unstored(patch: pytest.MonkeyPatch) -> None:
     def release(self: BudgetStore, request: str, mechanism: Any, make: Any, known_entries: int = 0) -> Release:
         with self._locked() as entries:
             if request not in {entry.request for entry in entries}:
-                self._enter(entries, self._entry(request, mechanism), "")
+                self._add(entries, self._entry(request, mechanism), "")
             return replace(make(), account=self._account(self._read()).to_json())
 
     patch.setattr(BudgetStore, "release", release)
@@ -300,7 +300,7 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("plain handlers", plain_handlers, ("errors",))  # 9
     yield Mutation("plain drop-in", plain_drop_in, ("errors",))  # 9
     yield Mutation("printed to nearest by the run", to_nearest(ledger), ("printed",))  # 10
-    yield Mutation("printed to nearest by the site", to_nearest(budget), ("printed",))  # 10
+    yield Mutation("printed to nearest by the site", to_nearest(site_account), ("printed",))  # 10
     yield Mutation("seconds told", seconds_told, ("fields",))  # 10
     yield Mutation("extra field", extra_field, ("fields",))
     yield Mutation("account unwritten", unwritten, ("questions",))

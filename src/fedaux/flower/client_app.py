@@ -1,8 +1,8 @@
-"""The client: three handlers of a Flower ClientApp. Private records are read here and nowhere else, and never leave.
+"""The ClientApp: three message handlers. Private records are read here and nowhere else, and never leave.
 
-What a client may reveal is decided by its own settings, which stand in its node's configuration. An order names what
-the server would like: it carries no budget, no noise and no code. A run's configuration is the server's as well.
-`privacy.disclosure` lists everything that leaves.
+What a client may reveal is decided by its own settings, in its node's configuration. An order carries no budget, no
+noise and no code. The run configuration is the server's, and decides nothing either. `privacy.disclosure` lists
+everything that leaves.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ app = ClientApp()
 @app.query("hello")
 @redact_errors
 def hello(message: Message, context: Context) -> Message:
-    """Whom this node speaks for, so that the server finds clients by their own names after any restart."""
+    """The clients of this node, so that the server finds them by name after any restart."""
     deserialize(HelloOrder, message.content)
     config, clients = load_site_config(context), node_clients(context)
     classes = class_names(config, clients[0])
@@ -76,8 +76,8 @@ def prepare(message: Message, context: Context) -> Message:
     def make() -> Release:
         return release_scores(order, load_records(context, order), load_features(order, context), config.privacy)
 
-    made = store.release(request_hash(order), mechanism, make, order.heard)
-    return Message(serialize(replace(made, client=order.client)), reply_to=message)
+    release = store.release(request_hash(order), mechanism, make, order.heard)
+    return Message(serialize(replace(release, client=order.client)), reply_to=message)
 
 
 @app.train()
@@ -113,7 +113,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def validate_order(context: Context, order: PrepareOrder | TrainOrder) -> Config:
-    """The client's own settings, once the order has been found to respect them."""
+    """The client's own settings, or an `OrderError` if the order does not respect them."""
     config, spec = load_site_config(context), PrototypeSpec.from_json(order.prototype)
     if order.client not in node_clients(context):
         raise OrderError(f"this client is not {order.client!r}")
@@ -217,13 +217,13 @@ def train_with_privacy(
 
 
 def request_hash(order: PrepareOrder) -> str:
-    """What was asked for, to the bit: the same question gets the same answer, any other is a new release."""
+    """Identifies what was asked for, to the bit: an equal request gets the stored release, any other a new one."""
     return fingerprint_arrays(order.public, facts=[order.prototype, order.scorer, str(order.classes), order.h0])
 
 
 @lru_cache(maxsize=8)
 def cached_model(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
-    """One model per prototype stays in memory; every order loads its weights into it."""
+    """One model per prototype stays in memory; every order loads its own weights into it."""
     return build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
 
 

@@ -1,4 +1,4 @@
-"""`exchange.Federation` over any Flower Grid: orders out, checked replies back one at a time, failures as data."""
+"""`core.messages.Federation` over any Flower Grid: orders out, validated replies streamed back, failures as data."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer,
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
 from fedaux.privacy.clipping import Bounds
 
-CHUNK = 8  # replies pulled at a time: server memory grows with this, not with the number of clients
-POLL = 0.5  # seconds between looks when nothing has arrived
+CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
+POLL_INTERVAL = 0.5  # seconds
 
-_ANSWERS: dict[type, type[Release] | type[Update]] = {PrepareOrder: Release, TrainOrder: Update}
-
-
+_REPLY_TYPES: dict[type, type[Release] | type[Update]] = {PrepareOrder: Release, TrainOrder: Update}
 K = TypeVar("K")
 
 
 class GridFederation:
-    """Clients by their own names; `nodes` says which Flower node speaks for each, `refresh_nodes` who does now."""
+    """Clients by name: `nodes` maps each to its Flower node, `refresh_nodes` returns the current map."""
 
     def __init__(
         self,
@@ -43,11 +41,11 @@ class GridFederation:
         self.bounds = bounds  # of the releases that the run's scorer makes
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        """Send all orders, yield each reply as it comes; what is missing when time is up becomes a `Failure`."""
+        """Send all orders and yield each reply as it arrives; a reply missing at the timeout becomes a `Failure`."""
         if self.refresh_nodes is not None:
             self.nodes = dict(self.refresh_nodes())
         serializer = Serializer()
-        here = [order for order in orders if order.client in self.nodes]
+        connected = [order for order in orders if order.client in self.nodes]
         yield from (Failure(order.client, "not connected") for order in orders if order.client not in self.nodes)
         messages = (
             (
@@ -56,18 +54,18 @@ class GridFederation:
                     serializer.serialize(order), self.nodes[order.client], MESSAGE_TYPES[type(order)], ttl=self.timeout
                 ),
             )
-            for order in here
+            for order in connected
         )
         for order, message in stream_replies(self.grid, messages, self.timeout):
             if message is None:
                 yield Failure(order.client, f"no answer within {self.timeout:g} s")
             else:
                 yield self._read(order, message)
-            del message  # a reply must not outlive its use
+            del message  # frees the reply before the next one is read
 
     def _read(self, order: Order, message: Message) -> Reply:
         try:
-            reply = read_reply(_ANSWERS[type(order)], message)
+            reply = read_reply(_REPLY_TYPES[type(order)], message)
             validate_reply(order, reply, self.max_records, self.bounds)
         except (MessageError, InvalidReplyError) as error:
             return Failure(order.client, str(error))
@@ -75,35 +73,35 @@ class GridFederation:
 
 
 def stream_replies(
-    grid: Grid, messages: Iterable[tuple[K, Message]], patience: float
+    grid: Grid, messages: Iterable[tuple[K, Message]], timeout: float
 ) -> Iterator[tuple[K, Message | None]]:
-    """Send messages, and give each one's key back with its reply as it comes, or with None when patience is over.
+    """Send messages, and yield each one's key with its reply as it arrives, or with None at the timeout.
 
-    Only waiting costs patience: our own work on replies does not.
+    Only waiting counts towards the timeout, not the caller's work on replies.
     """
     waiting: dict[str, K] = {}
     for key, message in messages:
         (identity,) = grid.push_messages([message])
         waiting[identity] = key
     arrived = True
-    while waiting and (arrived or patience > 0):
+    while waiting and (arrived or timeout > 0):
         arrived = False
         ids = list(waiting)
         for start in range(0, len(ids), CHUNK):
             for message in grid.pull_messages(ids[start : start + CHUNK]):
                 reply_to = message.metadata.reply_to_message_id
-                if reply_to in waiting:  # a second reply, or one to nothing we asked, is not for us
+                if reply_to in waiting:  # a second reply, or one to no message of ours, is ignored
                     arrived = True
                     yield waiting.pop(reply_to), message
                 del message
         if waiting and not arrived:
-            time.sleep(POLL)
-            patience -= POLL
+            time.sleep(POLL_INTERVAL)
+            timeout -= POLL_INTERVAL
     yield from ((key, None) for key in waiting.values())
 
 
 def read_reply(kind: type[T], message: Message) -> T:
-    """What a reply says, or a `MessageError` with the reason why it says nothing."""
+    """The reply's content, or a `MessageError` with the reason why it has none."""
     if message.has_error():
         reason = message.error.reason or ""
         known = reason in set(Refusal)

@@ -1,6 +1,6 @@
-"""Every reply is checked before it touches a model: what is wrong costs that client's contribution, never the round.
+"""Validation of every reply before it reaches a model: an invalid one costs the client's contribution, not the round.
 
-A client may still lie within these bounds, about its labels for one; `teachers.max_share` limits what that is worth.
+A client may still lie within these bounds, about its labels for one; `teachers.max_share` limits the effect.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fedaux.privacy.gaussian import CALIBRATIONS
 from fedaux.privacy.release import release_multiplier
 from fedaux.privacy.units import UNITS
 
-NORM_FACTOR = 1e4  # a reply may not be longer than this many times what was sent, plus one per number
+NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
-MAX_RECORDS = 10**8  # of one client; a larger claim would drown all others in the average
-SAME = 1e-6  # two sides that compute the same number agree to this share of it
-TAIL = 10.0  # standard deviations by which noise may be longer than it is on average: honest noise never is, e⁻⁵⁰
+MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
+RELATIVE_TOLERANCE = 1e-6  # between server and client where both compute the same number
+NOISE_TAIL = 10.0  # standard deviations by which its norm may exceed √size; honest noise does with probability e⁻⁵⁰
 
 
 class InvalidReplyError(ValueError):
-    """A reply that must not be used, and why."""
+    """A reply that must not be used, with the reason."""
 
 
 def validate_reply(
@@ -58,26 +58,26 @@ def validate_reply(
 
 def max_release_norm(bound: Bound, scale: float, size: int) -> float:
     """The norm, in steps, that an honest release of `size` integers does not exceed, noise of that scale included."""
-    return bound.norm + scale * (math.sqrt(size) + TAIL)
+    return bound.norm + scale * (math.sqrt(size) + NOISE_TAIL)
 
 
 def _check_account(text: str) -> None:
-    """A client may understate what it spent, to its own harm alone; but the statement must make sense."""
+    """A client may understate what it spent, to its own harm alone; but the values must be valid."""
     try:
-        told = Account.from_json(text)
-        sane = told.epsilon >= 0 and 0 < told.delta < 1 and 0 <= told.entries < 2**40
-        known = told.adjacency in UNIT_SENSITIVITY and told.unit in UNITS
+        account = Account.from_json(text)
+        in_range = account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
+        known = account.adjacency in UNIT_SENSITIVITY and account.unit in UNITS
     except (ValueError, TypeError) as error:
         raise InvalidReplyError("the account that it gives of its privacy is not one") from error
-    if not (sane and known):
+    if not (in_range and known):
         raise InvalidReplyError("the account that it gives of its privacy means nothing here")
 
 
-def validate_weights(sent: Arrays, got: Arrays) -> None:
-    if set(got) != set(sent):
-        raise InvalidReplyError(f"sends arrays {sorted(got)}, expected {sorted(sent)}")
+def validate_weights(sent: Arrays, received: Arrays) -> None:
+    if set(received) != set(sent):
+        raise InvalidReplyError(f"sends arrays {sorted(received)}, expected {sorted(sent)}")
     for name, ours in sent.items():
-        theirs = got[name]
+        theirs = received[name]
         if theirs.shape != ours.shape or theirs.dtype != ours.dtype:
             raise InvalidReplyError(f"{name} is {theirs.dtype}{theirs.shape}, expected {ours.dtype}{ours.shape}")
         if not np.issubdtype(theirs.dtype, np.floating):
@@ -108,14 +108,14 @@ def _check_release(order: PrepareOrder, reply: Release) -> None:
 
 
 def _check_bound(reply: Release, bound: Bound) -> None:
-    """The scorer fixes what a step means and how far one record reaches; only the noise is the client's own choice."""
-    for what, told, known in (
+    """The scorer fixes the step and the sensitivity; only the noise is the client's own choice."""
+    for what, stated, expected in (
         ("step", reply.step, bound.step),
         ("sensitivity", reply.sensitivity, bound.sensitivity),
     ):
-        if not math.isclose(told, known, rel_tol=SAME):
+        if not math.isclose(stated, expected, rel_tol=RELATIVE_TOLERANCE):
             raise InvalidReplyError(
-                f"states a {what} of {told:.7g}; for {reply.records} records the scorer's is {known:.7g}"
+                f"states a {what} of {stated:.7g}; for {reply.records} records the scorer's is {expected:.7g}"
             )
     values = reply.arrays["values"]
     size, limit = float(np.linalg.norm(values)), max_release_norm(bound, reply.scale, len(values))
@@ -126,13 +126,13 @@ def _check_bound(reply: Release, bound: Bound) -> None:
 
 
 def _check_noise(reply: Release) -> None:
-    """Releases are trusted by their noise: one that states too little would drown the others."""
+    """Releases are weighted by their noise: one that states too little would dominate the others."""
     budget = (reply.epsilon, reply.delta, reply.calibration, reply.adjacency)
     try:
-        asked = release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
+        expected = release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
     except Exception as error:  # the calibrations fail in many ways on hostile budgets
         raise InvalidReplyError(
             f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}"
         ) from error
-    if not math.isclose(reply.scale, asked, rel_tol=SAME):
-        raise InvalidReplyError(f"states noise of scale {reply.scale:.7g}; its budget asks for {asked:.7g}")
+    if not math.isclose(reply.scale, expected, rel_tol=RELATIVE_TOLERANCE):
+        raise InvalidReplyError(f"states noise of scale {reply.scale:.7g}; its budget asks for {expected:.7g}")

@@ -1,4 +1,4 @@
-"""A scorer without labels: a private mean of φ, then a density ratio that costs no further privacy."""
+"""A scorer without labels: a private mean of φ, then a density ratio by post-processing."""
 
 from __future__ import annotations
 
@@ -43,12 +43,8 @@ class MeanEmbeddingScorer:
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         ratio = RATIOS[self.ratio]
-        means = [one.arrays["values"] * one.step for one in releases]
         return Fitted(
-            {
-                one.client: ratio(mean, reference, one.scale * one.step, one.records)
-                for one, mean in zip(releases, means, strict=True)
-            }
+            {r.client: ratio(r.arrays["values"] * r.step, reference, r.scale * r.step, r.records) for r in releases}
         )
 
 

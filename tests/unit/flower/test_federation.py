@@ -63,7 +63,7 @@ class SlowGrid(InProcessGrid):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federation, "POLL", 0.002)
+    monkeypatch.setattr(federation, "POLL_INTERVAL", 0.002)
     ran.clear()
 
 
@@ -156,8 +156,8 @@ def test_one_silent_client_does_not_silence_the_others() -> None:
     class Deaf(InProcessGrid):
         def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
             (identity,) = super().push_messages(messages)
-            if self._waiting[identity].metadata.dst_node_id == 3:
-                del self._waiting[identity]
+            if self._pending[identity].metadata.dst_node_id == 3:
+                del self._pending[identity]
             return [identity]
 
     found = ask(clients(3, Deaf, timeout=0.05))
@@ -204,7 +204,7 @@ def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
 
 
 def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federation, "POLL", 0.02)
+    monkeypatch.setattr(federation, "POLL_INTERVAL", 0.02)
     found = list(ask(clients(6, Dripping, timeout=0.05)).values())
     assert isinstance(found[0], Update)
     assert found[-1] == Failure("c05", "no answer within 0.05 s")
@@ -223,7 +223,7 @@ def test_a_broadcast_is_packed_once() -> None:
     asked, shared = clients(3), weights()
     stream = asked.ask([train_order(name, weights=shared) for name in list(asked.nodes)])
     next(stream)  # the first is answered, the others still wait
-    first, second = asked.grid._waiting.values()
+    first, second = asked.grid._pending.values()
     assert first.content.array_records["weights"] is second.content.array_records["weights"]
 
 

@@ -8,7 +8,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedaux.core.messages import Hello, HelloOrder
-from fedaux.flower import node_registry as directory
+from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
 from fedaux.flower.serialization import deserialize, serialize
@@ -75,9 +75,9 @@ def test_a_node_that_left_is_forgotten_and_a_new_one_takes_its_place(monkeypatch
 
 
 def test_waiting_ends_with_enough_clients_or_says_who_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory, "PAUSE", 0.01)
+    monkeypatch.setattr(node_registry, "POLL_INTERVAL", 0.01)
     found, _, told = made([answer("berlin")], ["berlin", "paris"])
-    assert list(found.wait_for_clients(0.05, enough=1)) == ["berlin"]
-    with pytest.raises(MissingSitesError, match=r"1 of 2 clients came up within 0\.05 s.*missing: paris"):
-        found.wait_for_clients(0.05, enough=2)
-    assert told.count("1 of 2 clients are here") == 2
+    assert list(found.wait_for_clients(0.05, minimum=1)) == ["berlin"]
+    with pytest.raises(MissingSitesError, match=r"1 of 2 clients connected within 0\.05 s.*missing: paris"):
+        found.wait_for_clients(0.05, minimum=2)
+    assert told.count("1 of 2 clients are connected") == 2

@@ -14,6 +14,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from fedaux.core.messages import Release, TrainOrder, Update
 from fedaux.flower.serialization import (
     MESSAGE_TYPES,
+    VERSION,
     MessageError,
     Serializer,
     deserialize,
@@ -114,8 +115,8 @@ def changed(**facts: Any) -> RecordDict:
     ("content", "fragment"),
     [
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
-        (changed(version=0), "speaks version 0, this side 4; upgrade the older one"),
-        (changed(version=None), "speaks version None"),
+        (changed(version=0), f"has version 0, this side has {VERSION}; upgrade the older one"),
+        (changed(version=None), "has version None"),
         (changed(kind="Release"), "'Release' came where a Update was expected"),
         (changed(kind=None), "None came where a Update was expected"),
         (changed(loss=None), "Update.loss should be float, it is None"),

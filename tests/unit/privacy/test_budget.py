@@ -15,7 +15,7 @@ import pytest
 from fedaux.config.schema import Config, DataConfig, FederationConfig, LocalConfig, PrivacyConfig
 from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, total_epsilon
-from fedaux.privacy.budget import FILE, BudgetStore, Entry, SiteAccount, account_folder
+from fedaux.privacy.budget import FILE, BudgetStore, Entry, account_folder
 from fedaux.privacy.release import release_mechanism
 
 PRIVACY = PrivacyConfig(epsilon=0.1)
@@ -40,8 +40,8 @@ def store(folder: Path, **privacy: Any) -> BudgetStore:
     return BudgetStore(folder, replace(PRIVACY, **privacy))
 
 
-def release(folder: Path, request: str, make: Any = made, heard: int = 0, **privacy: Any) -> Release:
-    return store(folder, **privacy).release(request, RELEASE_MECHANISM, make, heard)
+def release(folder: Path, request: str, make: Any = made, known_entries: int = 0, **privacy: Any) -> Release:
+    return store(folder, **privacy).release(request, RELEASE_MECHANISM, make, known_entries)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -163,7 +163,6 @@ def test_who_sent_nothing_under_noise_has_spent_nothing_and_has_no_folder(tmp_pa
 def test_noise_from_a_known_seed_is_worth_nothing_for_ever(tmp_path: Path) -> None:
     release(tmp_path, "x", unsafe_seed=1)
     assert store(tmp_path).account().epsilon == float("inf")
-    assert "NOT PRIVATE" in SiteAccount.read(tmp_path, 1e-5).statement()
 
 
 def test_names_that_read_the_same_records_share_an_account(tmp_path: Path) -> None:
@@ -174,15 +173,6 @@ def test_names_that_read_the_same_records_share_an_account(tmp_path: Path) -> No
     assert account_folder(shared, tmp_path, "berlin") == account_folder(shared, tmp_path, "paris") == tmp_path
     assert account_folder(apart, tmp_path, "berlin") == tmp_path / "berlin"
     assert account_folder(Config(), tmp_path, "client-001") == tmp_path / "client-001"  # simulated ones are disjoint
-
-
-def test_a_sites_own_statement_rounds_up_and_names_its_neighbours(tmp_path: Path) -> None:
-    release(tmp_path, "x")
-    account = SiteAccount.read(tmp_path, 1e-5)
-    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05 for one record" in (
-        account.statement()
-    )
-    assert account.rows() == [("1", "release", f"{RELEASE_MECHANISM.noise_multiplier:.4g}", "1", "1")]
 
 
 def test_clients_have_a_vault_each(tmp_path: Path) -> None:
@@ -255,13 +245,16 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
     head, entry, drawn = lines(tmp_path)
     assert drawn == {**entry, "steps": 0}
     assert head == {"adjacency": "replace-one", "unit": "record"}
-    assert entry == {"request": "x", **asdict(RELEASE_MECHANISM), "unsafe": False}
-    assert (RELEASE_MECHANISM.sample_rate, RELEASE_MECHANISM.steps, RELEASE_MECHANISM.size, RELEASE_MECHANISM.grid) == (
-        1.0,
-        1,
-        3,
-        2.0**16,
-    )
+    noise = RELEASE_MECHANISM.noise_multiplier
+    assert entry == {
+        "request": "x",
+        "noise": noise,
+        "rate": 1.0,
+        "steps": 1,
+        "size": 3,
+        "grid": 2.0**16,
+        "unsafe": False,
+    }
 
 
 def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:

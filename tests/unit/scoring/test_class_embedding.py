@@ -10,7 +10,7 @@ from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.class_sums import pool
-from fedaux.scoring.density_ratio import BETWEEN
+from fedaux.scoring.density_ratio import BETWEEN_GROUPS
 
 CENTRES = np.random.default_rng(5).normal(size=(4, 10)) * 1.5
 
@@ -40,7 +40,7 @@ def test_log_odds_are_the_mixture_written_out() -> None:
     fitted, pooled = scorer.fit(public, reference, sent), pool(sent, 4)
     assert fitted.transform is not None
     total, k = reference.covariance, 8
-    between, within = BETWEEN * total, (1 - BETWEEN) * total
+    between, within = BETWEEN_GROUPS * total, (1 - BETWEEN_GROUPS) * total
     point = reference.rows[17]
     for i, one in enumerate(sent):
         density = 0.0

@@ -29,9 +29,10 @@ from fedaux.deploy.audit.site import NAME, Site, refused, write_rows
 from fedaux.experiments.runner import in_process, run_in, stored_state
 from fedaux.flower.federation import read_reply
 from fedaux.privacy.accounting import Mechanism, total_epsilon
-from fedaux.privacy.budget import Entry, SiteAccount
+from fedaux.privacy.budget import Entry
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.release import release_mechanism
+from fedaux.privacy.site_account import SiteAccount
 
 LOST = 3  # rounds whose replies never arrive
 PRINTED = (0.10004, 0.2996, 1.0001, 1.23456, 2.0026, 9.9951, 12.341)  # totals that rounding to nearest makes smaller
