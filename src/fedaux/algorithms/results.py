@@ -49,7 +49,7 @@ class Result:
             "curve": self.curve,
             "prototypes": self.state.history[-1]["accuracy"],
             "failed": sorted({client for record in self.state.history for client, _ in record["failures"]}),
-            "privacy": {"epsilon": ledger.worst or None, "delta": ledger.delta, "statement": self.privacy},
+            "privacy": {"epsilon": ledger.max_epsilon or None, "delta": ledger.delta, "statement": self.privacy},
         }
 
     @property

@@ -173,7 +173,7 @@ def _facts_of(state: RunState) -> list[tuple[str, RenderableType]]:
             found.append(("teachers", Text(words)))
     if ledger.clients:
         what = "scores and models" if ledger.models_covered else "scores only, models are not covered"
-        words = f"ε = {round_up(ledger.worst)}, δ = {ledger.delta:g}, {len(ledger.clients)} clients: {what}"
+        words = f"ε = {round_up(ledger.max_epsilon)}, δ = {ledger.delta:g}, {len(ledger.clients)} clients: {what}"
         found.append(("privacy", Text("NOT PRIVATE, seeded noise" if ledger.unsafe else words)))
     failures = [one for record in state.history for one in record["failures"]]
     if failures:

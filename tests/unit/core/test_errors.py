@@ -9,12 +9,12 @@ from fedaux.core.errors import (
     Exit,
     FedauxError,
     MissingPackageError,
-    OwnFunctionError,
     UnknownNameError,
+    UserCodeError,
     exit_code,
     import_function,
-    own_function,
-    unknown,
+    unknown_name,
+    user_code,
 )
 
 
@@ -90,18 +90,18 @@ def test_exit_codes_differ_and_none_is_success() -> None:
 
 
 def test_an_unknown_name_comes_with_the_nearest_and_all_allowed() -> None:
-    near = str(unknown("norm", "bacth", ["batch", "group"]))
+    near = str(unknown_name("norm", "bacth", ["batch", "group"]))
     assert near == "unknown norm 'bacth' (did you mean 'batch'?); choose from batch, group"
-    assert "did you mean" not in str(unknown("norm", "xyz", ["batch"]))
-    assert str(unknown("norm", "x", iter([]))).endswith("choose from none at all")
+    assert "did you mean" not in str(unknown_name("norm", "xyz", ["batch"]))
+    assert str(unknown_name("norm", "x", iter([]))).endswith("choose from none at all")
 
 
 def test_what_fails_in_a_users_function_is_said_to_be_theirs() -> None:
     with (
         pytest.raises(
-            OwnFunctionError, match=r"source 'mine:load' failed: KeyError: 'x' .*test_errors\.py, line"
+            UserCodeError, match=r"source 'mine:load' failed: KeyError: 'x' .*test_errors\.py, line"
         ) as caught,
-        own_function("source", "mine:load"),
+        user_code("source", "mine:load"),
     ):
         raise KeyError("x")
     assert isinstance(caught.value.__cause__, KeyError)
@@ -109,11 +109,11 @@ def test_what_fails_in_a_users_function_is_said_to_be_theirs() -> None:
 
 @pytest.mark.parametrize("error", [OwnError("said"), FileNotFoundError("said"), ImportError("said")])
 def test_errors_that_say_enough_pass_as_they_are(error: Exception) -> None:
-    with pytest.raises(type(error), match="said") as caught, own_function("source", "mine:load"):
+    with pytest.raises(type(error), match="said") as caught, user_code("source", "mine:load"):
         raise error
     assert caught.value is error
 
 
 def test_a_failure_of_our_own_function_is_not_blamed_on_the_user() -> None:
-    with pytest.raises(KeyError), own_function("source", "digits"):
+    with pytest.raises(KeyError), user_code("source", "digits"):
         raise KeyError("x")

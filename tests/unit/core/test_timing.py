@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaux.core.messages import Failure, Update
-from fedaux.core.timing import Costs, payload
+from fedaux.core.timing import Costs, payload_bytes
 from helpers.samples import prepare_order, train_order
 
 
@@ -31,8 +31,8 @@ def test_a_phase_that_fails_is_counted_too() -> None:
 
 def test_payload_counts_arrays_and_nothing_else() -> None:
     weights = {"a": np.zeros(10, np.float32), "b": np.zeros((2, 3), np.int64)}
-    assert payload(Update("c", 1, 5, 0.1, 1.0, 0.0, 0.0, 0, "", weights)) == 40 + 48
-    assert payload(Failure("c", "a long reason")) == 0
+    assert payload_bytes(Update("c", 1, 5, 0.1, 1.0, 0.0, 0.0, 0, "", weights)) == 40 + 48
+    assert payload_bytes(Failure("c", "a long reason")) == 0
 
 
 def test_orders_are_counted_as_they_are_sent() -> None:

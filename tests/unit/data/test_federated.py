@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedaux.config.schema import Config
-from fedaux.data.federated import PublicData, client_names, declared_classes, open_data, open_private, open_public
+from fedaux.data.federated import PublicData, class_names, client_names, open_data, open_private, open_public
 from fedaux.data.sources import open_source
 from helpers.own_records import CLASSES, Row, site, write_arrays, write_table
 
@@ -81,7 +81,7 @@ def test_plain_labels_are_no_names_and_a_simulation_calls_them_by_number(tmp_pat
     assert open_source("npz", tmp_path / "d.npz").classes == ()
     overrides = [f"data.path={tmp_path / 'd.npz'}", "data.source=npz", "data.clients=2", "data.alpha=100"]
     config = Config.from_dict({}, overrides)
-    assert open_data(config).classes == declared_classes(config, "client-000") == ("0", "1", "2", "3")
+    assert open_data(config).classes == class_names(config, "client-000") == ("0", "1", "2", "3")
 
 
 @pytest.mark.parametrize("source", ["csv", "jsonl", "parquet", "npy", "npz", "images", "broken_source:load"])
@@ -91,8 +91,8 @@ def test_classes_are_known_without_the_data(tmp_path: Path, source: str, monkeyp
     (tmp_path / "classes.txt").write_text("\ufeffcold \r\nflu\r\n\r\n", "utf-8")
     (tmp_path / "damaged").write_bytes(b"\xff\0damaged")
     for path in (tmp_path / "nowhere", tmp_path / "damaged"):
-        assert declared_classes(site(source, path), "a") == CLASSES
-        assert declared_classes(site(source, path, ()), "a") == ("cold", "flu")
+        assert class_names(site(source, path), "a") == CLASSES
+        assert class_names(site(source, path, ()), "a") == ("cold", "flu")
         if (source, path.name) != ("jsonl", "damaged"):  # any file has lines, and a line may be damaged
             with pytest.raises((OSError, ValueError)):
                 open_private(site(source, path), "a")

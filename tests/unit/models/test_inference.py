@@ -6,18 +6,18 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
-from fedaux.models import build, dump
-from fedaux.models.inference import fingerprint, fingerprint_arrays, outputs, predict_batches, transformed
+from fedaux.models import build, flatten_state
+from fedaux.models.inference import fingerprint, fingerprint_arrays, predict, predict_batches, transform_rows
 
 
 def test_looking_changes_nothing_and_rows_do_not_matter_to_each_other() -> None:
     network, records = build(PrototypeSpec.of("mlp", hidden=16, features=8, norm="batch"), (4,), 3, seed=0), numbers(20)
     network(records.tensor())  # BatchNorm has seen something
-    before = dump(network)
+    before = flatten_state(network)
     together = np.concatenate([out for _, out in predict_batches(network, records, block=20)])
     alone = np.concatenate([out for _, out in predict_batches(network, records, block=1)])
     assert np.allclose(together, alone, atol=1e-5)
-    assert all(np.array_equal(a, b) for a, b in zip(before.values(), dump(network).values(), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before.values(), flatten_state(network).values(), strict=True))
 
 
 def numbers(count: int = 1100) -> Records:
@@ -28,8 +28,8 @@ def test_outputs_are_the_modules_own_block_by_block() -> None:
     rows, module = numbers(), nn.Linear(4, 3)
     with torch.no_grad():
         naive = module(rows.tensor()).numpy()
-    assert np.allclose(outputs(module, rows), naive, atol=1e-6)
-    assert np.array_equal(transformed(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
+    assert np.allclose(predict(module, rows), naive, atol=1e-6)
+    assert np.array_equal(transform_rows(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
 
 
 def test_a_fingerprint_knows_rows_order_and_facts() -> None:

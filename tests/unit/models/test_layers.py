@@ -6,14 +6,14 @@ import pytest
 from torch import nn
 
 from fedaux.models import make_norm
-from fedaux.models.layers import groups_of
+from fedaux.models.layers import group_count
 
 
 def test_groups_divide_the_channels() -> None:
     known = {1: 1, 8: 1, 16: 1, 44: 2, 50: 2, 64: 4, 100: 5, 512: 32, 640: 32, 4096: 32}
-    assert {channels: groups_of(channels) for channels in known} == known
+    assert {channels: group_count(channels) for channels in known} == known
     for channels in range(1, 700):
-        groups = groups_of(channels)
+        groups = group_count(channels)
         assert channels % groups == 0
         assert groups == 1 or (groups <= 32 and channels // groups >= 16)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedaux.privacy.clipping import GRID, clip_rows, grid_of, to_steps, unit_rows
+from fedaux.privacy.clipping import GRID, clip_rows, max_norm, quantize, unit_rows
 
 
 @settings(deadline=None)
@@ -30,17 +30,17 @@ def test_a_row_is_clipped_by_itself() -> None:
 @settings(max_examples=500, deadline=None)
 @given(st.integers(1, 3 * GRID))
 def test_equal_shares_never_add_up_to_more_than_one_record(many: int) -> None:
-    assert many * int(grid_of(np.array(1.0 / many))) <= GRID
-    assert int(grid_of(np.array(1.0 / many))) == GRID // many
+    assert many * int(max_norm(np.array(1.0 / many))) <= GRID
+    assert int(max_norm(np.array(1.0 / many))) == GRID // many
 
 
 def test_a_share_shortens_and_one_changes_nothing() -> None:
     rows = unit_rows(np.random.default_rng(0).normal(size=(50, 6)))
-    assert np.array_equal(to_steps(rows, np.ones(50)), to_steps(rows))
+    assert np.array_equal(quantize(rows, np.ones(50)), quantize(rows))
     shares = np.random.default_rng(1).uniform(0, 1, 50)
-    assert (np.linalg.norm(to_steps(rows, shares), axis=1) <= grid_of(shares)).all()
-    assert np.allclose(to_steps(rows, shares) / GRID, rows * shares[:, None], atol=1e-5)
-    assert not to_steps(rows, np.zeros(50)).any()
+    assert (np.linalg.norm(quantize(rows, shares), axis=1) <= max_norm(shares)).all()
+    assert np.allclose(quantize(rows, shares) / GRID, rows * shares[:, None], atol=1e-5)
+    assert not quantize(rows, np.zeros(50)).any()
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 1000, 123_457])
@@ -49,4 +49,4 @@ def test_norms_are_right_at_any_width(width: int) -> None:
     norms = np.array([np.linalg.norm(rows[0]), np.linalg.norm(rows[1]), np.linalg.norm(rows[2] / 1e200) * 1e200])
     assert np.allclose(clip_rows(rows), rows / np.maximum(1.0, norms)[:, None], rtol=1e-12, atol=0.0)
     assert np.allclose(np.linalg.norm(unit_rows(rows), axis=1), 1.0)
-    assert (np.square(to_steps(unit_rows(rows))).sum(axis=1) <= GRID**2).all()
+    assert (np.square(quantize(unit_rows(rows))).sum(axis=1) <= GRID**2).all()

@@ -69,7 +69,7 @@ def test_seeded_noise_spoils_the_statement() -> None:
     said = ledger(account(), account(inf)).statement()
     assert said.startswith("NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed)")
     assert "differentially private" not in said
-    assert ledger(account(inf)).facts()["epsilon"] is None
+    assert ledger(account(inf)).to_dict()["epsilon"] is None
 
 
 def test_nothing_released_promises_nothing() -> None:
@@ -85,7 +85,7 @@ def test_scores_and_private_models_have_one_total() -> None:
     assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in found.statement()
     assert "sent without" not in found.statement()
     assert found.rows() == [("a", "1", "3", "1.05"), ("b", "1", "3", "0.9")]
-    assert found.facts()["covered"] == ["certainty scores", "local models"]
+    assert found.to_dict()["covered"] == ["certainty scores", "local models"]
 
 
 def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
@@ -98,4 +98,4 @@ def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
 def test_a_private_model_that_was_refused_does_not_hide_a_bare_one() -> None:
     """Both were seen, one was used: the count of used models would come out even."""
     history = [{"clients": 1, "spent": {"a": [5.0, 1.0, 1], "b": [0.0, 1.0, 0]}}]
-    assert ledger(account(), account(), history=history).bare == 1
+    assert ledger(account(), account(), history=history).unprotected_models == 1

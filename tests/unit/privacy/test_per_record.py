@@ -13,11 +13,11 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.models import build, linear_head
-from fedaux.models.inference import outputs
+from fedaux.models.inference import predict
 from fedaux.privacy import per_record
-from fedaux.privacy.apart import keeps_records_apart
 from fedaux.privacy.clipping import clip_rows, unit_rows
-from fedaux.privacy.per_record import crew, gradient, one_thread, project, share_out
+from fedaux.privacy.module_validation import keeps_records_apart
+from fedaux.privacy.per_record import gradient, parallel_apply, project, replicate, single_thread
 from helpers.networks import IMAGES, TEXTS, image_network, text_network
 from helpers.odd_rows import COMPANY, EXAMPLES, ROWS
 
@@ -88,20 +88,20 @@ def test_the_rows_are_those_of_a_batch_up_to_rounding_and_come_in_blocks() -> No
     torch.set_num_threads(2)
     records, module = Records(RNG.normal(size=(1100, 5)).astype(np.float32)), nn.Linear(5, 3)
     assert [rows for rows, _ in per_record.outputs(module, records)] == list(records.blocks(per_record.BLOCK))
-    assert np.allclose(collected(module, records), outputs(module, records), atol=1e-6)
+    assert np.allclose(collected(module, records), predict(module, records), atol=1e-6)
     texts, encoder = Records(TEXT_ROWS), text_network("encoder")
-    assert np.allclose(collected(encoder, texts), outputs(encoder, texts), atol=1e-5)
+    assert np.allclose(collected(encoder, texts), predict(encoder, texts), atol=1e-5)
 
 
 def test_one_thread_computes_in_every_worker_and_the_number_is_restored() -> None:
     torch.set_num_threads(2)
     module = nn.Linear(2, 2)
-    found = share_out([module, module], lambda _, items: (torch.get_num_threads(), list(items)), range(5))
+    found = parallel_apply([module, module], lambda _, items: (torch.get_num_threads(), list(items)), range(5))
     assert found == [(1, [0, 2, 4]), (1, [1, 3])]
     assert torch.get_num_threads() == 2
-    with one_thread():
+    with single_thread():
         assert torch.get_num_threads() == 1
-    with pytest.raises(KeyError), one_thread():
+    with pytest.raises(KeyError), single_thread():
         raise KeyError
     assert torch.get_num_threads() == 2
 
@@ -113,18 +113,18 @@ def test_workers_share_weights_and_come_only_where_they_pay(monkeypatch: pytest.
 
     torch.set_num_threads(2)
     module = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
-    first, second = crew(module, lambda one: None, 100)
+    first, second = replicate(module, lambda one: None, 100)
     assert first is module
     assert second is not module
     for one, other in ((first.parameters(), second.parameters()), (first.buffers(), second.buffers())):
         assert [id(tensor) for tensor in one] == [id(tensor) for tensor in other]
-    assert crew(nn.Sequential(Own(3, 3)), lambda one: None, 100)[1:] == []  # what it keeps to itself is not known
-    assert crew(module, lambda one: None, 3)[1:] == []
-    monkeypatch.setattr(per_record, "PAYS", 1.0)
-    assert crew(module, lambda one: None, 100)[1:] == []
+    assert replicate(nn.Sequential(Own(3, 3)), lambda one: None, 100)[1:] == []  # what it keeps to itself is not known
+    assert replicate(module, lambda one: None, 3)[1:] == []
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 1.0)
+    assert replicate(module, lambda one: None, 100)[1:] == []
     torch.set_num_threads(1)
-    monkeypatch.setattr(per_record, "PAYS", 0.0)
-    assert crew(module, lambda one: None, 100)[1:] == []
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 0.0)
+    assert replicate(module, lambda one: None, 100)[1:] == []
 
 
 def test_an_output_that_is_no_row_is_refused() -> None:

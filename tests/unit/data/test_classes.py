@@ -9,8 +9,8 @@ import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import Exit
-from fedaux.data.declared import declare
-from fedaux.data.federated import declared_classes, open_private
+from fedaux.data.classes import declare
+from fedaux.data.federated import class_names, open_private
 from fedaux.data.records import Corpus, Records
 from helpers.own_records import CLASSES, site
 
@@ -20,12 +20,12 @@ def test_the_file_is_in_the_folder_of_the_data_or_beside_the_file_of_each_client
         (tmp_path / client).mkdir()
         (tmp_path / client / "classes.txt").write_text(f"one\nof {client}")
     for path in (tmp_path / "{client}", tmp_path / "{client}" / "records.csv"):
-        assert declared_classes(site("csv", path, ()), "b") == ("one", "of b")
+        assert class_names(site("csv", path, ()), "b") == ("one", "of b")
 
 
 def test_who_has_declared_nothing_is_told_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
-        declared_classes(site("csv", tmp_path / "{client}" / "records.csv", ()), "a")
+        class_names(site("csv", tmp_path / "{client}" / "records.csv", ()), "a")
     assert 'write their names into [data], classes = ["first", "second", ...]' in str(told.value)
     assert f"or one a line into {tmp_path / 'a' / 'classes.txt'}" in str(told.value)
     assert told.value.code == Exit.SETTINGS
@@ -37,7 +37,7 @@ def test_who_has_declared_nothing_is_told_what_to_write(tmp_path: Path) -> None:
 def test_a_file_that_declares_nothing_sensible(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "classes.txt").write_text(text)
     with pytest.raises(ConfigError, match=reason):
-        declared_classes(site("npy", tmp_path, ()), "a")
+        class_names(site("npy", tmp_path, ()), "a")
 
 
 def test_declaring_what_a_corpus_says_itself_changes_nothing() -> None:
