@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Hello, HelloOrder
+from fedaux.core.progress import Notice, OnProgress, no_progress
 from fedaux.flower.federation import read, replies
 from fedaux.flower.serialization import ACTIONS, MessageError, pack
 
@@ -31,9 +32,9 @@ class Directory:
         grid: Grid,
         clients: Sequence[str],
         classes: Sequence[str],
-        tell: Callable[[str], None] = lambda text: None,
+        on_progress: OnProgress = no_progress,
     ) -> None:
-        self._grid, self._wanted, self._classes, self._tell = grid, list(clients), list(classes), tell
+        self._grid, self._wanted, self._classes, self._on_progress = grid, list(clients), list(classes), on_progress
         self._known: dict[int, list[str]] = {}  # by node; empty for one that was left out
 
     def look(self, patience: float = 60.0) -> dict[str, int]:
@@ -53,7 +54,7 @@ class Directory:
         while True:
             found = self.look()
             if len(found) != last:
-                self._tell(f"{len(found)} of {len(self._wanted)} clients are here")
+                self._on_progress(Notice(f"{len(found)} of {len(self._wanted)} clients are here"))
                 last = len(found)
             if len(found) == len(self._wanted):
                 return found
@@ -74,7 +75,7 @@ class Directory:
         if not problem and not taken.isdisjoint(names):
             problem = f"another node already speaks for {', '.join(sorted(taken.intersection(names)))}"
         if problem:
-            self._tell(f"node {node} is left out: {problem}")
+            self._on_progress(Notice(f"node {node} is left out: {problem}"))
             return []
         return names
 

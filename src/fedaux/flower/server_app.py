@@ -36,7 +36,7 @@ def server_app(run: Run) -> ServerApp:
 def connect(grid: Grid, server: Server) -> GridFederation:
     """Wait for the sites of a run; raises where too few come up."""
     config, policy = server.config, server.config.federation
-    directory = Directory(grid, server.clients, open_public(config).classes, lambda text: print(text, flush=True))
+    directory = Directory(grid, server.clients, open_public(config).classes, server.on_progress)
     here = directory.wait(policy.connect_timeout, enough=quorum(config, len(server.clients)))
     bounds = bounds_of(server.scorer)
     return GridFederation(grid, here, policy.timeout, policy.max_records, directory.look, bounds)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fedaux.core.errors import unknown
+from fedaux.core.progress import AuditProgress, OnProgress, no_progress
 from fedaux.deploy.audit import accounts, dropin, noise, records, texts, wire
 from fedaux.deploy.audit.finding import Attack, Finding, Terms
 
@@ -45,20 +46,21 @@ MEMORY = Path("/dev/shm")  # a vault writes through to the disk before it answer
 
 
 def audit_client(
-    terms: Terms | None = None, only: Collection[str] = (), tell: Callable[[str], None] = lambda name: None
+    terms: Terms | None = None, only: Collection[str] = (), on_progress: OnProgress = no_progress
 ) -> Iterator[Finding]:
     """Attack the real client handlers, and yield what each attack found as soon as it is over.
 
     Args:
         terms: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
         only: Names of attacks; without any, all of `ATTACKS`.
-        tell: Called with the name of each attack before it starts.
+        on_progress: Called with an `AuditProgress` before each attack.
     """
     for name in only:
         if name not in ATTACKS:
             raise unknown("attack", name, ATTACKS)
-    for name in only or ATTACKS:
-        tell(name)
+    names = only or ATTACKS
+    for number, name in enumerate(names, 1):
+        on_progress(AuditProgress(name, number, len(names)))
         yield attack(name, terms or Terms())
 
 
