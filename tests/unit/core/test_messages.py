@@ -37,7 +37,7 @@ def test_what_is_no_account_is_refused(text: str) -> None:
 
 
 def test_every_refusal_has_words_of_its_own() -> None:
-    words = [refusal.in_words for refusal in Refusal]
+    words = [refusal.description for refusal in Refusal]
     assert all(words)
     assert len(set(words)) == len(Refusal)
     assert Refusal("budget") is Refusal.BUDGET

@@ -45,35 +45,35 @@ def test_records_that_do_not_fit(record_spec: RecordSpec, records: object, messa
 
 
 def test_records_that_fit() -> None:
-    assert RecordSpec("numbers", (2,)).rows([[1, 2], [3, 4]]).dtype == np.float32
-    assert RecordSpec("text").rows(["a", "ü"]).tolist() == ["a", "ü"]
-    assert RecordSpec("image", (8, 8, 1)).rows(torch.from_numpy(IMAGES)).shape == (2, 8, 8, 1)
+    assert RecordSpec("numbers", (2,)).validate([[1, 2], [3, 4]]).dtype == np.float32
+    assert RecordSpec("text").validate(["a", "ü"]).tolist() == ["a", "ü"]
+    assert RecordSpec("image", (8, 8, 1)).validate(torch.from_numpy(IMAGES)).shape == (2, 8, 8, 1)
 
 
 @pytest.mark.parametrize(
-    ("x", "form"),
+    ("x", "spec"),
     [
         (IMAGES, RecordSpec("image", (8, 8, 1))),
         (np.zeros((2, 5), np.float32), RecordSpec("numbers", (5,))),
         (np.array(["a", "b"], dtype=object), RecordSpec("text")),
     ],
 )
-def test_the_form_of_records_is_read_off_them(x: np.ndarray, form: RecordSpec) -> None:
-    assert RecordSpec.of(Records(x)) == form
-    assert form.rows(x.tolist() if form.kind == "text" else x).shape == x.shape
-    facts = form.facts()
-    assert RecordSpec(facts["kind"], tuple(facts["shape"])) == form
-    assert form.seen == (Records(x).shape if form.kind != "text" else ())
+def test_the_spec_of_records_is_read_off_them(x: np.ndarray, spec: RecordSpec) -> None:
+    assert RecordSpec.of(Records(x)) == spec
+    assert spec.validate(x.tolist() if spec.kind == "text" else x).shape == x.shape
+    card = spec.to_card()
+    assert RecordSpec(card["kind"], tuple(card["shape"])) == spec
+    assert spec.input_shape == (Records(x).shape if spec.kind != "text" else ())
 
 
 def test_the_scaling_of_a_card_is_what_the_network_sees() -> None:
     pixels = np.arange(0, 256, dtype=np.uint8).reshape(1, 16, 16, 1)
-    formula = RecordSpec("image", (16, 16, 1)).facts()["scaling"].partition(",")[0]
+    formula = RecordSpec("image", (16, 16, 1)).to_card()["scaling"].partition(",")[0]
     seen = eval(formula, {"x": pixels.astype(np.float64)})  # the very words of the card
     assert np.allclose(to_tensor(pixels).numpy(), seen.transpose(0, 3, 1, 2), atol=1e-6)
 
 
 @pytest.mark.parametrize(("kind", "shape"), [("sound", ()), ("image", (8, 8)), ("numbers", (0,)), ("numbers", (2.0,))])
-def test_forms_that_cannot_be(kind: str, shape: tuple[int, ...]) -> None:
+def test_specs_that_cannot_be(kind: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="there are no records of kind"):
         RecordSpec(kind, shape)
