@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord
 
 from fedaux import Config, run
 from fedaux.algorithms.server import Server
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.messages import Account, Order, Release, Update
@@ -84,7 +84,7 @@ def main() -> None:
     for precision in ("float32", "float16"):
         found = []
         for seed in range(3):
-            config = replace(DIGITS, seed=seed, federation=FederationConfig(precision=precision))
+            config = replace(DEMO, seed=seed, federation=FederationConfig(precision=precision))
             config = replace(config, privacy=replace(config.privacy, unsafe_seed=seed))
             with tempfile.TemporaryDirectory() as folder:
                 found.append(run(config, folder).accuracy)

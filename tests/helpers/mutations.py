@@ -91,7 +91,7 @@ def labels_by_record(patch: pytest.MonkeyPatch) -> None:
 
 def classes_by_record(patch: pytest.MonkeyPatch) -> None:
     """Hello tells the classes that the records have."""
-    patch.setattr(client, "declared_classes", lambda config, name: federated._classes(federated._read(config.data)))
+    patch.setattr(client, "class_names", lambda config, name: federated._classes(federated._read(config.data)))
 
 
 def history_only(patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from fedaux.core.messages import Account
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.models import build, dump
+from fedaux.models import build, flatten_state
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import gaussian
 from fedaux.privacy.clipping import GRID
@@ -335,7 +335,7 @@ def test_m_batchnorm_is_in_eval_mode_for_whoever_only_looks() -> None:
 
 def test_m_averages_are_weighted_and_keep_buffers() -> None:
     spec = PrototypeSpec.of("mlp", norm="batch")
-    updates = [dump(build(spec, (4,), 2, seed)) for seed in (0, 1)]
+    updates = [flatten_state(build(spec, (4,), 2, seed)) for seed in (0, 1)]
     updates[1]["buffers"] = updates[1]["buffers"] + 4
     tally = Tally()
     for weights, records in zip(updates, (10, 30), strict=True):

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.config.methods import METHODS
-from fedaux.config.parsing import ConfigError, Options, build, need, one_of, override, plain, sorted_options
+from fedaux.config.parsing import (
+    ConfigError,
+    Options,
+    apply_override,
+    from_table,
+    require,
+    require_choice,
+    sorted_options,
+    to_plain,
+)
 from fedaux.config.prototype import PrototypeSpec
 
 
@@ -35,12 +44,12 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", sorted_options("data.options", self.options))
-        need(len(set(self.classes)) == len(self.classes), "data.classes must differ from one another.")
-        need(self.shards >= 1, f"data.shards must be at least 1, not {self.shards}.")
-        one_of("data.partition", self.partition, ("dirichlet", "shards", "iid", "own"))
-        need(self.clients >= 1, f"data.clients must be at least 1, not {self.clients}.")
-        need(self.alpha > 0, f"data.alpha must be above 0, not {self.alpha}: 0.01 is extreme, 100 nearly even.")
-        need(0 < self.test_fraction < 1, f"data.test_fraction must lie between 0 and 1, not {self.test_fraction}.")
+        require(len(set(self.classes)) == len(self.classes), "data.classes must differ from one another.")
+        require(self.shards >= 1, f"data.shards must be at least 1, not {self.shards}.")
+        require_choice("data.partition", self.partition, ("dirichlet", "shards", "iid", "own"))
+        require(self.clients >= 1, f"data.clients must be at least 1, not {self.clients}.")
+        require(self.alpha > 0, f"data.alpha must be above 0, not {self.alpha}: 0.01 is extreme, 100 nearly even.")
+        require(0 < self.test_fraction < 1, f"data.test_fraction must lie between 0 and 1, not {self.test_fraction}.")
 
 
 @dataclass(frozen=True)
@@ -56,9 +65,9 @@ class AuxConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", sorted_options("aux.options", self.options))
-        need(0 < self.fraction < 1, f"aux.fraction must lie between 0 and 1, not {self.fraction}.")
-        need(0 < self.negatives < 1, f"aux.negatives must lie between 0 and 1, not {self.negatives}.")
-        need(self.limit >= 0, f"aux.limit must be 0 (all) or a number of records, not {self.limit}.")
+        require(0 < self.fraction < 1, f"aux.fraction must lie between 0 and 1, not {self.fraction}.")
+        require(0 < self.negatives < 1, f"aux.negatives must lie between 0 and 1, not {self.negatives}.")
+        require(self.limit >= 0, f"aux.limit must be 0 (all) or a number of records, not {self.limit}.")
 
 
 @dataclass(frozen=True)
@@ -78,23 +87,23 @@ class PretrainConfig:
     flip: bool = True  # false where left and right mean something: digits, text in images, anatomy
 
     def __post_init__(self) -> None:
-        one_of("pretrain.precision", self.precision, ("float32", "bfloat16"))
-        need(self.epochs >= 0, f"pretrain.epochs must not be negative, it is {self.epochs}.")
-        need(
+        require_choice("pretrain.precision", self.precision, ("float32", "bfloat16"))
+        require(self.epochs >= 0, f"pretrain.epochs must not be negative, it is {self.epochs}.")
+        require(
             self.batch_size >= 2,
             f"pretrain.batch_size must be at least 2, not {self.batch_size}: views are contrasted with others.",
         )
-        need(
+        require(
             self.micro_batch_size == 0 or self.micro_batch_size >= 2,
             f"pretrain.micro_batch_size must be 0 or at least 2, not {self.micro_batch_size}.",
         )
-        need(self.projection_dim >= 1, f"pretrain.projection_dim must be at least 1, not {self.projection_dim}.")
-        need(self.weight_decay >= 0, f"pretrain.weight_decay must not be negative, it is {self.weight_decay}.")
-        need(
+        require(self.projection_dim >= 1, f"pretrain.projection_dim must be at least 1, not {self.projection_dim}.")
+        require(self.weight_decay >= 0, f"pretrain.weight_decay must not be negative, it is {self.weight_decay}.")
+        require(
             0 < self.min_crop_area <= 1,
             f"pretrain.min_crop_area must be above 0 and at most 1, not {self.min_crop_area}.",
         )
-        need(0 < self.lr <= 1e20 and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
+        require(0 < self.lr <= 1e20 and self.temperature > 0, "pretrain.lr and pretrain.temperature must be above 0.")
 
 
 @dataclass(frozen=True)
@@ -107,8 +116,8 @@ class LocalConfig:
     mu: float = 0.01  # FedPROX only
 
     def __post_init__(self) -> None:
-        need(self.epochs >= 1 and self.batch_size >= 1, "local.epochs and local.batch_size must be at least 1.")
-        need(0 < self.lr <= 1e20 and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
+        require(self.epochs >= 1 and self.batch_size >= 1, "local.epochs and local.batch_size must be at least 1.")
+        require(0 < self.lr <= 1e20 and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
 
 
 @dataclass(frozen=True)
@@ -121,8 +130,8 @@ class DistillConfig:
     samples: int = 10  # FedBE only
 
     def __post_init__(self) -> None:
-        need(self.epochs >= 1 and self.batch_size >= 1, "distill.epochs and distill.batch_size must be at least 1.")
-        need(0 < self.lr <= 1e20 and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
+        require(self.epochs >= 1 and self.batch_size >= 1, "distill.epochs and distill.batch_size must be at least 1.")
+        require(0 < self.lr <= 1e20 and self.samples >= 1, "distill.lr must be above 0 and distill.samples at least 1.")
 
 
 @dataclass(frozen=True)
@@ -133,8 +142,8 @@ class TeachersConfig:
     max_share: float = 1.0  # of the teachers' weight on any public example that one client may have
 
     def __post_init__(self) -> None:
-        one_of("teachers.weights", self.weights, ("odds", "certainty"))
-        need(0 < self.max_share <= 1, f"teachers.max_share must be above 0 and at most 1, not {self.max_share}.")
+        require_choice("teachers.weights", self.weights, ("odds", "certainty"))
+        require(0 < self.max_share <= 1, f"teachers.max_share must be above 0 and at most 1, not {self.max_share}.")
 
 
 @dataclass(frozen=True)
@@ -161,40 +170,46 @@ class PrivacyConfig:
 
     def __post_init__(self) -> None:
         if ":" not in self.scorer:  # else somebody's own, module:function
-            one_of("privacy.scorer", self.scorer, ("class-embedding", "mean-embedding", "logistic", "module:function"))
-        one_of("privacy.ratio", self.ratio, ("bayes", "kliep"))
-        one_of("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
-        one_of("privacy.calibration", self.calibration, ("opendp", "analytic"))
-        need(
+            require_choice(
+                "privacy.scorer", self.scorer, ("class-embedding", "mean-embedding", "logistic", "module:function")
+            )
+        require_choice("privacy.ratio", self.ratio, ("bayes", "kliep"))
+        require_choice("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
+        require_choice("privacy.calibration", self.calibration, ("opendp", "analytic"))
+        require(
             self.adjacency == "replace-one" or self.declared_records >= 1,
             "privacy.adjacency = 'add-remove' needs privacy.declared_records, a size that neighbours share.",
         )
-        need(
+        require(
             0 < self.epsilon < math.inf,
             f"privacy.epsilon must be above 0, not {self.epsilon}; for no scores: method = 'feddf+p'.",
         )
-        need(0 < self.delta < 1, f"privacy.delta must lie between 0 and 1, not {self.delta}.")
-        one_of("privacy.unit", self.unit, ("record", "person"))
-        need(
+        require(0 < self.delta < 1, f"privacy.delta must lie between 0 and 1, not {self.delta}.")
+        require_choice("privacy.unit", self.unit, ("record", "person"))
+        require(
             self.max_records_per_person >= 1,
             f"privacy.max_records_per_person must be at least 1, not {self.max_records_per_person}.",
         )
-        need(0 <= self.epsilon_total < math.inf, f"privacy.epsilon_total must not be negative: {self.epsilon_total}.")
-        need(
+        require(
+            0 <= self.epsilon_total < math.inf, f"privacy.epsilon_total must not be negative: {self.epsilon_total}."
+        )
+        require(
             self.epsilon_total > 0 or not self.private_training,
             "privacy.private_training needs privacy.epsilon_total, what scores and training may cost together.",
         )
-        need(
+        require(
             self.train_rounds >= 0 and 0 <= self.sample_rate <= 1,
             "privacy.train_rounds must not be negative, privacy.sample_rate is at most 1.",
         )
-        need(0 < self.max_grad_norm < math.inf, f"privacy.max_grad_norm must be above 0, not {self.max_grad_norm}.")
-        need(self.embedding_dim >= 1, f"privacy.embedding_dim must be at least 1, not {self.embedding_dim}.")
-        need(1e-6 <= self.ridge < math.inf, f"privacy.ridge must be at least 1e-6, not {self.ridge}.")
-        need(self.declared_records >= 0, f"privacy.declared_records must not be negative, not {self.declared_records}.")
+        require(0 < self.max_grad_norm < math.inf, f"privacy.max_grad_norm must be above 0, not {self.max_grad_norm}.")
+        require(self.embedding_dim >= 1, f"privacy.embedding_dim must be at least 1, not {self.embedding_dim}.")
+        require(1e-6 <= self.ridge < math.inf, f"privacy.ridge must be at least 1e-6, not {self.ridge}.")
+        require(
+            self.declared_records >= 0, f"privacy.declared_records must not be negative, not {self.declared_records}."
+        )
 
     @property
-    def cap(self) -> float:
+    def epsilon_budget(self) -> float:
         """ε of everything that a client ever sends under noise."""
         return self.epsilon_total or self.epsilon
 
@@ -212,23 +227,23 @@ class FederationConfig:
     max_records: int = 1_000_000  # that one client may claim to have
 
     def __post_init__(self) -> None:
-        one_of("federation.precision", self.precision, ("float32", "float16"))
-        need(len(set(self.sites)) == len(self.sites), "federation.sites must differ from one another.")
+        require_choice("federation.precision", self.precision, ("float32", "float16"))
+        require(len(set(self.sites)) == len(self.sites), "federation.sites must differ from one another.")
         for name in self.sites:
-            need(
+            require(
                 re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,
                 f"federation.sites: {name!r} is no name of a site; use letters, digits, - and _.",
             )
-        need(
+        require(
             0 < self.connect_timeout < math.inf and 0 < self.timeout < math.inf,
             "federation.connect_timeout and federation.timeout must be above 0.",
         )
-        need(0 <= self.quorum <= 1, f"federation.quorum must lie between 0 and 1, not {self.quorum}.")
-        need(
+        require(0 <= self.quorum <= 1, f"federation.quorum must lie between 0 and 1, not {self.quorum}.")
+        require(
             0 <= self.over_selection < math.inf,
             f"federation.over_selection must not be negative, it is {self.over_selection}.",
         )
-        need(self.max_records >= 1, f"federation.max_records must be at least 1, not {self.max_records}.")
+        require(self.max_records >= 1, f"federation.max_records must be at least 1, not {self.max_records}.")
 
 
 @dataclass(frozen=True)
@@ -252,36 +267,36 @@ class Config:
     federation: FederationConfig = field(default_factory=FederationConfig)
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, tuple(METHODS))
-        need(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
-        need(0 < self.fraction <= 1, f"fraction must be above 0 and at most 1, not {self.fraction}.")
-        need(
+        require_choice("method", self.method, tuple(METHODS))
+        require(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
+        require(0 < self.fraction <= 1, f"fraction must be above 0 and at most 1, not {self.fraction}.")
+        require(
             not self.federation.sites
             or self.data.partition == "own"
             or len(self.federation.sites) == self.data.clients,
             f"federation.sites names {len(self.federation.sites)} sites; data.clients must be as many, "
             "or data.partition = 'own' where each site reads its own data.",
         )
-        need(
+        require(
             self.data.partition != "own" or bool(self.federation.sites),
             "data.partition = 'own' needs federation.sites, the names of the sites.",
         )
-        one_of("head_init", self.head_init, ("random", "closed-form"))
-        need(
+        require_choice("head_init", self.head_init, ("random", "closed-form"))
+        require(
             self.head_init == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),
             "head_init = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding'.",
         )
-        need(
-            not METHODS[self.method].scores or self.privacy.epsilon <= self.privacy.cap,
+        require(
+            not METHODS[self.method].scores or self.privacy.epsilon <= self.privacy.epsilon_budget,
             f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than privacy.epsilon = "
             f"{self.privacy.epsilon:g}, which the scores alone cost.",
         )
-        need(
+        require(
             self.privacy.unit == "record" or self.data.person != "",
             "privacy.unit = 'person' needs data.person, which says whose a record is.",
         )
-        need(len(self.prototypes) >= 1, "prototypes must name at least one network.")
-        need(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")
+        require(len(self.prototypes) >= 1, "prototypes must name at least one network.")
+        require(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -293,14 +308,14 @@ class Config:
         """From nested tables, as TOML or JSON has them; the tables given are not changed."""
         merged = copy.deepcopy(dict(table))
         for text in overrides:
-            override(merged, text)
-        built = build(cls, merged)
+            apply_override(merged, text)
+        built = from_table(cls, merged)
         assert isinstance(built, cls)
         return built
 
     def to_dict(self) -> dict[str, Any]:
         """The same run as plain tables, ready for JSON or TOML; `from_dict` reads it back."""
-        return dict(plain(self))
+        return dict(to_plain(self))
 
     @property
     def hash(self) -> str:
@@ -308,7 +323,7 @@ class Config:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def flat(config: Config) -> dict[str, str | float]:
+def flatten(config: Config) -> dict[str, str | float]:
     """Settings as trackers want them: `local.lr` → 0.001."""
 
     def walk(value: Any, key: str) -> Iterable[tuple[str, str | float]]:

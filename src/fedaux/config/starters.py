@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from fedaux.core.errors import Exit, FedauxError, unknown
+from fedaux.core.errors import Exit, FedauxError, unknown_name
 from fedaux.core.io import write_atomically
 
 STARTERS = {
@@ -24,7 +24,7 @@ class StarterError(FedauxError):
 def write_starter(kind: str, folder: Path) -> list[Path]:
     """The files of a starter, none of which may exist already."""
     if kind not in STARTERS:
-        raise unknown("kind of project", kind, STARTERS)
+        raise unknown_name("kind of project", kind, STARTERS)
     paths = [folder / name for name in STARTERS[kind][1]]
     for path in paths:
         if path.exists():

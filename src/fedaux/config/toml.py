@@ -10,7 +10,7 @@ from typing import Any
 from fedaux.config.schema import Config
 
 
-def commented(config: Config, head: str, notes: Mapping[str, str]) -> str:
+def to_commented_toml(config: Config, head: str, notes: Mapping[str, str]) -> str:
     """TOML of all keys that have a note or differ from their default, each below its note."""
     table, default = config.to_dict(), Config().to_dict()
     parts = [_comment(head)]
@@ -23,11 +23,11 @@ def commented(config: Config, head: str, notes: Mapping[str, str]) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def complete(config: Config) -> str:
+def to_complete_toml(config: Config) -> str:
     """TOML of all keys."""
     table = config.to_dict()
     keys = [f"{name}.{key}" for name, part in table.items() if isinstance(part, dict) for key in part]
-    return commented(config, "", dict.fromkeys([*table, *keys], ""))
+    return to_commented_toml(config, "", dict.fromkeys([*table, *keys], ""))
 
 
 def toml_value(value: Any) -> str:

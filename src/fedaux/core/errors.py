@@ -61,7 +61,7 @@ def exit_code(error: BaseException) -> Exit:
     return Exit.DATA if isinstance(error, (ValueError, OverflowError)) else Exit.BUG
 
 
-def unknown(what: str, given: str, allowed: Iterable[str]) -> UnknownNameError:
+def unknown_name(what: str, given: str, allowed: Iterable[str]) -> UnknownNameError:
     """All that is allowed, and the nearest: `raise unknown("prototype", "resnet", names)`."""
     words = list(allowed)
     near = difflib.get_close_matches(given, words, n=1)
@@ -83,16 +83,16 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
     made = getattr(found, function, None)
     if not callable(made):
         public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
-        raise unknown(f"function of module {module!r}", function, public)
+        raise unknown_name(f"function of module {module!r}", function, public)
     return made  # type: ignore[no-any-return]
 
 
-class OwnFunctionError(FedauxError):
+class UserCodeError(FedauxError):
     """A user's own function that failed; its own error is the cause."""
 
 
 @contextmanager
-def own_function(what: str, name: str) -> Iterator[None]:
+def user_code(what: str, name: str) -> Iterator[None]:
     """Around a call of `name`: what goes wrong within a user's own function is said to be theirs."""
     try:
         yield
@@ -103,4 +103,4 @@ def own_function(what: str, name: str) -> Iterator[None]:
             raise
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{where.filename}, line {where.lineno}"
-        raise OwnFunctionError(f"{what} {name!r} failed: {type(error).__name__}: {error} ({place}).") from error
+        raise UserCodeError(f"{what} {name!r} failed: {type(error).__name__}: {error} ({place}).") from error

@@ -32,7 +32,7 @@ def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
         raise
 
 
-def scratch(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> NDArray[Any]:
+def temporary_array(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> NDArray[Any]:
     """Zeros to work on: in memory up to `limit` bytes, beyond that in a file that vanishes with them."""
     if int(np.prod(shape)) * np.dtype(dtype).itemsize <= limit:
         return np.zeros(shape, dtype)

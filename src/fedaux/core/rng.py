@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     import torch
 
 
-def derive(seed: int, *names: str | int) -> int:
+def derive_seed(seed: int, *names: str | int) -> int:
     """A 63-bit seed that depends on the run's seed and on every part of the name."""
     text = "\x1f".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def numpy_stream(seed: int, *names: str | int) -> np.random.Generator:
-    return np.random.default_rng(derive(seed, *names))
+    return np.random.default_rng(derive_seed(seed, *names))
 
 
 def torch_stream(seed: int, *names: str | int) -> torch.Generator:
     import torch
 
-    return torch.Generator().manual_seed(derive(seed, *names))
+    return torch.Generator().manual_seed(derive_seed(seed, *names))
 
 
 @contextmanager

@@ -28,15 +28,15 @@ class Costs:
             within = sum(self.seconds.values()) - before
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started - within
 
-    def asked(self, orders: Sequence[Order]) -> Sequence[Order]:
-        self.sent += sum(map(payload, orders))
+    def count_sent(self, orders: Sequence[Order]) -> Sequence[Order]:
+        self.sent += sum(map(payload_bytes, orders))
         return orders
 
     def to_record(self) -> dict[str, Any]:
         return {"seconds": self.seconds, "bytes": {"sent": self.sent, "received": self.received}}
 
 
-def payload(message: object) -> int:
+def payload_bytes(message: object) -> int:
     """Bytes of the arrays in a message; its few facts and what the transport adds are not counted."""
     rooms = (value for value in vars(message).values() if isinstance(value, dict))
     return sum(int(array.nbytes) for arrays in rooms for array in arrays.values())

@@ -158,7 +158,7 @@ def privacy(config: Config) -> CheckResult:
         remedy = "delete privacy.unsafe_seed from site.toml"
         return CheckResult("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
     trained = "scores and models" if own.private_training else "trained models leave WITHOUT noise; scores"
-    return CheckResult("privacy", True, f"{trained} cost at most ε = {own.cap:g} at δ = {own.delta:g}, ever")
+    return CheckResult("privacy", True, f"{trained} cost at most ε = {own.epsilon_budget:g} at δ = {own.delta:g}, ever")
 
 
 def disk(folder: Path, records: int) -> CheckResult:
@@ -175,8 +175,8 @@ def account(config: Config, vault: Path) -> CheckResult:
         spent = BudgetStore(vault, privacy).account()
     except BudgetError as error:
         return CheckResult(name, False, str(error), "until then the site refuses everything")
-    left = spent.epsilon + privacy.epsilon <= privacy.cap or spent.entries == 0
-    detail = f"ε = {round_up(spent.epsilon)} of {privacy.cap:g} spent in {spent.entries} entries"
+    left = spent.epsilon + privacy.epsilon <= privacy.epsilon_budget or spent.entries == 0
+    detail = f"ε = {round_up(spent.epsilon)} of {privacy.epsilon_budget:g} spent in {spent.entries} entries"
     remedy = (
         "a run that asks for the same release again gets the stored one, and planned training goes on; any other "
         "release is refused, unless privacy.epsilon_total in site.toml is raised"

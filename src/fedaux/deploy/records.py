@@ -9,7 +9,7 @@ import numpy as np
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config, PrivacyConfig
-from fedaux.data.federated import declared_classes, read_private
+from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.finding import CheckResult
 
@@ -19,7 +19,7 @@ def data(config: Config, folder: Path, name: str) -> tuple[int, CheckResult]:
     path = str(folder / Path(config.data.path.replace("{client}", name)).expanduser()) if config.data.path else ""
     own = replace(config, data=replace(config.data, path=path))
     try:
-        classes = declared_classes(own, name)
+        classes = class_names(own, name)
         records = read_private(own.data, classes)
         seen = set(records.labels.tolist()) - {UNDECLARED}
         if not len(records):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from fedaux.algorithms.results import mean_accuracy
 from fedaux.algorithms.run_state import Record, RunState
 from fedaux.config.schema import Config
-from fedaux.core.errors import MissingPackageError, unknown
+from fedaux.core.errors import MissingPackageError, unknown_name
 from fedaux.core.io import write_atomically
 from fedaux.privacy.accounting import round_up
 
@@ -121,7 +121,7 @@ def make_trackers(names: Iterable[str]) -> list[Tracker]:
     made: list[Tracker] = []
     for name in names:
         if name not in TRACKERS:
-            raise unknown("tracker", name, TRACKERS)
+            raise unknown_name("tracker", name, TRACKERS)
         try:
             made.append(TRACKERS[name]())
         except ImportError as error:

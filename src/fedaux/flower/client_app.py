@@ -24,13 +24,22 @@ from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, Release, TrainOrder, Update
-from fedaux.core.rng import derive, seeded_torch, torch_stream
-from fedaux.data.federated import declared_classes, open_private
+from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
+from fedaux.data.federated import class_names, open_private
 from fedaux.data.records import Records
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import load_site_config, node_clients, read_node_settings
 from fedaux.flower.serialization import deserialize, serialize
-from fedaux.models import Prototype, build, dump, halved, layout, linear_head, load, origin
+from fedaux.models import (
+    Prototype,
+    build,
+    flatten_state,
+    linear_head,
+    load_state,
+    published_weights,
+    state_sizes,
+    to_half,
+)
 from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
 from fedaux.privacy.budget import BudgetStore, Entry, account_folder
@@ -51,7 +60,7 @@ def hello(message: Message, context: Context) -> Message:
     """The clients of this node, so that the server finds them by name after any restart."""
     deserialize(HelloOrder, message.content)
     config, clients = load_site_config(context), node_clients(context)
-    classes = declared_classes(config, clients[0])
+    classes = class_names(config, clients[0])
     return Message(serialize(Hello(json.dumps(clients), json.dumps(list(classes)))), reply_to=message)
 
 
@@ -96,7 +105,9 @@ def train(message: Message, context: Context) -> Message:
         rate=mechanism.sample_rate,
         steps=mechanism.steps,
         account=account.to_json(),
-        weights=halved(dump(model)) if order.weights["parameters"].dtype == "float16" else dump(model),
+        weights=to_half(flatten_state(model))
+        if order.weights["parameters"].dtype == "float16"
+        else flatten_state(model),
     )
     return Message(serialize(update), reply_to=message)
 
@@ -111,7 +122,7 @@ def validate_order(context: Context, order: PrepareOrder | TrainOrder) -> Config
         raise OrderError(f"the order names code or files, {spec.label!r}, which this client's own settings do not")
     if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
         raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
-    declared = len(declared_classes(config, order.client))
+    declared = len(class_names(config, order.client))
     if order.classes != declared:
         raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
     return config
@@ -131,7 +142,7 @@ def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
         records = Records(features, records.labels, person=None if records.person is None else records.persons)
     else:
         model = cached_model(order.prototype, records.shape, order.classes)
-    load(model, order.weights)
+    load_state(model, order.weights)
     return model, records
 
 
@@ -142,12 +153,12 @@ def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
         """h0 from the order, or this site's own copy of a published encoder: to the bit what the order's hash says."""
         module = cached_model(order.prototype, records.shape, 2).features  # the head plays no part here
         if order.extractor:
-            load(module, order.extractor)
-        elif origin(module):
+            load_state(module, order.extractor)
+        elif published_weights(module):
             module.restore()  # type: ignore[operator]
         else:
             raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
-        if extractor_hash(dump(module), order.prototype) != order.h0:
+        if extractor_hash(flatten_state(module), order.prototype) != order.h0:
             raise OrderError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
         return module
 
@@ -182,7 +193,7 @@ def train_with_privacy(
     model, records = load_task(order, context)
     validate_module(model, training=True)
     units = Units.of(records, privacy.unit, privacy.max_records_per_person)
-    size, parameters = units.public_size(privacy), layout(model)["parameters"]
+    size, parameters = units.public_size(privacy), state_sizes(model)["parameters"]
     allowed = privacy.train_rounds or config.rounds
 
     def plan(entries: Sequence[Entry]) -> Mechanism:
@@ -199,7 +210,7 @@ def train_with_privacy(
         return plan_training(privacy, local, size, allowed - len(trained), parameters, before, previous)
 
     mechanism, account = store.train(plan, order.heard)
-    seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
+    seed = derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
     steps = {"lr": order.lr, "mu": order.mu, "clip": privacy.max_grad_norm}
     train_private(model, records, units, mechanism, size=size, **steps, unsafe_seed=seed)
     return model, size, mechanism, account
@@ -213,7 +224,7 @@ def request_hash(order: PrepareOrder) -> str:
 @lru_cache(maxsize=8)
 def cached_model(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
     """One model per prototype stays in memory; every order loads its own weights into it."""
-    return build(PrototypeSpec.from_json(prototype), shape, classes, derive(0, "resident"))
+    return build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
 
 
 @lru_cache(maxsize=8)

@@ -21,7 +21,7 @@ from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.serialization import deserialize, serialize
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
-from fedaux.models import load
+from fedaux.models import load_state
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism
@@ -65,7 +65,7 @@ def answer(
 
         def make() -> Release:
             extractor, records = Extractor(model(), features), Given.of(*data(context))
-            load(extractor.model, order.extractor)
+            load_state(extractor.model, order.extractor)
             return release_scores(order, records, private_outputs(extractor, records), own.privacy)
 
         store = BudgetStore(own.vault, own.privacy)

@@ -28,7 +28,7 @@ from fedaux.flower.replies import Trained, sane
 from fedaux.flower.serialization import MessageError, Serializer, from_array
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
 from fedaux.flower.validation import InvalidReplyError, validate_reply
-from fedaux.models.inference import outputs
+from fedaux.models.inference import predict
 from fedaux.privacy.ledger import Ledger
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.registry import make_scorer
@@ -78,7 +78,7 @@ class FedAUX(FedAvg):
         self._model, self._mute, self._sent = copy.deepcopy(model).cpu(), set[str](), Arrays()
         self._unheard: set[str] = set()  # nodes that were asked for a release, and made none that could be used
         rows, path = Given.of(public), None if keep is None else Path(keep).expanduser()
-        found = outputs(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
+        found = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if found != (classes,):
             raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {found} numbers for a row")
         made = make_scorer(PrivacyConfig(scorer=scorer, embedding_dim=embedding_dim), classes)
@@ -172,7 +172,7 @@ class FedAUX(FedAvg):
         for one in teachers:
             self._load(one.model)
             try:
-                ensemble.add(outputs(self._model, self._public.distill), weighing.weights(one.node))
+                ensemble.add(predict(self._model, self._public.distill), weighing.weights(one.node))
             except ValueError as error:
                 mistaken.append(Failure(one.node, str(error)))
         return ensemble, mistaken

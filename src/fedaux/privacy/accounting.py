@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from fedaux.config.schema import LocalConfig, PrivacyConfig
-from fedaux.core.errors import Exit, FedauxError, unknown
+from fedaux.core.errors import Exit, FedauxError, unknown_name
 from fedaux.core.messages import Release
 from fedaux.privacy import gaussian
 from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY
@@ -58,7 +58,7 @@ def total_epsilon(mechanisms: Iterable[Mechanism], delta: float, adjacency: str)
     Never below the true one; ∞ where it would be above `gaussian.MAX_EPSILON`.
     """
     if adjacency not in UNIT_SENSITIVITY:
-        raise unknown("adjacency", adjacency, UNIT_SENSITIVITY)
+        raise unknown_name("adjacency", adjacency, UNIT_SENSITIVITY)
     return _epsilon(_merge(mechanisms), delta, adjacency)
 
 
@@ -96,14 +96,14 @@ def plan_training(
     before: Sequence[Mechanism] = (),
     previous: float = 0.0,
 ) -> Mechanism:
-    """One of the remaining `rounds` of private training, which together with all `before` cost `privacy.cap`."""
+    """One of the remaining `rounds` of private training, which with all `before` cost `privacy.epsilon_budget`."""
     if rounds < 1:
         raise BudgetError(
             "training is refused: no round of private training is left; privacy.train_rounds says how many"
         )
     sample_rate = privacy.sample_rate or min(1.0, local.batch_size / records)
     steps = local.epochs * max(1, round(1 / sample_rate))
-    target = (privacy.cap, privacy.delta, privacy.adjacency)
+    target = (privacy.epsilon_budget, privacy.delta, privacy.adjacency)
     noise_multiplier = training_noise_multiplier(*target, sample_rate, steps * rounds, parameters, before, previous)
     return Mechanism(noise_multiplier, sample_rate, steps, parameters)
 

@@ -120,7 +120,7 @@ class BudgetStore:
             )
 
     def _add(self, entries: list[Entry], entry: Entry, refusal: str) -> None:
-        total, cap = self._total([*entries, entry]), self.privacy.cap
+        total, cap = self._total([*entries, entry]), self.privacy.epsilon_budget
         if total > cap:
             raise BudgetError(
                 f"{refusal}with it, all that this client ever sent would cost ε = {round_up(total)} at δ = "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
 
 CALIBRATIONS = ("opendp", "analytic")
 MAX_EPSILON = 1000.0  # no claim is made beyond it
@@ -103,7 +103,7 @@ def multiplier(epsilon: float, delta: float, calibration: str, size: int, sensit
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise ValueError(f"a budget needs ε > 0 and 0 < δ < 1, not ({epsilon}, {delta})")
     if calibration not in CALIBRATIONS:
-        raise unknown("calibration", calibration, CALIBRATIONS)
+        raise unknown_name("calibration", calibration, CALIBRATIONS)
     if calibration == "opendp":
         return opendp_multiplier(epsilon, delta)
     return analytic_multiplier(epsilon, delta, size, sensitivity)

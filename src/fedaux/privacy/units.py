@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.schema import PrivacyConfig
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
 from fedaux.data.records import Indices, Records
 
 UNITS = ("record", "person")
@@ -44,7 +44,7 @@ class Units:
     def of(cls, records: Records, unit: str, cap: int) -> Self:
         """Of a person, the first `cap` records in the order of the file are used, whatever other persons have."""
         if unit not in UNITS:
-            raise unknown("unit", unit, UNITS)
+            raise unknown_name("unit", unit, UNITS)
         if unit == "record":
             return cls(tuple(np.arange(len(records)).reshape(-1, 1)), np.ones(len(records)))
         persons, shares = records.persons, np.zeros(len(records))

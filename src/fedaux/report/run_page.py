@@ -9,7 +9,7 @@ import numpy as np
 from fedaux.algorithms.results import mean_accuracy
 from fedaux.config.methods import METHODS
 from fedaux.config.schema import Config
-from fedaux.config.toml import commented, complete
+from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.privacy.accounting import round_up
 from fedaux.report.facts import RunFacts, expected_accuracy, gather, seconds
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
@@ -202,4 +202,4 @@ def _settings(facts: RunFacts) -> Section:
 
 
 def settings(words: str, config: Config) -> Section:
-    return Section("settings", "Settings", words, code=commented(config, "", {}), all=complete(config))
+    return Section("settings", "Settings", words, code=to_commented_toml(config, "", {}), all=to_complete_toml(config))

@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 from torch import nn
 
 from fedaux.data.records import Records
-from fedaux.models.inference import Rows, collect, fingerprint, pool_hash, predict_batches
+from fedaux.models.inference import Rows, cached_fingerprint, fingerprint, predict_batches, stack_blocks
 from fedaux.privacy import per_record
 
 _PER_RECORD = "alone-1"  # version of the per-record computation, part of the file name
@@ -20,7 +20,7 @@ _PER_RECORD = "alone-1"  # version of the per-record computation, part of the fi
 
 def private_outputs(module: nn.Module, records: Records) -> Rows:
     """Features of private records: each passes the network alone."""
-    return collect(per_record.outputs(module, records), len(records))
+    return stack_blocks(per_record.outputs(module, records), len(records))
 
 
 class FeatureCache:
@@ -43,7 +43,11 @@ class FeatureCache:
         """
         if self.private and records.rows is not None:
             return np.asarray(self.features(extractor, Records(records.x), module)[records.rows])
-        name = f"{_PER_RECORD}-{pool_hash(records.x, extractor)}" if self.private else fingerprint(records, extractor)
+        name = (
+            f"{_PER_RECORD}-{cached_fingerprint(records.x, extractor)}"
+            if self.private
+            else fingerprint(records, extractor)
+        )
         path = self.folder / f"features-{name}.npy"
         if not path.is_file():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)

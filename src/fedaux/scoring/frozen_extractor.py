@@ -10,7 +10,7 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
-from fedaux.models import load
+from fedaux.models import load_state
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.scoring.feature_cache import FeatureCache
 
@@ -42,5 +42,5 @@ class H0:
         return self._features[records]
 
     def _load(self) -> nn.Module:
-        load(self.module, self.arrays)
+        load_state(self.module, self.arrays)
         return self.module

@@ -18,7 +18,7 @@ from fedaux.cli import app
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import AuxConfig, Config, DataConfig, LocalConfig, PrivacyConfig
-from fedaux.config.toml import commented, toml_value
+from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.deploy.certificates import KeyExistsError, generate_key_pair
 from fedaux.deploy.layout import Address, DeployError, init
 from fedaux.deploy.scripts import units
@@ -148,14 +148,14 @@ def test_a_server_without_public_data_gets_a_stand_in() -> None:
 
 @pytest.mark.parametrize(("notes", "made"), [(SERVER_NOTES, server_config(Config(), ["a"])), (SITE_NOTES, Config())])
 def test_every_note_is_about_a_setting(notes: dict[str, str], made: Config) -> None:
-    written = tomllib.loads(commented(made, "head", notes))
+    written = tomllib.loads(to_commented_toml(made, "head", notes))
     for key in notes:
         section, _, leaf = key.rpartition(".")
         assert leaf in (written[section] if section else written), key
 
 
 def test_comments_stand_above_what_they_are_about() -> None:
-    text = commented(Config(rounds=3), "one\ntwo", {"rounds": "how many"})
+    text = to_commented_toml(Config(rounds=3), "one\ntwo", {"rounds": "how many"})
     assert text.startswith("# one\n# two\n")
     assert "# how many\nrounds = 3\n" in text
     assert "method" not in text  # neither noted nor changed

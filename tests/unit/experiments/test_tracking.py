@@ -12,7 +12,7 @@ import pytest
 from fedaux import Config, run
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.schema import flat
+from fedaux.config.schema import flatten
 from fedaux.core.errors import MissingPackageError, UnknownNameError
 from fedaux.experiments.tracking import CLIENTS, METRICS, JsonLines, make_trackers, metrics
 from helpers.tables import TINY
@@ -73,7 +73,7 @@ def test_failures_are_rows_of_their_own(done: Result, tmp_path: Path) -> None:
 
 
 def test_settings_are_flat() -> None:
-    found = flat(CONFIG)
+    found = flatten(CONFIG)
     assert found["data.clients"] == 3
     assert found["prototypes"] == '[{"name": "mlp", "features": 8, "hidden": 8}]'
 

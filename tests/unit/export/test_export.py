@@ -21,11 +21,11 @@ from fedaux.config.schema import PrivacyConfig
 from fedaux.core.errors import MissingPackageError
 from fedaux.core.messages import Account
 from fedaux.data.federated import open_data
-from fedaux.data.form import Form
+from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError, to_onnx
-from fedaux.models import Prototype, build, load
+from fedaux.models import Prototype, build, load_state
 from fedaux.privacy.ledger import Ledger
 from helpers.runs import CNN, MLP, TINY, fedaux, paragraph, tiny_run
 from helpers.tiny_text import publish_encoder, write_texts
@@ -47,7 +47,7 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: Result, tmp_pa
     test = open_data(result.state.config).test
     for spec, folder in zip(result.state.config.prototypes, folders, strict=True):
         own = build(spec, (1, 8, 8), 10, seed=5)
-        load(own, result.state.weights[spec.label])
+        load_state(own, result.state.weights[spec.label])
         with torch.inference_mode():
             wanted = own.eval()(test.tensor()).numpy()
         model = Model.from_pretrained(folder)
@@ -142,7 +142,7 @@ def test_text_brings_its_tokenizer(tmp_path: Path) -> None:
         "head_only": True,
         "prototypes": [{"name": "encoder", "folder": str(encoder)}],
         "data": {"source": "csv", "path": str(write_texts(tmp_path / "a.csv", 90, seed=1)), "clients": 2, "alpha": 1.0},
-        "aux": {"share": 0.4},
+        "aux": {"fraction": 0.4},
         "privacy": {"embedding_dim": 4},
     }
     config = Config.from_dict(table)
@@ -185,14 +185,14 @@ def test_onnx_gives_the_same_numbers_for_raw_images(result: Result, tmp_path: Pa
 def test_every_image_network_can_be_written_as_onnx(name: str) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
     network = build(PrototypeSpec(name), (3, 32, 32), 10, seed=0)
-    data, facts = to_onnx(network, Form("image", (32, 32, 3)))
+    data, facts = to_onnx(network, RecordSpec("image", (32, 32, 3)))
     assert len(data) > 10**6
     assert facts["largest_difference"] < 1e-2
 
 
 def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
     pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
-    _, facts = to_onnx(build(PrototypeSpec("mlp"), (5,), 3, seed=0), Form("numbers", (5,)))
+    _, facts = to_onnx(build(PrototypeSpec("mlp"), (5,), 3, seed=0), RecordSpec("numbers", (5,)))
     assert (facts["input"], facts["dtype"], facts["shape"]) == ("rows", "float32", ["batch", 5])
 
     class Whimsical(nn.Module):
@@ -202,7 +202,7 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
             return x if x.sum().item() > 0 else -x
 
     with pytest.raises(OnnxError, match=r"this network cannot be written as ONNX .* Export without --onnx"):
-        to_onnx(Prototype(Whimsical(), 3), Form("numbers", (5,)))
+        to_onnx(Prototype(Whimsical(), 3), RecordSpec("numbers", (5,)))
 
     class Fickle(nn.Module):
         """What a graph remembers of it is not what it does next."""
@@ -214,7 +214,7 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
             return x * self.calls
 
     with pytest.raises(OnnxError, match="the ONNX graph differs from the network"):
-        to_onnx(Prototype(Fickle(), 3), Form("numbers", (5,)))
+        to_onnx(Prototype(Fickle(), 3), RecordSpec("numbers", (5,)))
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])

@@ -10,7 +10,7 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
-from fedaux.models import Extractor, Prototype, build, dump, linear_head, load
+from fedaux.models import Extractor, Prototype, build, flatten_state, linear_head, load_state
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.dp_sgd import sum_clipped_gradients, train_private
@@ -109,7 +109,7 @@ def blobs(count: int = 600) -> Records:
 
 def accuracy(noise: float, seed: int = 1) -> float:
     records, model = blobs(), linear_head(4, 3)
-    load(model, {"parameters": np.zeros(15, np.float32)})
+    load_state(model, {"parameters": np.zeros(15, np.float32)})
     plan = Mechanism(noise, 0.5, 20)
     train_private(
         model, records, Units.of(records, "record", 1), plan, size=600, lr=0.1, mu=0.0, clip=1.0, unsafe_seed=seed
@@ -129,11 +129,11 @@ def test_noise_comes_from_the_operating_system_unless_told_otherwise(monkeypatch
 
     def train(seed: int) -> np.ndarray:
         model = linear_head(4, 3)
-        load(model, {"parameters": np.zeros(15, np.float32)})
+        load_state(model, {"parameters": np.zeros(15, np.float32)})
         train_private(
             model, records, Units.of(records, "record", 1), plan, size=40, lr=0.1, mu=0.0, clip=1.0, unsafe_seed=seed
         )
-        return dump(model)["parameters"]
+        return flatten_state(model)["parameters"]
 
     assert not np.array_equal(train(-1), train(-1))
     assert np.array_equal(train(3), train(3))
@@ -151,7 +151,7 @@ def test_the_proximal_term_pulls_towards_the_start() -> None:
     units = Units.of(records, "record", 1)
     for mu in (0.0, 100.0):
         model = linear_head(4, 3)
-        load(model, {"parameters": np.zeros(15, np.float32)})
+        load_state(model, {"parameters": np.zeros(15, np.float32)})
         train_private(model, records, units, Mechanism(0.01, 1.0, 20), size=600, lr=0.1, mu=mu, clip=1.0, unsafe_seed=1)
-        ends.append(float(np.linalg.norm(dump(model)["parameters"])))
+        ends.append(float(np.linalg.norm(flatten_state(model)["parameters"])))
     assert ends[1] < 0.5 * ends[0]

@@ -12,7 +12,7 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.models import Prototype, build, linear_head
-from fedaux.models.inference import outputs
+from fedaux.models.inference import predict
 from fedaux.privacy import per_record
 from fedaux.privacy.clipping import GRID, clip_rows, quantize, unit_rows
 from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
@@ -105,9 +105,9 @@ def test_the_rows_are_those_of_a_batch_up_to_rounding_and_come_in_blocks() -> No
     torch.set_num_threads(2)
     records, module = Records(RNG.normal(size=(1100, 5)).astype(np.float32)), nn.Linear(5, 3)
     assert [rows for rows, _ in per_record.outputs(module, records)] == list(records.blocks(per_record.BLOCK))
-    assert np.allclose(collected(module, records), outputs(module, records), atol=1e-6)
+    assert np.allclose(collected(module, records), predict(module, records), atol=1e-6)
     texts, encoder = Records(TEXT_ROWS), text_network("encoder")
-    assert np.allclose(collected(encoder, texts), outputs(encoder, texts), atol=1e-5)
+    assert np.allclose(collected(encoder, texts), predict(encoder, texts), atol=1e-5)
 
 
 def test_one_thread_computes_in_every_worker_and_the_number_is_restored() -> None:

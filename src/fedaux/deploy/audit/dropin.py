@@ -22,7 +22,7 @@ from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import serialize
 from fedaux.flower.user_model import ACTION
-from fedaux.models import dump
+from fedaux.models import flatten_state
 from fedaux.privacy.module_validation import keeps_records_apart
 
 MAP: Arrays = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}  # φ is a feature's sign
@@ -95,7 +95,7 @@ def noise(folder: Path, terms: AuditConfig) -> AttackResult:
             parameter.zero_()
         net.features[0].weight[0, 0] = 1.0  # type: ignore[operator]
     rows = np.ones((8, 8))
-    other, weights = np.concatenate([np.zeros((1, 8)), rows[1:]]), dump(net)
+    other, weights = np.concatenate([np.zeros((1, 8)), rows[1:]]), flatten_state(net)
     middle = {**MAP, "mean": np.full(4, 0.5, np.float32)}
     apps = [App(folder / which, x, terms, public=middle) for which, x in (("one", rows), ("other", other))]
     bound = empirical_epsilon([partial(app.values, weights) for app in apps], terms)
@@ -112,4 +112,4 @@ def _alive(norm: bool) -> Arrays:
         net.features[0].bias[0] = -5.0  # type: ignore[operator]
         if norm:
             net.features[2].bias[0] = 0.02  # type: ignore[operator]
-    return dump(net)
+    return flatten_state(net)

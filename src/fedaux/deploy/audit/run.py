@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
 from fedaux.deploy.audit import accounts, dropin, noise, records, texts, wire
 from fedaux.deploy.audit.attack_result import Attack, AttackResult, AuditConfig
 
@@ -56,7 +56,7 @@ def audit_client(
     """
     for name in only:
         if name not in ATTACKS:
-            raise unknown("attack", name, ATTACKS)
+            raise unknown_name("attack", name, ATTACKS)
     for name in only or ATTACKS:
         on_progress(name)
         yield attack(name, terms or AuditConfig())

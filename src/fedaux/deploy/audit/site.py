@@ -25,7 +25,7 @@ from fedaux.flower import client_app as client
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import MESSAGE_TYPES, serialize
-from fedaux.models import build, dump
+from fedaux.models import build, flatten_state
 from fedaux.models.registry import Prototype
 from fedaux.scoring.frozen_extractor import extractor_hash
 from fedaux.scoring.registry import make_scorer
@@ -153,7 +153,7 @@ class Server:
         return {"mean": np.full(self.width, mean, np.float32) * (basis[:, 0] != 0), "basis": basis}
 
     def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
-        spec, arrays = self.config.prototypes[0].to_json(), dump(self.model.features)
+        spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
         scorer = make_scorer(self.config.privacy, self.classes)
         return PrepareOrder(
             client=client,
@@ -169,7 +169,7 @@ class Server:
 
     def train(self, weights: NDArray[Any], lr: float = 1.0, client: str = NAME) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
-        spec, arrays = self.config.prototypes[0].to_json(), dump(self.model.features)
+        spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
         local = self.config.local
         return TrainOrder(
             client=client,

@@ -22,7 +22,7 @@ from fedaux.flower.dropin_client import answer
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import serialize
 from fedaux.flower.user_model import ACTION
-from fedaux.models import dump
+from fedaux.models import flatten_state
 from fedaux.privacy.disclosure import DISCLOSED_FIELDS, PUBLIC
 
 ORDERS = {"query.hello", "query.prepare", "train.default"}  # all that a client answers
@@ -111,7 +111,7 @@ def _app_that_fails(folder: Path, server: Server) -> Message:
     answer(app, model=Net, data=lambda context: (float(SECRET),), vault=folder, epsilon=1.0)
     order = server.prepare(server.map())
     public = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}
-    order = PrepareOrder("1", "model", order.scorer, 2, 4, "", 0, dump(Net()), public)
+    order = PrepareOrder("1", "model", order.scorer, 2, 4, "", 0, flatten_state(Net()), public)
     (reply,) = InProcessGrid(app, 1, {}).send_and_receive([Message(serialize(order), 2, f"query.{ACTION}")])
     return reply
 

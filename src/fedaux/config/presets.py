@@ -7,7 +7,7 @@ from fedaux.config.schema import AuxConfig, Config, DataConfig, DistillConfig, P
 
 # Local training is the paper's (one epoch, Adam 1e-3, batches of 32). Its distillation, one epoch at 5e-5, is meant for
 # tens of thousands of public images; here there are 575.
-DIGITS = Config(
+DEMO = Config(
     rounds=5,
     prototypes=(PrototypeSpec("cnn"),),
     data=DataConfig(source="digits", clients=10, alpha=0.01),
