@@ -1,4 +1,4 @@
-"""The README of a deployment: what to copy to whom, the commands in order, how to stop, and whom to trust."""
+"""The README of a deployment: what each party gets, the commands in order, how to stop, and who can do what."""
 
 from __future__ import annotations
 
