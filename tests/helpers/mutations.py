@@ -37,7 +37,7 @@ class Mutation:
     name: str
     patch: Patch
     attacks: tuple[str, ...]
-    terms: AuditConfig = USUAL
+    audit: AuditConfig = USUAL
     slow: bool = False
 
 
