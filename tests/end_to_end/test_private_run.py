@@ -39,7 +39,7 @@ def test_scores_and_heads_have_one_total(tmp_path: Path) -> None:
         entries = read_account(tmp_path / "run" / "clients" / client)[1]
         assert sum(one.steps for one in entries if not one.request) == 3 * 2 * 2
     assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in result.privacy
-    assert [record["local_loss"] for record in result.state.history] == [0.0] * 3  # a loss would be one more release
+    assert [each.local_loss for each in result.state.history] == [0.0] * 3  # a loss would be one more release
 
 
 def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(

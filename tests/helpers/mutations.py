@@ -99,9 +99,9 @@ def history_only(patch: pytest.MonkeyPatch) -> None:
 
     def of(cls: Any, releases: Any, accounts: Any, unheard: Any, history: Any) -> Any:
         spends: dict[str, list[accounting.Mechanism]] = {}
-        for record in history:
-            for name, (noise, rate, steps) in record["spent"].items():
-                spends.setdefault(name, []).append(accounting.Mechanism(noise, rate, steps))
+        for result in history:
+            for name, spent in result.private_training.items():
+                spends.setdefault(name, []).append(accounting.Mechanism(spent.noise, spent.rate, spent.steps))
         totals = {
             name: replace(accounts[name], epsilon=accounting.total_epsilon(one, 1e-5, accounts[name].adjacency))
             for name, one in spends.items()

@@ -164,14 +164,13 @@ def audit(
     """Attack the whole client: data on disk, a hostile server, the real handlers, real noise."""
     from fedaux.deploy.audit.attack_result import AuditConfig
     from fedaux.deploy.audit.run import ATTACKS, audit_client
+    from fedaux.report.progress import describe
 
     console, names = console_for(as_json), only or list(ATTACKS)
     with console.status("attacking") as status:
-
-        def tell(name: str) -> None:
-            status.update(f"attack {names.index(name) + 1} of {len(names)}: {name}")
-
-        found = list(audit_client(AuditConfig(epsilon, delta, draws), names, tell))
+        found = list(
+            audit_client(AuditConfig(epsilon, delta, draws), names, lambda event: status.update(describe(event)))
+        )
     violated = [one.name for one in found if one.violated]
     if as_json:
         emit({"violated": bool(violated), "delta": delta, "findings": [_finding_facts(one) for one in found]})

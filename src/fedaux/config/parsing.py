@@ -1,4 +1,4 @@
-"""Between plain tables, as TOML has them, and frozen dataclasses: every wrong key or value gets a clear error."""
+"""Conversion between TOML tables and frozen dataclasses, with an error that names every wrong key or value."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RENAMED = {
 
 
 class ConfigError(FedauxError, ValueError):
-    """A setting that cannot be right; the message names the key, what is allowed and what to do."""
+    """An invalid setting; the message names the key, what is allowed and what to do."""
 
     code = Exit.SETTINGS
 
@@ -63,32 +63,34 @@ def require_choice(key: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def apply_override(table: dict[str, Any], text: str) -> None:
-    """Set one `key=value` in nested tables; the value is TOML, or a bare word."""
-    key, found, value = text.partition("=")
-    require(bool(found), f"--set {text!r} is not of the form key=value, for example --set local.lr=0.01.")
+    """Set one `key=value` in nested tables; the value is TOML, or a string without quotes."""
+    key, equals, value = text.partition("=")
+    require(bool(equals), f"--set {text!r} is not of the form key=value, for example --set local.lr=0.01.")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        parsed = value  # a bare word is a string: --set method=feddf
+        parsed = value  # --set method=feddf
     set_key(table, key.strip(), parsed, f"--set {key}")
 
 
-def set_key(table: dict[str, Any], key: str, value: Any, who: str) -> None:
-    """Set a dotted key in nested tables; `who` asked for it, should it be impossible."""
+def set_key(table: dict[str, Any], key: str, value: Any, context: str) -> None:
+    """Set a dotted key in nested tables; error messages start with `context`."""
     *parents, leaf = key.split(".")
     for parent in parents:
         table = table.setdefault(parent, {})
-        require(isinstance(table, dict), f"{who}: {parent} is a value, not a table of settings.")
+        require(isinstance(table, dict), f"{context}: {parent} is a value, not a table of settings.")
     table[leaf] = value
 
 
 def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "") -> Any:
-    """An instance of a dataclass from a table, its parts from tables within."""
+    """Build a dataclass from a table, and its nested dataclasses from the nested tables."""
     hints = get_type_hints(cls)
     for key in table:
         if key == "device":
-            told = "pre-training takes a GPU if there is one, all else computes on the processor"
-            raise ConfigError(f"there is no key {prefix}device to set: {told}. Delete it.")
+            raise ConfigError(
+                f"there is no key {prefix}device to set: pre-training takes a GPU if there is one, all else computes "
+                "on the processor. Delete it."
+            )
         if prefix + key in RENAMED:
             raise ConfigError(f"there is no key {prefix + key} any more: {RENAMED[prefix + key]}.")
         if key not in hints:
@@ -97,7 +99,7 @@ def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "") -> Any:
 
 
 def to_plain(value: Any) -> Any:
-    """The way back: tables, lists and scalars only."""
+    """The inverse of `from_table`: dicts, lists and scalars only."""
     if isinstance(value, PrototypeSpec):
         return {"name": value.name, **dict(value.options)}
     if dataclasses.is_dataclass(value):
@@ -109,11 +111,11 @@ def to_plain(value: Any) -> Any:
 
 
 def sorted_options(key: str, options: Options) -> Options:
-    """Options in one order, each a scalar or a tuple of words."""
+    """Options sorted by name; each must be a scalar or a tuple of strings."""
     for name, item in options:
-        words = isinstance(item, tuple) and all(isinstance(word, str) for word in item)
+        strings = isinstance(item, tuple) and all(isinstance(text, str) for text in item)
         require(
-            words or isinstance(item, (int, float, str)),
+            strings or isinstance(item, (int, float, str)),
             f"{key}.{name} must be a number, text, true/false or a list of text.",
         )
     return tuple(sorted(options))
@@ -126,27 +128,27 @@ def _value(hint: Any, value: Any, key: str) -> Any:
     if hint == tuple[PrototypeSpec, ...]:
         return tuple(_prototype(entry) for entry in (value if isinstance(value, (list, tuple)) else [value]))
     if hint == tuple[str, ...]:
-        words = isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
-        require(words, f"{key} must be a list of text, not {value!r}.")
+        strings = isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
+        require(strings, f"{key} must be a list of text, not {value!r}.")
         return tuple(value)
     if hint == Options:
         require(isinstance(value, Mapping), f"{key} must be a table of options.")
         return tuple((name, tuple(item) if isinstance(item, list) else item) for name, item in value.items())
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    fits = isinstance(value, hint) and not (hint is int and isinstance(value, bool))
-    called = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    require(fits, f"{key} must be {called[hint]}, not {value!r}.")
+    valid = isinstance(value, hint) and not (hint is int and isinstance(value, bool))
+    expected = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    require(valid, f"{key} must be {expected[hint]}, not {value!r}.")
     return value
 
 
 def _prototype(entry: Any) -> PrototypeSpec:
-    """A name, or a table of a name and the network's own options."""
+    """A prototype from its name, or from a table of its name and options."""
     if isinstance(entry, str):
         return PrototypeSpec(entry)
-    wanted = "a name or a table with a name, such as {name = 'resnet8', width = 16}"
     if not (isinstance(entry, Mapping) and isinstance(entry.get("name"), str)):
-        raise ConfigError(f"each prototype is {wanted}, not {entry!r}.")
+        example = "{name = 'resnet8', width = 16}"
+        raise ConfigError(f"each prototype is a name or a table with a name, such as {example}, not {entry!r}.")
     options = tuple((key, value) for key, value in entry.items() if key != "name")
     require(
         all(isinstance(value, (int, float, str)) for _, value in options),

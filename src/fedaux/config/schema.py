@@ -1,4 +1,4 @@
-"""What a run is: frozen, validated, read from TOML with overrides, and hashed into the run's identity."""
+"""The configuration of a run: frozen, validated, read from TOML with overrides, and hashed."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from fedaux.config.prototype import PrototypeSpec
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Private and test data, and how the private part is spread over the clients."""
+    """Private and test data, and how the private records are split between the clients."""
 
     source: str = "digits"  # a name of `data.sources`, or module:function
-    path: str = ""  # passed to the source where it takes one
+    path: str = ""  # of the source, if it takes one
     options: Options = ()  # further arguments of the source
-    classes: tuple[str, ...] = ()  # names of labels 0, 1, …, declared for all sites; needed where partition = "own"
-    person: str = ""  # whose a record is: a column, an array's name, or for images a pattern of their paths
-    test_fraction: float = 0.2  # held out of the training part where the source has no test part of its own
-    clients: int = 10  # how many the records are dealt to
-    partition: str = "dirichlet"  # "own": nothing is split, this machine reads what it holds itself (real sites)
-    alpha: float = 0.01  # of the Dirichlet split: 0.01 is about one class a client, 100 nearly even
+    classes: tuple[str, ...] = ()  # names of labels 0, 1, …, the same at all sites; required by partition = "own"
+    person: str = ""  # the person a record belongs to: a column, an array's name, or a regular expression over paths
+    test_fraction: float = 0.2  # of the training records, held out if the source has no test set
+    clients: int = 10  # number of simulated clients
+    partition: str = "dirichlet"  # or shards, iid; "own": each real site reads its own data
+    alpha: float = 0.01  # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
     shards: int = 2  # per client, for partition = "shards"
 
     def __post_init__(self) -> None:
@@ -54,14 +54,14 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class AuxConfig:
-    """Public unlabelled data. Without a source of its own it is held out of the private source, labels dropped."""
+    """Public unlabelled data: a source of its own, or records held out of the private source, labels dropped."""
 
     source: str = ""  # as data.source; "" holds records out of the private source
-    path: str = ""  # passed to the source where it takes one
+    path: str = ""  # of the source, if it takes one
     options: Options = ()  # further arguments of the source
-    fraction: float = 0.5  # of the training part, where there is no source of its own
-    limit: int = 0  # use at most so many records; 0 means all
-    negatives: float = 0.2  # D⁻; the rest is D_distill
+    fraction: float = 0.5  # of the training records, held out if there is no source of its own
+    limit: int = 0  # maximum number of records; 0: all
+    negatives: float = 0.2  # fraction used as negatives D⁻; the rest is D_distill
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", sorted_options("aux.options", self.options))
@@ -72,19 +72,19 @@ class AuxConfig:
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """P1: self-supervised training of each prototype's extractor on all auxiliary data (SimCLR)."""
+    """P1: self-supervised training of each prototype's extractor on all auxiliary data (SimCLR, for text masked LM)."""
 
     epochs: int = 100  # 0 leaves the extractor random
-    seed: int = 0  # not the run's: one costly extractor serves all splits and seeds of a study
+    seed: int = 0  # separate from the run's, so that all splits and seeds of a study share one extractor
     lr: float = 1e-3  # Adam's
     weight_decay: float = 1e-6  # Adam's
-    batch_size: int = 512  # of images; each gives two views
-    micro_batch_size: int = 0  # images in one forward pass, for small memory; 0: the whole batch
+    batch_size: int = 512  # images, two views each
+    micro_batch_size: int = 0  # images in one forward pass, to save memory; 0: the whole batch
     temperature: float = 0.5  # of the contrastive loss
-    projection_dim: int = 128  # size of the space in which views are compared
-    min_crop_area: float = 0.2  # smallest area of a random crop
-    precision: str = "float32"  # bfloat16 is faster where the processor has it: 32×32 images, wide networks
-    flip: bool = True  # false where left and right mean something: digits, text in images, anatomy
+    projection_dim: int = 128  # output of the projection head
+    min_crop_area: float = 0.2  # smallest fraction of the area that a random crop keeps
+    precision: str = "float32"  # or bfloat16, faster where the processor supports it: 32×32 images, wide networks
+    flip: bool = True  # random horizontal flips; false where left and right differ: digits, text in images, anatomy
 
     def __post_init__(self) -> None:
         require_choice("pretrain.precision", self.precision, ("float32", "bfloat16"))
@@ -122,12 +122,12 @@ class LocalConfig:
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """T3: how students learn from the ensemble (Adam, KL), and how many models FedBE draws."""
+    """T3: distillation of the ensemble into the students (Adam, KL divergence)."""
 
-    epochs: int = 1  # passes over D_distill a round
+    epochs: int = 1  # passes over D_distill per round
     lr: float = 5e-5  # Adam's
     batch_size: int = 128  # of public examples
-    samples: int = 10  # FedBE only
+    samples: int = 10  # models drawn from the Gaussian, FedBE only
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1 and self.batch_size >= 1, "distill.epochs and distill.batch_size must be at least 1.")
@@ -136,10 +136,10 @@ class DistillConfig:
 
 @dataclass(frozen=True)
 class TeachersConfig:
-    """T2: how much each client's model counts in the ensemble that students learn from."""
+    """T2: the weights of the clients' models in the ensemble."""
 
-    weights: str = "odds"  # of a client's scores s: s/(1 − s), or certainty: s
-    max_share: float = 1.0  # of the teachers' weight on any public example that one client may have
+    weights: str = "odds"  # from a client's scores s: odds are s/(1 − s), certainty is s
+    max_share: float = 1.0  # largest share of the teachers' weight that one client may have on a public example
 
     def __post_init__(self) -> None:
         require_choice("teachers.weights", self.weights, ("odds", "certainty"))
@@ -148,28 +148,28 @@ class TeachersConfig:
 
 @dataclass(frozen=True)
 class PrivacyConfig:
-    """P2, P3 and private training: what a client may reveal, and under what noise."""
+    """P2, P3 and private training: privacy budgets, noise and scorer."""
 
     scorer: str = "class-embedding"  # or mean-embedding, logistic, module:function
     epsilon: float = 0.1  # of one release of scores
-    epsilon_total: float = 0.0  # of all that a client ever sends under noise; 0: one release of scores and no more
-    delta: float = 1e-5  # of everything; well below one over the number of records
-    unit: str = "record"  # whom the promise protects: a record, or a person with all records that data.person finds
-    max_records_per_person: int = 10  # unit = "person": so many records of a person are used, the others are left out
-    adjacency: str = "replace-one"  # what a neighbour is; or add-remove
-    calibration: str = "analytic"  # who vouches for ε: the analytic Gaussian, or OpenDP's zCDP (7 to 11 % more noise)
-    embedding_dim: int = 32  # class- and mean-embedding: size of the public PCA
-    ratio: str = "bayes"  # mean-embedding: how the server turns the mean into odds
-    ridge: float = 0.01  # logistic: λ
-    private_training: bool = False  # spend what scores leave of epsilon_total on training; false sends bare models
-    train_rounds: int = 0  # for so many rounds of private training; 0: as many as the run has
-    sample_rate: float = 0.0  # share of a client's records in a step of private training; 0: local.batch_size of them
-    max_grad_norm: float = 1.0  # norm to which a record's gradient is shortened
-    declared_records: int = 0  # |D_i| as everybody knows it, in units; add-remove needs it, replace-one counts
-    unsafe_seed: int = -1  # ≥ 0 makes the noise reproducible and therefore removable: tests and studies only
+    epsilon_total: float = 0.0  # of all releases and private training of a client, ever; 0: one release of scores only
+    delta: float = 1e-5  # of everything; well below 1 / number of records
+    unit: str = "record"  # of privacy: a record, or a person with all their records (data.person)
+    max_records_per_person: int = 10  # unit = "person": records of a person beyond this number are not used
+    adjacency: str = "replace-one"  # neighbouring datasets; or add-remove
+    calibration: str = "analytic"  # of the noise: analytic Gaussian, or opendp: zCDP, 7 to 11 % more noise
+    embedding_dim: int = 32  # class- and mean-embedding: dimension of the public PCA
+    ratio: str = "bayes"  # mean-embedding: how the server turns means into odds; or kliep
+    ridge: float = 0.01  # logistic: regularisation λ
+    private_training: bool = False  # DP-SGD with what scores leave of epsilon_total; false: models are not private
+    train_rounds: int = 0  # rounds of private training the budget is planned for; 0: the rounds of the run
+    sample_rate: float = 0.0  # of a client's records in a step of DP-SGD; 0: local.batch_size of them
+    max_grad_norm: float = 1.0  # to which a record's gradient is clipped
+    declared_records: int = 0  # public |D_i| in units; required by add-remove, replace-one counts the records
+    unsafe_seed: int = -1  # ≥ 0 seeds the noise, which voids all privacy: tests and studies only
 
     def __post_init__(self) -> None:
-        if ":" not in self.scorer:  # else somebody's own, module:function
+        if ":" not in self.scorer:  # else a module:function of the user's
             require_choice(
                 "privacy.scorer", self.scorer, ("class-embedding", "mean-embedding", "logistic", "module:function")
             )
@@ -210,21 +210,21 @@ class PrivacyConfig:
 
     @property
     def epsilon_budget(self) -> float:
-        """ε of everything that a client ever sends under noise."""
+        """ε of all releases and private training of a client, ever."""
         return self.epsilon_total or self.epsilon
 
 
 @dataclass(frozen=True)
 class FederationConfig:
-    """Who takes part, how long the server waits for them, and how far it believes them."""
+    """Sites, timeouts, quorum, and the limits on what a client may claim."""
 
-    sites: tuple[str, ...] = ()  # names of real sites; without any, clients are simulated from one source
-    connect_timeout: float = 600.0  # seconds for sites to come up before the first round
-    timeout: float = 3600.0  # seconds for the replies of a round
-    quorum: float = 0.5  # share of the clients asked whose contributions a round needs
-    over_selection: float = 0.0  # ask so many more, as a share, and go on as soon as the wanted number has answered
-    precision: str = "float32"  # of models on the wire; float16 halves them
-    max_records: int = 1_000_000  # that one client may claim to have
+    sites: tuple[str, ...] = ()  # names of real sites; empty: clients are simulated from one source
+    connect_timeout: float = 600.0  # seconds to wait for the sites before the first round
+    timeout: float = 3600.0  # seconds to wait for the replies of a round
+    quorum: float = 0.5  # fraction of the selected clients whose contributions a round needs
+    over_selection: float = 0.0  # fraction of additional clients to select; the round ends when enough have replied
+    precision: str = "float32"  # of models on the wire; float16 halves the bytes
+    max_records: int = 1_000_000  # largest number of records a client may report
 
     def __post_init__(self) -> None:
         require_choice("federation.precision", self.precision, ("float32", "float16"))
@@ -248,15 +248,15 @@ class FederationConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run. The defaults of the parts are the paper's, where the paper is right."""
+    """A run. Defaults are the paper's, except where docs/rulings.md says otherwise."""
 
     method: str = "fedaux"  # a name of `METHODS`
     rounds: int = 10  # T: how often clients are asked to train
-    fraction: float = 1.0  # C: the share of clients asked each round
-    head_only: bool = False  # only the heads train, on features of the frozen h0 that are computed once
-    head_init: str = "random"  # of the heads; "closed-form" makes them from the first round's releases, at no further ε
-    seed: int = 0  # of every draw but the privacy noise
-    prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # dealt to the clients in turn
+    fraction: float = 1.0  # C: the fraction of clients selected each round
+    head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
+    head_init: str = "random"  # or closed-form: computed from the first round's releases, at no additional ε
+    seed: int = 0  # of everything random except the privacy noise
+    prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # assigned to the clients in turn
     data: DataConfig = field(default_factory=DataConfig)
     aux: AuxConfig = field(default_factory=AuxConfig)
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
@@ -305,7 +305,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
-        """From nested tables, as TOML or JSON has them; the tables given are not changed."""
+        """Build from nested tables, as TOML or JSON has them, which are left unchanged."""
         merged = copy.deepcopy(dict(table))
         for text in overrides:
             apply_override(merged, text)
@@ -314,7 +314,7 @@ class Config:
         return built
 
     def to_dict(self) -> dict[str, Any]:
-        """The same run as plain tables, ready for JSON or TOML; `from_dict` reads it back."""
+        """As nested tables for JSON or TOML; `from_dict` reads them back."""
         return dict(to_plain(self))
 
     @property
@@ -324,7 +324,7 @@ class Config:
 
 
 def flatten(config: Config) -> dict[str, str | float]:
-    """Settings as trackers want them: `local.lr` → 0.001."""
+    """Settings by dotted key, as trackers take them: `local.lr` → 0.001."""
 
     def walk(value: Any, key: str) -> Iterable[tuple[str, str | float]]:
         if isinstance(value, Mapping):
@@ -339,7 +339,7 @@ def flatten(config: Config) -> dict[str, str | float]:
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file, or JSON, before anybody has looked at what they say."""
+    """The tables of a TOML or JSON file, not yet validated."""
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks.")

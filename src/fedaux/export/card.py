@@ -29,7 +29,7 @@ Card = dict[str, Any]
 
 def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_spec: RecordSpec) -> Card:
     """Everything known of one prototype of a finished run; what `save_pretrained` writes is added there."""
-    config, accuracy = state.config, state.history[-1]["accuracy"]
+    config, accuracy = state.config, state.history[-1].accuracy
     split: dict[str, Card] = {"dirichlet": {"alpha": config.data.alpha}, "shards": {"shards": config.data.shards}}
     return {
         "format": FORMAT,

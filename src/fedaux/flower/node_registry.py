@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Hello, HelloOrder
+from fedaux.core.progress import Notice, OnProgress, no_progress
 from fedaux.flower.federation import read_reply, stream_replies
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
 
@@ -31,7 +32,7 @@ class NodeRegistry:
         grid: Grid,
         clients: Sequence[str],
         classes: Sequence[str],
-        on_progress: Callable[[str], None] = lambda text: None,
+        on_progress: OnProgress = no_progress,
     ) -> None:
         self._grid, self._expected, self._classes, self._on_progress = grid, list(clients), list(classes), on_progress
         self._known: dict[int, list[str]] = {}  # clients by node; empty for an excluded node
@@ -55,7 +56,7 @@ class NodeRegistry:
         while True:
             nodes = self.refresh()
             if len(nodes) != last:
-                self._on_progress(f"{len(nodes)} of {len(self._expected)} clients are connected")
+                self._on_progress(Notice(f"{len(nodes)} of {len(self._expected)} clients are connected"))
                 last = len(nodes)
             if len(nodes) == len(self._expected):
                 return nodes
@@ -77,7 +78,7 @@ class NodeRegistry:
         if not problem and not taken.isdisjoint(names):
             problem = f"another node already speaks for {', '.join(sorted(taken.intersection(names)))}"
         if problem:
-            self._on_progress(f"node {node} is excluded: {problem}")
+            self._on_progress(Notice(f"node {node} is excluded: {problem}"))
             return []
         return names
 

@@ -36,7 +36,7 @@ def server_app(run: Run) -> ServerApp:
 def connect(grid: Grid, server: Server) -> GridFederation:
     """Wait for the sites of a run; raises if too few connect."""
     config, policy = server.config, server.config.federation
-    registry = NodeRegistry(grid, server.clients, open_public(config).classes, lambda text: print(text, flush=True))
+    registry = NodeRegistry(grid, server.clients, open_public(config).classes, server.on_progress)
     nodes = registry.wait_for_clients(policy.connect_timeout, quorum(config, len(server.clients)))
     bounds = bound_function(server.scorer)
     return GridFederation(grid, nodes, policy.timeout, policy.max_records, registry.refresh, bounds)

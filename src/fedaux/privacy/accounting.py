@@ -96,7 +96,7 @@ def plan_training(
     before: Sequence[Mechanism] = (),
     previous: float = 0.0,
 ) -> Mechanism:
-    """One of the remaining `rounds` of private training, which with all `before` cost `privacy.epsilon_budget`."""
+    """One of the remaining `rounds` of private training, which together with all `before` cost `epsilon_budget`."""
     if rounds < 1:
         raise BudgetError(
             "training is refused: no round of private training is left; privacy.train_rounds says how many"

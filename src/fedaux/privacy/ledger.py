@@ -7,11 +7,13 @@ client knows. The server's ledger composes nothing; it repeats the largest total
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedaux.core.messages import Account, Release
+from fedaux.core.results import RoundResult
 from fedaux.privacy.accounting import round_up
 from fedaux.privacy.disclosure import disclosures
 from fedaux.privacy.units import NEIGHBOURS
@@ -40,17 +42,11 @@ class Ledger:
         releases: Mapping[str, Release],
         accounts: Mapping[str, Account],
         unresponsive: Collection[str],
-        history: Sequence[Mapping[str, Any]],
+        history: Sequence[RoundResult],
     ) -> Ledger:
-        """From a run's state: its history has an entry for every round."""
-        trained: dict[str, int] = {}
-        unprotected_models = 0
-        for record in history:
-            spent = record["spent"]  # {client: (noise, …)}; empty where nobody trained privately
-            private = [client for client, (noise, *_) in spent.items() if noise > 0]
-            unprotected_models += len(spent) - len(private) if spent else record["clients"]
-            trained |= {client: trained.get(client, 0) + 1 for client in private}
-        return cls(releases, accounts, trained, unprotected_models, unresponsive)
+        """From a run's state."""
+        trained = Counter(client for result in history for client in result.private_training)
+        return cls(releases, accounts, trained, sum(result.unprotected_models for result in history), unresponsive)
 
     @property
     def clients(self) -> list[str]:
@@ -114,6 +110,15 @@ class Ledger:
             "crosses": [{"what": what, "protection": how} for what, how in disclosures(self.models_covered)],
             "weights_covered": covered["local models"],  # a run's models are made of local models, scores and sizes
         }
+
+    def summary(self) -> str:
+        """The statement in a line; "" where nothing was released under noise."""
+        if self.unsafe:
+            return "NOT PRIVATE, seeded noise"
+        if not self.clients:
+            return ""
+        covered = "scores and models" if self.models_covered else "scores only, models are not covered"
+        return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self.clients)} clients: {covered}"
 
     def statement(self) -> str:
         """One paragraph that is true on its own, and explicit about what it does not cover."""

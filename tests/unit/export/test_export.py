@@ -53,7 +53,7 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: Result, tmp_pa
         model = Model.from_pretrained(folder)
         assert np.array_equal(model.logits(test.gather()), wanted)
         accuracy = float((model.predict(test.gather()).argmax(axis=1) == test.labels).mean())
-        assert accuracy == result.state.history[-1]["accuracy"][spec.label] == model.card["metrics"]["accuracy"]
+        assert accuracy == result.state.history[-1].accuracy[spec.label] == model.card["metrics"]["accuracy"]
 
 
 def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None
     assert card["record"]["scaling"].startswith("(x - 127.5) / 63.75")
     assert card["classes"] == [str(digit) for digit in range(10)]
     assert (card["method"], card["rounds"]) == ("fedaux", 2)
-    assert card["metrics"]["accuracy_per_prototype"] == result.state.history[-1]["accuracy"]
+    assert card["metrics"]["accuracy_per_prototype"] == result.state.history[-1].accuracy
     assert card["metrics"]["test_records"] == 359
     assert card["data"]["clients"] == 3
     assert card["data"]["split"] == {"partition": "dirichlet", "alpha": 1.0}
@@ -119,7 +119,7 @@ def test_the_page_has_front_matter_as_hubs_read_it(result: Result, tmp_path: Pat
     assert "differential-privacy" not in table["tags"]  # the weights are not covered
     assert "carry no guarantee" in body
     (entry,) = table["model-index"]
-    accuracy = result.state.history[-1]["accuracy"][MLP.label]
+    accuracy = result.state.history[-1].accuracy[MLP.label]
     assert entry["results"][0]["metrics"][0]["value"] == round(accuracy, 4)
     assert f"{100 * accuracy:.1f} % of the test records" in body
     assert result.privacy in body
@@ -236,7 +236,7 @@ def test_the_command_says_where_and_what(
     assert fedaux(monkeypatch, "export", result.folder) == 0
     said = paragraph(capsys.readouterr().out)
     for spec, name in ((MLP, "mlp-0"), (CNN, "cnn-1")):
-        accuracy = result.state.history[-1]["accuracy"][spec.label]
+        accuracy = result.state.history[-1].accuracy[spec.label]
         assert f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test records" in said
     assert f"Privacy. {result.privacy}" in said
     assert fedaux(monkeypatch, "export", result.folder, "--json") == 0

@@ -8,6 +8,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedaux.core.messages import Hello, HelloOrder
+from fedaux.core.progress import Notice, ProgressEvent
 from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
@@ -35,8 +36,13 @@ def made(answers: list[Any], clients: list[str]) -> tuple[NodeRegistry, InProces
     said.clear()
     said.update(enumerate(answers))
     told: list[str] = []
+
+    def on_progress(event: ProgressEvent) -> None:
+        assert isinstance(event, Notice)
+        told.append(event.text)
+
     grid = InProcessGrid(app, len(answers), {})
-    return NodeRegistry(grid, clients, CLASSES, told.append), grid, told
+    return NodeRegistry(grid, clients, CLASSES, on_progress), grid, told
 
 
 def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:

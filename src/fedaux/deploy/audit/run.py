@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fedaux.core.errors import unknown_name
+from fedaux.core.progress import AuditProgress, OnProgress, no_progress
 from fedaux.deploy.audit import accounts, dropin, noise, records, statements, texts, wire
 from fedaux.deploy.audit.attack_result import Attack, AttackResult, AuditConfig
 
@@ -45,20 +46,21 @@ MEMORY = Path("/dev/shm")  # an account syncs to disk before each answer; in mem
 
 
 def audit_client(
-    audit: AuditConfig | None = None, only: Collection[str] = (), on_progress: Callable[[str], None] = lambda name: None
+    audit: AuditConfig | None = None, only: Collection[str] = (), on_progress: OnProgress = no_progress
 ) -> Iterator[AttackResult]:
     """Attack the real client handlers, and yield the result of each attack as soon as it is over.
 
     Args:
         audit: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
         only: Names of attacks; without any, all of `ATTACKS`.
-        on_progress: Called with the name of each attack before it starts.
+        on_progress: Called with an `AuditProgress` before each attack.
     """
     for name in only:
         if name not in ATTACKS:
             raise unknown_name("attack", name, ATTACKS)
-    for name in only or ATTACKS:
-        on_progress(name)
+    names = only or ATTACKS
+    for number, name in enumerate(names, 1):
+        on_progress(AuditProgress(name, number, len(names)))
         yield attack(name, audit or AuditConfig())
 
 
