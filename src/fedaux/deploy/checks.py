@@ -75,7 +75,7 @@ def check_versions() -> CheckResult:
     """The installed versions, and whether they are compatible."""
     from packaging.requirements import Requirement
 
-    requirements = {one.name: one for one in map(Requirement, metadata.requires("fedaux") or [])}
+    requirements = {need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])}
     installed, wrong = [f"fedaux {metadata.version('fedaux')}"], []
     for name in ("flwr", "torch"):
         version = metadata.version(name)

@@ -21,7 +21,7 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
     try:
         classes = class_names(own, name)
         records = read_private(own.data, classes)
-        seen = set(records.labels.tolist()) - {UNDECLARED}
+        labels = set(records.labels.tolist()) - {UNDECLARED}
         if not len(records):
             raise ValueError("there are none")
     except ConfigError as error:
@@ -30,11 +30,11 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
         detail = f"the records cannot be used: {str(error) or type(error).__name__}"
         return 0, CheckResult("data", False, detail, "see [data] in site.toml; paths are relative to its folder")
     count = len(records)
-    if not seen:
+    if not labels:
         detail = f"not one of {count:,} records has a label that is declared; declared are {', '.join(classes)}"
         return count, CheckResult("data", False, detail, "compare the labels of the records with data.classes")
     undeclared = int((records.labels == UNDECLARED).sum())
-    parts = [f"{count:,} records of {len(seen)} of {len(classes)} classes"]
+    parts = [f"{count:,} records of {len(labels)} of {len(classes)} classes"]
     if undeclared:
         parts.append(f"{undeclared:,} have a label that is missing or not declared: they count, but teach nothing")
     if config.privacy.unit == "record":

@@ -94,7 +94,7 @@ def demo_config() -> Config:
 
 
 def _own_data(data: DataConfig) -> DataConfig:
-    """A source of one's own, with the classes and the person field that all share."""
+    """The party's own source, with the classes and the person field that all share."""
     own = DataConfig(data.source, _absolute(data.path), data.options, data.classes, data.person)
     return replace(own, partition="own")
 

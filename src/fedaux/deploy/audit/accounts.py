@@ -21,12 +21,12 @@ from fedaux.privacy.release import release_mechanism
 
 def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:
     """The number of rounds is raised again and again, as a run that goes on for longer does."""
-    site, sent = _site(folder, training(audit, train_rounds=0)), []
+    site, replies = _site(folder, training(audit, train_rounds=0)), []
     for rounds in (2, 4, 8, 16):
         site = replace(site, config=replace(site.config, rounds=rounds))
-        sent += list(_replies(site, [identity_server(site).train(np.zeros(6))] * (rounds + 1)))
-    bound = _composed_epsilon(sent, audit, "add-remove")
-    detail = f"{len(sent)} rounds of training were answered"
+        replies += list(_replies(site, [identity_server(site).train(np.zeros(6))] * (rounds + 1)))
+    bound = _composed_epsilon(replies, audit, "add-remove")
+    detail = f"{len(replies)} rounds of training were answered"
     return AttackResult.of("rounds-raised", "the owner's total, by more rounds", audit.epsilon, bound, 0, detail)
 
 
@@ -46,9 +46,9 @@ def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
     server = identity_server(site)
     order = server.prepare(server.map(column=np.array([1, -1])))
     large = replace(order, size=_largest_size(site.config.privacy))
-    sent = list(_replies(site, [large, order, *[server.train(np.zeros(6))] * 2]))
-    bound = _composed_epsilon(sent, audit, "add-remove")
-    detail = f"{len(sent)} replies, after a question of size {large.size:,}"
+    replies = list(_replies(site, [large, order, *[server.train(np.zeros(6))] * 2]))
+    bound = _composed_epsilon(replies, audit, "add-remove")
+    detail = f"{len(replies)} replies, after a question of size {large.size:,}"
     return AttackResult.of("wrong-size", "the owner's total, by a false size", audit.epsilon, bound, 0, detail)
 
 
@@ -60,8 +60,8 @@ def failed_release(folder: Path, audit: AuditConfig) -> AttackResult:
     if not refused(site.send(replace(order, extractor={}))):
         raise AssertionError("a client answered without an extractor")
     raised = replace(site.config, privacy=replace(site.config.privacy, epsilon=audit.epsilon))
-    sent = list(_replies(replace(site, config=raised), [order]))
-    claimed, bound = _account(sent[-1]).epsilon, _composed_epsilon(sent, audit)
+    replies = list(_replies(replace(site, config=raised), [order]))
+    claimed, bound = _account(replies[-1]).epsilon, _composed_epsilon(replies, audit)
     return AttackResult.of("half-way", "the total that the client reports, after a failure", claimed, bound, 0)
 
 
@@ -82,8 +82,9 @@ def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
     site = _site(folder, scores(audit), names)
     server = identity_server(site)
     orders = [server.prepare(server.map(column=np.array([1, -1])), name) for name in names]
-    sent = list(_replies(site, orders))
-    bound, detail = _composed_epsilon(sent, audit), f"{len(names)} names got {len(_distinct(sent))} different releases"
+    replies = list(_replies(site, orders))
+    bound = _composed_epsilon(replies, audit)
+    detail = f"{len(names)} names got {len(_distinct(replies))} different releases"
     return AttackResult.of("many-names", "the owner's total, by names", audit.epsilon, bound, 0, detail)
 
 
@@ -93,9 +94,10 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
     site = _site(folder, {**settings, "method": "fedaux"})
     server = identity_server(site)
     orders: list[Order] = [server.prepare(server.map(column=np.array([1, -1]))), *[server.train(np.zeros(6))] * 2]
-    sent = list(_replies(site, orders))
-    claimed, bound = _account(sent[-1]).epsilon, _composed_epsilon(sent, audit, "add-remove")
-    return AttackResult.of("reported", "the total that the client reports", claimed, bound, 0, f"{len(sent)} replies")
+    replies = list(_replies(site, orders))
+    claimed, bound = _account(replies[-1]).epsilon, _composed_epsilon(replies, audit, "add-remove")
+    detail = f"{len(replies)} replies"
+    return AttackResult.of("reported", "the total that the client reports", claimed, bound, 0, detail)
 
 
 def _site(folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)) -> Site:
@@ -111,27 +113,25 @@ def _replies(site: Site, orders: Iterable[Order]) -> Iterator[Release | Update]:
             yield read_reply(Release, reply) if isinstance(order, PrepareOrder) else read_reply(Update, reply)
 
 
-def _distinct(sent: Iterable[Release | Update]) -> list[Release | Update]:
+def _distinct(replies: Sequence[Release | Update]) -> list[Release | Update]:
     """Without repetitions: the same numbers sent twice reveal nothing new."""
-    arrays = (one.arrays["values"] if isinstance(one, Release) else one.weights["parameters"] for one in sent)
-    return list({array.tobytes(): one for array, one in zip(arrays, sent, strict=True)}.values())
+    arrays = (r.arrays["values"] if isinstance(r, Release) else r.weights["parameters"] for r in replies)
+    return list({array.tobytes(): reply for array, reply in zip(arrays, replies, strict=True)}.values())
 
 
-def _composed_epsilon(sent: Sequence[Release | Update], audit: AuditConfig, adjacency: str = "replace-one") -> float:
+def _composed_epsilon(replies: Sequence[Release | Update], audit: AuditConfig, adjacency: str = "replace-one") -> float:
     """ε of everything that was sent, by the noise that it states."""
-    if not sent:
+    if not replies:
         raise AssertionError("the client answered nothing, so nothing was attacked")
     mechanisms = [
-        Mechanism.of(one)
-        if isinstance(one, Release)
-        else Mechanism(one.noise, one.rate, one.steps, len(one.weights["parameters"]))
-        for one in _distinct(sent)
+        Mechanism.of(r) if isinstance(r, Release) else Mechanism(r.noise, r.rate, r.steps, len(r.weights["parameters"]))
+        for r in _distinct(replies)
     ]
     return total_epsilon(mechanisms, audit.delta, adjacency)
 
 
 def _largest_size(privacy: PrivacyConfig) -> int:
-    """The largest power of two for which there is a calibration at all."""
+    """The largest power of two that can be calibrated."""
     for power in range(62, 0, -1):
         try:
             release_mechanism(2**power, privacy)

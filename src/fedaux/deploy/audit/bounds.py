@@ -65,7 +65,7 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confide
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """An upper bound on the probability of so many right guesses or more under (ε, δ)-privacy.
+    """An upper bound on the probability of at least `right` right guesses under (ε, δ)-privacy.
 
     Theorem 5.2 of the paper: β + 2mδα, with β = P[X ≥ v] and α = maxᵢ P[v > X ≥ v − i]/i for X binomial with the odds
     e^ε of randomised response.

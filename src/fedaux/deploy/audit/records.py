@@ -149,7 +149,7 @@ def one_record_more(folder: Path, rows: int, spec: PrototypeSpec, settings: dict
 
 
 def gradient(h: NDArray[Any], logits: Vector, label: int) -> Vector:
-    """A record's clipped gradient by the head (W, b), flattened, as anybody computes it who knows the record."""
+    """A record's clipped gradient by the head (W, b), flattened, as an attacker who knows the record computes it."""
     probabilities = np.exp(logits - logits.max())
     error = probabilities / probabilities.sum() - np.eye(len(logits))[label]
     flat = np.append(np.outer(error, h).ravel(), error)

@@ -52,11 +52,11 @@ def fields(folder: Path, audit: AuditConfig) -> AttackResult:
     sites = [_trainer(folder / which, row, audit) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
     wrong = set()
     for order in _orders(sites[0][1]):
-        one, other = (dict(_fields(site.send(order))) for site, _ in sites)
+        first, second = (dict(_fields(site.send(order))) for site, _ in sites)
         classes = DISCLOSED_FIELDS[REPLY_TYPES[type(order)]]
         public = {name for name, disclosure in classes.items() if disclosure.private is PUBLIC}
-        wrong |= {f"{name} is not classified" for name in {*one, *other} - set(classes)}
-        wrong |= {f"{name} is said to be public" for name in public if one.get(name) != other.get(name)}
+        wrong |= {f"{name} is not classified" for name in {*first, *second} - set(classes)}
+        wrong |= {f"{name} is said to be public" for name in public if first.get(name) != second.get(name)}
     detail = "; ".join(sorted(wrong)) or "all are classified, and the public ones agree"
     return AttackResult.exact("fields", "fields of replies of two neighbours", bool(wrong), detail)
 
@@ -91,8 +91,8 @@ def errors(folder: Path, audit: AuditConfig) -> AttackResult:
     server = identity_server(sites[0])
     replies = [site.send(order) for site in sites for order in _orders(server)]
     replies.append(_failing_drop_in(folder / "app", server))
-    leaks = [one for one in replies if SECRET in repr(dict(_fields(one))) or (one.has_error() and not refused(one))]
-    detail = "; ".join(sorted({str(one.error.reason) if one.has_error() else "in a reply" for one in leaks}))[:200]
+    leaks = [r for r in replies if SECRET in repr(dict(_fields(r))) or (r.has_error() and not refused(r))]
+    detail = "; ".join(sorted({str(r.error.reason) if r.has_error() else "in a reply" for r in leaks}))[:200]
     detail = detail or f"{sum(map(refused, replies))} failures, each sent as one of four words"
     return AttackResult.exact("errors", "a record in the text of an exception", bool(leaks), detail)
 
