@@ -73,8 +73,8 @@ class BudgetStore:
         with self._locked() as entries:
             self._check_known(entries, known_entries)
             path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
-            entry, earlier = self._entry(request, mechanism), [one for one in entries if one.request == request]
-            unsent = list(takewhile(lambda one: one.steps > 0, reversed(earlier)))  # attempts since the last release
+            entry, earlier = self._entry(request, mechanism), [e for e in entries if e.request == request]
+            unsent = list(takewhile(lambda e: e.steps > 0, reversed(earlier)))  # attempts since the last release
             if not earlier or (not path.exists() and entry not in unsent):
                 self._add(entries, entry, "another release is refused: ")
                 unsent.append(entry)
@@ -155,7 +155,7 @@ class BudgetStore:
         if header and header != self._header:
             raise BudgetError(
                 f"{self.folder / FILE} was kept for {header}, the settings now say {self._header}: what one promise "
-                "cost cannot be told in terms of another. Set them back."
+                "cost cannot be expressed in terms of another. Set them back."
             )
         return entries
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import Exit
-from fedaux.data.classes import declare
+from fedaux.data.classes import relabel
 from fedaux.data.federated import class_names, open_private
 from fedaux.data.records import Corpus, Records
 from helpers.own_records import CLASSES, site
@@ -43,6 +43,6 @@ def test_a_file_that_declares_nothing_sensible(tmp_path: Path, text: str, reason
 def test_declaring_what_a_corpus_says_itself_changes_nothing() -> None:
     y = np.array([2, 0, 1])
     corpus = Corpus(Records(np.zeros((3, 1)), y), Records(np.zeros((3, 1))), CLASSES)
-    found = declare(corpus, CLASSES)
+    found = relabel(corpus, CLASSES)
     assert (found.train.labels.tolist(), found.test and found.test.y, found.classes) == ([2, 0, 1], None, CLASSES)
-    assert declare(corpus, ("none", "flu")).train.labels.tolist() == [0, 1, -1]
+    assert relabel(corpus, ("none", "flu")).train.labels.tolist() == [0, 1, -1]

@@ -257,8 +257,8 @@ def test_an_error_on_a_client_tells_nothing_of_its_data(tmp_path: Path, caplog: 
         return app(message, context)
 
     grid = make_grid(tmp_path, handle)
-    answered = grid._answer
-    grid._answer = lambda message: replies.append(answered(message)) or replies[-1]  # type: ignore[method-assign,func-returns-value]
+    answered = grid._handle
+    grid._handle = lambda message: replies.append(answered(message)) or replies[-1]  # type: ignore[method-assign,func-returns-value]
     one_round(strategy, grid)
     reasons = " ".join(reply.error.reason for reply in replies if reply.has_error())
     assert set(reasons.split()) == {Refusal.FAILED.value}
