@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
-from fedaux.data.classes import declare
+from fedaux.data.classes import relabel
 from fedaux.data.federated import PublicData, class_names, open_data, open_private, open_public
 from fedaux.data.records import Corpus, Records
 from fedaux.data.sources import open_source
@@ -196,9 +196,9 @@ def test_a_file_that_declares_nothing_sensible(tmp_path: Path, text: str, reason
 def test_declaring_what_a_corpus_says_itself_changes_nothing() -> None:
     y = np.array([2, 0, 1])
     corpus = Corpus(Records(np.zeros((3, 1)), y), Records(np.zeros((3, 1))), CLASSES)
-    found = declare(corpus, CLASSES)
+    found = relabel(corpus, CLASSES)
     assert (found.train.labels.tolist(), found.test and found.test.y, found.classes) == ([2, 0, 1], None, CLASSES)
-    assert declare(corpus, ("none", "flu")).train.labels.tolist() == [0, 1, -1]
+    assert relabel(corpus, ("none", "flu")).train.labels.tolist() == [0, 1, -1]
 
 
 # The server, whose test records are no secret
