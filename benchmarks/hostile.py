@@ -32,11 +32,11 @@ from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process, run_in
-from fedaux.flower.validation import Refused, check, longest
+from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
 from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.gaussian import multiplier
-from fedaux.scoring.base import bounds_of
+from fedaux.scoring.base import bound_function
 
 EVERYTHING = 10**8  # records claimed where nobody looks
 ROOM = 200  # records that a careful federation allows: its clients have 72
@@ -112,8 +112,8 @@ class Hostile:
     def _checked(self, order: Order, reply: Release | Update) -> Reply:
         try:
             if self.defence.checks:
-                check(order, reply, self.defence.max_records, bounds_of(self.server.scorer))
-        except Refused as error:
+                validate_reply(order, reply, self.defence.max_records, bound_function(self.server.scorer))
+        except InvalidReplyError as error:
             return Failure(reply.client, str(error))
         return reply
 
@@ -130,7 +130,7 @@ class Hostile:
         return replace(reply, records=self.defence.boldness, weights=flatten_state(model))
 
     def _loud(self, order: PrepareOrder, reply: Release) -> Release:
-        size, bounds = len(reply.arrays["values"]), bounds_of(self.server.scorer)
+        size, bounds = len(reply.arrays["values"]), bound_function(self.server.scorer)
         assert bounds is not None
         records = 1 if order.scorer == "logistic" and self.defence.obeyed else self.defence.boldness
         bound = bounds(order.public, reply.adjacency, records)
@@ -138,7 +138,9 @@ class Hostile:
         scale = multiplier(self.attack.stated, reply.delta, "analytic", size, reach) * reach
         if order.scorer == "logistic":
             values = reply.arrays["values"].astype(np.float64)
-            values *= (0.99 * longest(bound, scale, size) if self.defence.obeyed else 2.0**62) / np.linalg.norm(values)
+            values *= (
+                0.99 * max_release_norm(bound, scale, size) if self.defence.obeyed else 2.0**62
+            ) / np.linalg.norm(values)
         else:
             values = np.zeros((order.classes, size // order.classes))
             values[:, -1] = records / order.classes * GRID

@@ -20,13 +20,13 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.messages import Account, Order, Release, Update
 from fedaux.data.records import Records
-from fedaux.flower.serialization import pack
+from fedaux.flower.serialization import serialize
 
 NEGATIVES = 12_000  # the paper sends their features
 
 
 def megabytes(item: Order | Release | Update) -> float:
-    records = pack(item)
+    records = serialize(item)
     arrays = [array for name in records for array in _arrays(records[name])]
     return sum(arrays) / 1e6
 

@@ -115,8 +115,8 @@ class Setting:
         asked = transform_rows(self.test, embed).astype(np.float64)
         sent = self._sent(scorer, public, privacy)
         fitted = scorer.fit(public, reference, sent)
-        seen = asked if fitted.look is None else fitted.look(asked)
-        log_odds = np.stack([fitted.odds[one.client](seen) for one in sent])
+        seen = asked if fitted.transform is None else fitted.transform(asked)
+        log_odds = np.stack([fitted.log_odds[one.client](seen) for one in sent])
         kind = "certainty" if "paper" in privacy.scorer else "odds"
         return self._judged(teacher_weights(log_odds, log_odds.max(axis=0), kind))
 

@@ -37,7 +37,7 @@ def test_the_example_is_the_demo() -> None:
 def test_the_mixed_example_runs(tmp_path: Path) -> None:
     config = Config.load(ROOT / "examples" / "mixed.toml", ["rounds=1", "pretrain.epochs=1", "distill.epochs=1"])
     result = run(config, tmp_path / "run", cache=tmp_path)
-    assert len(result.state.history[0]["accuracy"]) == 3
+    assert len(result.state.history[0].accuracy) == 3
 
 
 def test_files_named_in_the_docs_exist() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Arrays, PrepareOrder, TrainOrder
+from fedaux.core.progress import FeaturesProgress, OnProgress, PretrainingProgress, no_progress
 from fedaux.core.rng import derive_seed, numpy_stream, torch_stream
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import client_names, open_public
@@ -28,7 +29,7 @@ from fedaux.models import Prototype, build, flatten_state, linear_head, load_sta
 from fedaux.models.inference import predict, transform_rows
 from fedaux.pretraining.store import load_or_pretrain
 from fedaux.pretraining.trainer import EpochMetrics
-from fedaux.privacy.apart import check_records_apart
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.class_sums import pool
 from fedaux.scoring.closed_form import discriminant_head, set_head
@@ -36,8 +37,6 @@ from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import Certainty, trusted
-
-Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
 
 
 class DivergedError(FedauxError, ArithmeticError):
@@ -54,7 +53,7 @@ class Server:
     classes: int
     clients: Sequence[str]
     cache: Path
-    tell: Tell = field(default=lambda what, done, of, note: None, repr=False)
+    on_progress: OnProgress = field(default=no_progress, repr=False)
     h0: dict[str, H0] = field(default_factory=dict, repr=False)  # see `take_up`
     _seen: dict[str, tuple[Records, Records]] = field(default_factory=dict, repr=False)
     _halved: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `on_the_wire`
@@ -111,12 +110,12 @@ class Server:
                 self.pretrain(spec)
         if self.config.privacy.private_training:
             for model in self.learners.values():
-                check_records_apart(model, training=True)
+                validate_module(model, training=True)
         weights = {label: flatten_state(model) for label, model in self.learners.items()}
         if not (self.method.scores or self.config.head_only):
             return RunState(self.config, 0, weights)
         for model in self.models.values():
-            check_records_apart(model.features)  # every client would refuse it, and keep the reason to itself
+            validate_module(model.features)  # every client would refuse it, and keep the reason to itself
         extractors = {label: flatten_state(model.features) for label, model in self.models.items()}
         state = RunState(self.config, 0, weights, extractors)
         if not self.method.scores:
@@ -130,19 +129,19 @@ class Server:
 
     def pretrain(self, spec: PrototypeSpec) -> Path:
         """Give a prototype its pre-trained extractor, and say where that is kept."""
-        config, what = self.config.pretrain, f"pretrain {spec.label}"
+        config, progress = self.config.pretrain, partial(PretrainingProgress, spec.label)
 
         def watch(epoch: EpochMetrics) -> None:
-            note = f"loss {epoch.loss:.3f}, rank {epoch.quality.rank:.1f}, {epoch.views_per_second:,.0f} views/s"
-            self.tell(what, epoch.epoch, config.epochs, note)
+            figures = epoch.loss, epoch.quality.rank, epoch.views_per_second
+            self.on_progress(progress(epoch.epoch, config.epochs, "training", *figures))
 
         if published_weights(self.models[spec.label].features):
             self.models[spec.label].features.restore()  # type: ignore[operator]
-            self.tell(what, 1, 1, "published weights")
+            self.on_progress(progress(1, 1, "published"))
             return Path(published_weights(self.models[spec.label].features))
         path, known = load_or_pretrain(spec, self.models[spec.label], self.aux, config, self.cache, watch)
         if known:
-            self.tell(what, config.epochs, config.epochs, "from the cache")
+            self.on_progress(progress(config.epochs, config.epochs, "cache"))
         return path
 
     def take_up(self, state: RunState) -> None:
@@ -151,14 +150,14 @@ class Server:
         for label, arrays in state.extractors.items():
             if label in self.h0 and self.h0[label].arrays is arrays:
                 continue
-            cache = FeatureCache(self.cache, watch=partial(self.tell_features, label))
+            cache = FeatureCache(self.cache, on_progress=partial(self.report_features, label))
             self.h0[label] = H0(specs[label], self.models[label].features, arrays, cache)
             if self.config.head_only:
                 distill = self.h0[label].features(self.aux).take(self.split.distill)
                 self._seen[label] = distill, self.h0[label].features(self.test)
 
-    def tell_features(self, label: str, done: int, of: int) -> None:
-        self.tell("features", done, of, label)
+    def report_features(self, label: str, done: int, total: int) -> None:
+        self.on_progress(FeaturesProgress(label, done, total))
 
     def seen(self, label: str) -> tuple[Records, Records]:
         """(D_distill, test) as this prototype's learner sees them."""
@@ -283,9 +282,6 @@ class Server:
         return found
 
 
-def make_server(config: Config, tell: Tell | None = None, cache: Path | None = None) -> Server:
+def make_server(config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None) -> Server:
     data, names = open_public(config), client_names(config)
-    server = Server(config, data.aux, data.test, len(data.classes), names, cache or cache_folder())
-    if tell is not None:
-        server.tell = tell
-    return server
+    return Server(config, data.aux, data.test, len(data.classes), names, cache or cache_folder(), on_progress)

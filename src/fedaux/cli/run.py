@@ -73,7 +73,7 @@ def run(
     set_threads(threads)
     console = console_for(as_json)
     with Live(console) as live:
-        result = run_experiment(settings, folder, tell=live.tell, trackers=[live, *trackers])
+        result = run_experiment(settings, folder, on_progress=live.on_progress, trackers=trackers)
     show(result, console, as_json)
 
 
@@ -88,7 +88,7 @@ def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json
     set_threads(threads)
     console = console_for(as_json)
     with Live(console) as live:
-        result = resume_experiment(folder, tell=live.tell, trackers=[live, *trackers])
+        result = resume_experiment(folder, on_progress=live.on_progress, trackers=trackers)
     show(result, console, as_json)
 
 
@@ -120,8 +120,8 @@ def prepare(
     settings, console = Config.load(beside(config), set_ or []), console_for(as_json)
     set_threads(threads)
     with Live(console) as live:
-        found = pretrain(settings, tell=live.tell, cache=cache)
-        accuracies = probe_experiment(settings, tell=live.tell, cache=cache) if probe else {}
+        found = pretrain(settings, on_progress=live.on_progress, cache=cache)
+        accuracies = probe_experiment(settings, on_progress=live.on_progress, cache=cache) if probe else {}
     for label, path in found.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
         if path.with_suffix(".json").is_file():  # a published encoder has no curve of ours
@@ -167,7 +167,7 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     config, last = result.state.config, result.state.history[-1]
     draw_run(None if config.data.partition == "own" else open_data(config), result.state, result.folder)
     page = write_run_report(result.folder)
-    failed = {client: reason for record in result.state.history for client, reason in record["failures"]}
+    failed = {one.client: one.reason for each in result.state.history for one in each.failures}
     if as_json:
         emit({**result.to_dict(), "report": str(page)})
         return
@@ -175,8 +175,8 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
     rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
     console.print(f"\n[bold]{label}[/bold] after {rounds}: {figure}")
-    if len(last["accuracy"]) > 1:
-        for name, accuracy in last["accuracy"].items():
+    if len(last.accuracy) > 1:
+        for name, accuracy in last.accuracy.items():
             console.print(f"  {escape(name)}: {accuracy:.3f}")
     if failed:
         client, reason = next(iter(failed.items()))

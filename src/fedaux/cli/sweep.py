@@ -159,7 +159,7 @@ def _sweep(
     if plan.about:
         console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}", highlight=False)
     with Live(console) as live:
-        found = run_sweep(plan, folder, jobs=jobs, threads=threads, tell=live.tell, trackers=[live], cache=cache)
+        found = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
     found = write_results(found)
     if as_json:
         emit({**found.to_dict(), "report": str(found.report)})

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from fedaux.core.messages import Order
 
@@ -31,9 +30,6 @@ class Costs:
     def count_sent(self, orders: Sequence[Order]) -> Sequence[Order]:
         self.sent += sum(map(payload_bytes, orders))
         return orders
-
-    def to_record(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "bytes": {"sent": self.sent, "received": self.received}}
 
 
 def payload_bytes(message: object) -> int:

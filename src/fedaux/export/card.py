@@ -29,7 +29,7 @@ Card = dict[str, Any]
 
 def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_spec: RecordSpec) -> Card:
     """The card of one prototype of a finished run; `save_pretrained` adds what it knows of the files."""
-    config, accuracy = state.config, state.history[-1]["accuracy"]
+    config, accuracy = state.config, state.history[-1].accuracy
     split: dict[str, Card] = {"dirichlet": {"alpha": config.data.alpha}, "shards": {"shards": config.data.shards}}
     return {
         "format": FORMAT,
@@ -44,7 +44,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
             "accuracy_per_prototype": accuracy,
             "test_records": len(public.test),
         },
-        "privacy": state.ledger.facts(),
+        "privacy": state.ledger.to_dict(),
         "data": {
             "source": config.data.source,
             "clients": len(client_names(config)),

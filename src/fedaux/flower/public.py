@@ -19,7 +19,7 @@ from fedaux.data.records import Records
 from fedaux.flower.user_model import Extractor, Given
 from fedaux.models import flatten_state, load_state
 from fedaux.models.inference import predict, transform_rows
-from fedaux.privacy.apart import check_records_apart
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import Features, Reference, Scorer
 from fedaux.scoring.frozen_extractor import extractor_hash
 from fedaux.scoring.teacher_weights import Certainty, Weighing
@@ -86,7 +86,7 @@ class Public:
         kept = Question.load(keep) if keep is not None and keep.exists() else None
         if kept is not None:
             _take_up(extractor, kept, keep)
-        check_records_apart(extractor)  # every client would refuse it, and keep the reason to itself
+        validate_module(extractor)  # every client would refuse it, and keep the reason to itself
         seen = Records(predict(extractor, rows))
         question = kept or Question(flatten_state(extractor.model), scorer.publish(seen.take(split.negatives).gather()))
         if keep is not None and kept is None:

@@ -40,14 +40,14 @@ def test_every_method_trains_heads_alone(method: str, tmp_path: Path) -> None:
         MLP.label: 10 * 9,
     }
     assert state.prepared == {f"client-{i:03d}" for i in range(4)}
-    assert not any(record["failures"] for record in state.history)
+    assert not any(result.failures for result in state.history)
     # the whole network, put together again, gives the accuracy that was reported for its head
     for spec in CONFIG.prototypes:
         model = build(spec, (1, 8, 8), 10, seed=9)
         load_state(model.features, state.extractors[spec.label])
         load_state(model.head, state.weights[spec.label])
         test = open_data(CONFIG).test
-        assert evaluate(model, test)[0] / len(test) == state.history[-1]["accuracy"][spec.label]
+        assert evaluate(model, test)[0] / len(test) == state.history[-1].accuracy[spec.label]
 
 
 def test_a_head_on_features_learns_what_the_frozen_network_would(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_p
     state = run_rounds(server, federation, None, lambda state: None)
     everybody, nobody = dict.fromkeys(server.clients, True), dict.fromkeys(server.clients, False)
     assert sent == [everybody, nobody, {**nobody, "client-002": True}, nobody]
-    assert [[client for client, _ in record["failures"]] for record in state.history] == [[], ["client-002"], [], []]
-    assert state.history[1]["failures"][0][1] == Refusal.ORDER.description
+    assert [[failure.client for failure in result.failures] for result in state.history] == [[], ["client-002"], [], []]
+    assert state.history[1].failures[0].reason == Refusal.ORDER.description
 
 
 def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: Result, tmp_pa
         model = Model.from_pretrained(folder)
         assert np.array_equal(model.logits(test.gather()), wanted)
         accuracy = float((model.predict(test.gather()).argmax(axis=1) == test.labels).mean())
-        assert accuracy == result.state.history[-1]["accuracy"][spec.label] == model.card["metrics"]["accuracy"]
+        assert accuracy == result.state.history[-1].accuracy[spec.label] == model.card["metrics"]["accuracy"]
 
 
 def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None
     assert card["record"]["scaling"].startswith("(x - 127.5) / 63.75")
     assert card["classes"] == [str(digit) for digit in range(10)]
     assert (card["method"], card["rounds"]) == ("fedaux", 2)
-    assert card["metrics"]["accuracy_per_prototype"] == result.state.history[-1]["accuracy"]
+    assert card["metrics"]["accuracy_per_prototype"] == result.state.history[-1].accuracy
     assert card["metrics"]["test_records"] == 359
     assert card["data"]["clients"] == 3
     assert card["data"]["split"] == {"partition": "dirichlet", "alpha": 1.0}
@@ -76,7 +76,7 @@ def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None
 
 
 def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
-    facts = result.ledger.facts()
+    facts = result.ledger.to_dict()
     assert facts["epsilon"] == pytest.approx(0.1, rel=1e-4)
     assert facts["epsilon"] <= 0.1
     assert facts["delta"] == 1e-5
@@ -87,14 +87,14 @@ def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
 
     history = [{"spent": {"a": (2.0, 0.5, 10), "b": (2.0, 0.5, 10)}, "clients": 2}]
     accounts = dict.fromkeys("ab", Account(1.2345, 1e-5, "replace-one", "record", 1))
-    facts = Ledger.of({}, accounts, (), history).facts()  # every model was trained privately
+    facts = Ledger.of({}, accounts, (), history).to_dict()  # every model was trained privately
     assert facts["covered"] == ["local models"]
     assert facts["weights_covered"]
     assert "(1.24, 1e-05)" in facts["statement"]
     assert facts["statement"].endswith(f"Not covered: {'; '.join(facts['not_covered'])}.")
 
     history.append({"spent": {"a": (2.0, 0.5, 10), "b": (0.0, 1.0, 0)}, "clients": 2})  # and then one was not
-    facts = Ledger.of({}, accounts, (), history).facts()
+    facts = Ledger.of({}, accounts, (), history).to_dict()
     assert (facts["epsilon"], facts["delta"], facts["covered"]) == (None, None, [])
     assert not facts["weights_covered"]
 
@@ -119,7 +119,7 @@ def test_the_page_has_front_matter_as_hubs_read_it(result: Result, tmp_path: Pat
     assert "differential-privacy" not in table["tags"]  # the weights are not covered
     assert "carry no guarantee" in body
     (entry,) = table["model-index"]
-    accuracy = result.state.history[-1]["accuracy"][MLP.label]
+    accuracy = result.state.history[-1].accuracy[MLP.label]
     assert entry["results"][0]["metrics"][0]["value"] == round(accuracy, 4)
     assert f"{100 * accuracy:.1f} % of the test records" in body
     assert result.privacy in body
@@ -236,7 +236,7 @@ def test_the_command_says_where_and_what(
     assert fedaux(monkeypatch, "export", result.folder) == 0
     said = paragraph(capsys.readouterr().out)
     for spec, name in ((MLP, "mlp-0"), (CNN, "cnn-1")):
-        accuracy = result.state.history[-1]["accuracy"][spec.label]
+        accuracy = result.state.history[-1].accuracy[spec.label]
         assert f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test records" in said
     assert f"Privacy. {result.privacy}" in said
     assert fedaux(monkeypatch, "export", result.folder, "--json") == 0

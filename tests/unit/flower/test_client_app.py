@@ -19,9 +19,9 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process
 from fedaux.flower import client_app as client_module
-from fedaux.flower.client_app import app, own_config, request_hash
+from fedaux.flower.client_app import app, request_hash, validate_order
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.serialization import pack
+from fedaux.flower.serialization import serialize
 from fedaux.scoring.frozen_extractor import extractor_hash
 
 CONFIG = Config(
@@ -84,7 +84,7 @@ def test_training_starts_from_the_order_and_repeats(site: GridFederation, server
 @pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query", "query.evaluate"])
 def test_there_is_no_oracle(site: GridFederation, server: Server, state: RunState, kind: str) -> None:
     """Exact counts and losses of any weights on private records were to be had for the asking."""
-    order = pack(server.train_order(state, "client-002"))
+    order = serialize(server.train_order(state, "client-002"))
     (reply,) = site.grid.send_and_receive([Message(order, site.nodes["client-002"], kind)])
     assert reply.has_error()
     assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "train.default"]
@@ -193,7 +193,7 @@ def test_a_client_answers_to_its_own_name_only(
     train = server.train_order(state, "client-000")
     asked = replace({"prepare": order, "train": train}[kind], client=name)
     with pytest.raises(OrderError, match="this client is not"):
-        own_config(context_of(site, "client-000"), asked)
+        validate_order(context_of(site, "client-000"), asked)
     site.nodes[name] = site.nodes["client-000"]
     refused = ask(site, asked)
     assert isinstance(refused, Failure)
@@ -206,7 +206,7 @@ def test_another_scorer_than_the_clients_own_is_refused(
     site: GridFederation, order: PrepareOrder, tmp_path: Path
 ) -> None:
     with pytest.raises(OrderError, match="the order asks for the scorer 'logistic'"):
-        own_config(context_of(site, "client-000"), replace(order, scorer="logistic"))
+        validate_order(context_of(site, "client-000"), replace(order, scorer="logistic"))
     refused = ask(site_with(tmp_path, scorer="logistic"), order)
     assert refused.reason == Refusal.ORDER.description
     assert not (tmp_path / "clients").exists()  # nothing was asked for yet: no budget is spent
@@ -276,7 +276,7 @@ class Talkative:
         ("fedaux.privacy.release.Summary.__post_init__", fail),
         ("fedaux.scoring.feature_cache.per_record.outputs", fail),
         ("fedaux.scoring.registry.release", fail),
-        ("fedaux.flower.client_app.own_records", fail),
+        ("fedaux.flower.client_app.load_records", fail),
         ("fedaux.privacy.gaussian.add_noise", fail),
     ],
     ids=["scorer", "embedding", "summary", "features", "release", "records", "noise"],
@@ -315,7 +315,7 @@ def test_no_record_is_read_for_a_release_that_is_refused(
     assert isinstance(ask(site, order), Release)
     opened = []
     monkeypatch.setattr(Records, "gather", lambda *_: opened.append("gather"))
-    monkeypatch.setattr(client_module, "own_records", lambda _: opened.append("open"))
+    monkeypatch.setattr(client_module, "load_records", lambda _: opened.append("open"))
     assert ask(site, changed(order, {"extractor": "shifted"})).reason == Refusal.BUDGET.description
     assert ask(replace_node(site, "x"), replace(order, client="x")).reason == Refusal.ORDER.description
     assert opened == []

@@ -13,12 +13,12 @@ from fedaux.data.records import Records
 from fedaux.flower.user_model import Extractor, Given
 from fedaux.models import linear_head
 from fedaux.models.inference import predict
-from fedaux.privacy.apart import RecordsMixError, keeps_records_apart
 from fedaux.privacy.clipping import GRID
-from fedaux.privacy.dp_sgd import summed_steps, unit_steps
+from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
+from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.feature_cache import private_outputs
-from helpers.private_networks import text_network
+from helpers.networks import text_network
 
 
 def moved(one: np.ndarray, other: np.ndarray) -> float:
@@ -99,10 +99,10 @@ def test_one_more_record_moves_a_sum_of_gradients_by_its_own_integers() -> None:
     assert moved(batched(x), batched(x[:15])) > 5  # the attack works on batches
     labels = np.full(16, 5)
     fifteen, sixteen = (
-        summed_steps([model], Records(x.numpy()[:n], labels[:n]), list(np.arange(n).reshape(-1, 1)), 1.0)
+        sum_clipped_gradients([model], Records(x.numpy()[:n], labels[:n]), list(np.arange(n).reshape(-1, 1)), 1.0)
         for n in (15, 16)
     )
-    own = unit_steps(model, Records(x.numpy()), labels, np.array([15]), 1.0)
+    own = clipped_unit_gradient(model, Records(x.numpy()), labels, np.array([15]), 1.0)
     assert np.array_equal(sixteen - fifteen, own)
     assert moved(fifteen, sixteen) <= GRID
 
@@ -138,5 +138,5 @@ def test_weights_that_sleep_on_other_rows_do_not_hide_batch_norm() -> None:
     strange = Given.of(rng.normal(size=(4, 64)))
     tried = predict(Extractor(net, "features"), strange)
     assert np.array_equal(tried[:2], predict(Extractor(net, "features"), strange.take(np.arange(2))))  # and hides
-    with pytest.raises(RecordsMixError, match=r"model\.features\.2: BatchNorm1d has no running statistics"):
+    with pytest.raises(UnsupportedModuleError, match=r"model\.features\.2: BatchNorm1d has no running statistics"):
         private_outputs(Extractor(net, "features"), Given.of(rows))
