@@ -22,7 +22,7 @@ FILE = "state.safetensors"
 VERSION = "5"
 ROOMS = ("weights", "extractors", "public")
 
-Record = dict[str, Any]  # one round's entry in the history; see `Gathering.finish`
+Record = dict[str, Any]  # one round's entry in the history; see `Round.finish`
 
 
 class StateError(FedauxError, ValueError):

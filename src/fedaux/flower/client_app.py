@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from fedaux.algorithms.local_training import train_local
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, Release, TrainOrder, Update
+from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, TrainOrder, Update
 from fedaux.core.rng import derive, seeded_torch, torch_stream
 from fedaux.data.federated import declared_classes, open_private
 from fedaux.data.records import Records
@@ -40,7 +39,7 @@ from fedaux.privacy.release import release_spend
 from fedaux.privacy.units import Units
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import extractor_hash
-from fedaux.scoring.registry import release_scores
+from fedaux.scoring.registry import stored_release
 
 app = ClientApp()
 
@@ -61,14 +60,11 @@ def prepare(message: Message, context: Context) -> Message:
     """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
     order = unpack(PrepareOrder, message.content)
     config = own_config(context, order)
-    spend = release_spend(order.size, config.privacy)
     store = BudgetStore(own_account(context, order), config.privacy)
-
-    def make() -> Release:
-        return release_scores(order, own_records(context, order), own_features(order, context), config.privacy)
-
-    made = store.release(request_hash(order), spend, make, order.heard)
-    return Message(pack(replace(made, client=order.client)), reply_to=message)
+    release = stored_release(
+        order, request_hash(order), store, lambda: (own_records(context, order), own_features(order, context))
+    )
+    return Message(pack(release), reply_to=message)
 
 
 @app.train()

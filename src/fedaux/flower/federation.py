@@ -34,6 +34,7 @@ class GridFederation:
         max_records: int = MAX_RECORDS,
         look: Callable[[], Mapping[str, int]] | None = None,
         bounds: Bounds | None = None,
+        actions: Mapping[type, str] = ACTIONS,
     ) -> None:
         self.grid = grid
         self.nodes = dict(nodes)
@@ -41,6 +42,7 @@ class GridFederation:
         self.max_records = max_records
         self.look = look
         self.bounds = bounds  # of the releases that the run's scorer makes
+        self.actions = actions  # the message type of each kind of order
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders, yield each reply as it comes; what is missing when time is up becomes a `Failure`."""
@@ -50,7 +52,7 @@ class GridFederation:
         here = [order for order in orders if order.client in self.nodes]
         yield from (Failure(order.client, "not connected") for order in orders if order.client not in self.nodes)
         messages = (
-            (order, Message(packer.pack(order), self.nodes[order.client], ACTIONS[type(order)], ttl=self.timeout))
+            (order, Message(packer.pack(order), self.nodes[order.client], self.actions[type(order)], ttl=self.timeout))
             for order in here
         )
         for order, message in replies(self.grid, messages, self.timeout):

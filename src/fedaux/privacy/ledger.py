@@ -42,7 +42,7 @@ class Ledger:
         unheard: Collection[str],
         history: Sequence[Mapping[str, Any]],
     ) -> Ledger:
-        """From a run's state: its history has an entry for every round (`Gathering.finish`)."""
+        """From a run's state: its history has an entry for every round (`Round.finish`)."""
         trained: dict[str, int] = {}
         bare = 0
         for record in history:

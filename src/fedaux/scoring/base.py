@@ -18,7 +18,9 @@ from fedaux.privacy.release import Summary
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
 Shares = NDArray[np.float64]
-LogOdds = Callable[[Features], NDArray[np.float64]]  # rows as `Fitted.look` sees them, (B, m) → log D_i(x)/D⁻(x), (B,)
+LogOdds = Callable[
+    [Features], NDArray[np.float64]
+]  # rows as `Fitted.transform` gives them, (B, m) → log D_i(x)/D⁻(x), (B,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +40,10 @@ class Reference:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Every client's log-odds, as functions of what `look` makes of φ(x), (B, k) → (B, m), once for all clients."""
+    """Each client's log-odds, functions of what `transform` makes of φ(x), (B, k) → (B, m), once for all clients."""
 
     odds: Mapping[str, LogOdds]
-    look: Callable[[Features], Features] | None = None  # None: φ(x) itself
+    transform: Callable[[Features], Features] | None = None  # None: φ(x) itself
 
 
 FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight

@@ -57,7 +57,7 @@ class ClassEmbeddingScorer:
             for mean, sigma, records in zip(pooled.means, pooled.sigma, pooled.records, strict=True)
         ]
 
-        def look(embedded: Features) -> Vector:
+        def transform(embedded: Features) -> Vector:
             """(B, k) → (B, C), log p_c(x)/p(x): all that the clients' odds depend on."""
             ratios = [np.atleast_1d(one.logpdf(embedded)) for one in densities]
             return np.asarray(np.stack(ratios, axis=1) - np.atleast_1d(everywhere.logpdf(embedded))[:, None])
@@ -66,4 +66,4 @@ class ClassEmbeddingScorer:
             offset, present = np.log(release.records / len(reference.rows)), shares > 0
             return lambda ratios: logsumexp(ratios[:, present], axis=1, b=shares[present]) + offset
 
-        return Fitted({one.client: odds(one, row) for one, row in zip(releases, pooled.shares, strict=True)}, look)
+        return Fitted({one.client: odds(one, row) for one, row in zip(releases, pooled.shares, strict=True)}, transform)

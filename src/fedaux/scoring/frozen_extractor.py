@@ -11,7 +11,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
 from fedaux.models import load
-from fedaux.models.inference import fingerprint_arrays
+from fedaux.models.inference import fingerprint_arrays, outputs
 from fedaux.scoring.feature_cache import FeatureCache
 
 
@@ -27,7 +27,7 @@ class H0:
     spec: PrototypeSpec
     module: nn.Module = field(repr=False)
     arrays: Arrays = field(repr=False)
-    cache: FeatureCache
+    cache: FeatureCache | None = None  # None: features are kept in memory only
     _known: dict[Records, Records] = field(default_factory=dict, repr=False)  # finding a file hashes all its records
 
     @cached_property
@@ -35,9 +35,10 @@ class H0:
         return extractor_hash(self.arrays, self.spec.to_json())
 
     def features(self, records: Records) -> Records:
-        """The same records as h0 sees them: rows of (N, H) on disk, read from the cache or computed into it."""
+        """The same records as h0 sees them, rows of (N, H): read from the cache or computed into it."""
         if records not in self._known:
-            rows = self.cache.features(self.hash, records, self._loaded)
+            cache = self.cache
+            rows = cache.features(self.hash, records, self._loaded) if cache else outputs(self._loaded(), records)
             self._known[records] = Records(rows, None if records.y is None else records.labels)
         return self._known[records]
 

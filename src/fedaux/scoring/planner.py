@@ -140,7 +140,7 @@ class Planner:
         sent = [release(one, f"client {i}", privacy) for i, one in enumerate(self._summaries(records))]
         fitted = self.scorer.fit(self.public, self._reference, sent)
         rows = self._shown[0]
-        seen = rows if fitted.look is None else fitted.look(rows)
+        seen = rows if fitted.transform is None else fitted.transform(rows)
         scores = np.stack([fitted.odds[one.client](seen) for one in sent])
         return np.asarray(softmax(scores, axis=0))
 

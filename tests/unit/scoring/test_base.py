@@ -11,7 +11,7 @@ from fedaux.privacy.clipping import clip_rows
 from fedaux.scoring import teacher_weights as room
 from fedaux.scoring.base import FLOOR, Reference, teacher_weights
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
-from fedaux.scoring.teacher_weights import Certainty
+from fedaux.scoring.teacher_weights import PublicEmbedding
 
 
 @settings(deadline=None)
@@ -32,25 +32,25 @@ def test_a_row_is_clipped_by_itself() -> None:
     assert np.array_equal(clip_rows(rows)[2:4], clip_rows(rows[2:4]))
 
 
-def test_weights_of_both_kinds() -> None:
+def test_found_both_kinds() -> None:
     log_odds = np.array([-30.0, 0.0, 3.0])
     assert np.allclose(teacher_weights(log_odds, np.zeros(3), "certainty"), [FLOOR, 0.5, 1 / (1 + np.exp(-3))])
     assert np.allclose(teacher_weights(log_odds, np.array([0.0, 0.0, 5.0]), "odds"), [FLOOR, 1.0, np.exp(-2)])
 
 
 @pytest.fixture
-def certainty() -> Certainty:
+def embedding() -> PublicEmbedding:
     rng = np.random.default_rng(1)
     scorer = MeanEmbeddingScorer(embedding_dim=3)
     negatives, distill = rng.normal(size=(200, 5)), rng.normal(size=(70, 5))
     public = scorer.publish(negatives)
-    return Certainty(
+    return PublicEmbedding(
         scorer,
         "odds",
         {"p": public},
         {"p": Reference(scorer.embed(public, negatives))},
         {"p": scorer.embed(public, distill)},
-        {"a": "p", "b": "p"},
+        lambda client: "p",
     )
 
 
@@ -61,22 +61,22 @@ def made(client: str, seed: int) -> Release:
     )
 
 
-def test_the_peak_is_the_largest_and_the_best_teacher_weighs_one(certainty: Certainty) -> None:
-    weighing = certainty.among({"a": made("a", 1), "b": made("b", 2)}, ["a", "b"])
-    each = np.stack([weighing.log_odds(client) for client in "ab"])
-    weights = np.stack([weighing.weights(client) for client in "ab"])
+def test_the_peak_is_the_largest_and_the_best_teacher_weighs_one(embedding: PublicEmbedding) -> None:
+    found = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "b"])
+    each = np.stack([found.log_odds(client) for client in "ab"])
+    weights = np.stack([found.of(client) for client in "ab"])
     assert np.allclose(weights.max(axis=0), 1.0)
     assert np.allclose(weights / weights.sum(axis=0), np.exp(each) / np.exp(each).sum(axis=0), atol=1e-7)
 
 
-def test_blocks_do_not_matter(certainty: Certainty, monkeypatch: pytest.MonkeyPatch) -> None:
-    weighing = certainty.among({"a": made("a", 1)}, ["a"])
-    whole = weighing.log_odds("a")
+def test_blocks_do_not_matter(embedding: PublicEmbedding, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = embedding.teacher_weights({"a": made("a", 1)}, ["a"])
+    whole = found.log_odds("a")
     monkeypatch.setattr(room, "_BLOCK", 7)
-    assert np.allclose(weighing.log_odds("a"), whole)
+    assert np.allclose(found.log_odds("a"), whole)
 
 
-def test_only_those_asked_are_teachers_but_all_known_releases_count(certainty: Certainty) -> None:
-    weighing = certainty.among({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
-    assert weighing.teachers == {"a"}
-    assert np.allclose(weighing.weights("a"), 1.0)  # nobody else is asked
+def test_only_those_asked_are_teachers_but_all_known_releases_count(embedding: PublicEmbedding) -> None:
+    found = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
+    assert found.teachers == {"a"}
+    assert np.allclose(found.of("a"), 1.0)  # nobody else is asked
