@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from fedaux.deploy.certificates import make_authority, make_key, make_server
+from fedaux.deploy.certificates import generate_key_pair, make_authority, make_server
 
 BIN = Path(sys.executable).parent
 SETTINGS = {
@@ -128,7 +128,7 @@ class Servers:
         folder = self.folder / "keys" / name
         if not (folder / "key").exists():
             folder.mkdir(parents=True)
-            make_key(folder)
+            generate_key_pair(folder)
         return folder / "key"
 
     def register(self, name: str) -> None:

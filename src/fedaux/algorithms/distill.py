@@ -17,7 +17,7 @@ from fedaux.core.messages import Arrays
 from fedaux.core.rng import torch_stream
 from fedaux.data.batching import batches
 from fedaux.data.records import Records
-from fedaux.models import dump
+from fedaux.models import flatten_state
 
 
 class DivergedError(FedauxError, ArithmeticError):
@@ -71,7 +71,7 @@ def distill_students(
         steps = {"epochs": settings.epochs, "batch_size": settings.batch_size}
         generator = torch_stream(config.seed, "distill", label, round_)
         losses.append(distill(student, inputs(label), ensemble, **steps, lr=settings.lr, generator=generator))
-        students[label] = dump(student)
+        students[label] = flatten_state(student)
     if not np.isfinite(losses).all():
         raise DivergedError(
             f"distillation diverged in round {round_}: lower its learning rate (distill.lr, or distill_lr of a "

@@ -10,8 +10,8 @@ from torch import nn
 
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays
-from fedaux.core.rng import derive
-from fedaux.models import Prototype, build, dump, linear_head, load
+from fedaux.core.rng import derive_seed
+from fedaux.models import Prototype, build, flatten_state, linear_head, load_state
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Learners:
     def build(cls, config: Config, shape: tuple[int, ...], classes: int) -> Self:
         """From the run's seed; with `head_only`, the heads alone are trained."""
         networks = {
-            spec.label: build(spec, shape, classes, derive(config.seed, "init", spec.label))
+            spec.label: build(spec, shape, classes, derive_seed(config.seed, "init", spec.label))
             for spec in config.prototypes
         }
         learners = cls(networks, {label: network.features for label, network in networks.items()}, networks)
@@ -34,15 +34,15 @@ class Learners:
             return learners
         heads = {label: linear_head(network.width, classes) for label, network in networks.items()}
         for label, head in heads.items():
-            load(head.head, dump(networks[label].head))
+            load_state(head.head, flatten_state(networks[label].head))
         return replace(learners, trained=heads)
 
     def loaded(self, label: str, weights: Arrays) -> nn.Module:
         """The learner of this prototype with these weights in it, until the next ones are loaded."""
         learner = self.trained[label]
-        load(learner, weights)
+        load_state(learner, weights)
         return learner
 
     def weights(self) -> dict[str, Arrays]:
         """A copy of what each learner has now."""
-        return {label: dump(learner) for label, learner in self.trained.items()}
+        return {label: flatten_state(learner) for label, learner in self.trained.items()}

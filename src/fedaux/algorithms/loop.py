@@ -13,6 +13,7 @@ from fedaux.algorithms.start import closed_form_heads, initial_state
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Account, Failure, Federation, Update
+from fedaux.core.progress import AggregationStarted, TrainingProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
 
@@ -49,7 +50,7 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
         except NoAnswerError:
             save(state)  # the round is lost; what it cost the clients is not
             raise
-        server.tell(f"round {current.number}", len(chosen), len(chosen), "averaging and distilling")
+        server.on_progress(AggregationStarted(current.number))
         state, costs = current.finish(state), Costs()  # T2, T3
         save(state)
     return state
@@ -61,17 +62,16 @@ def train(
     """T1 at those chosen, until as many as are wanted have contributed; the accounts of all that answered."""
     accounts = {}
     with current.costs.phase("train"):
-        orders = current.costs.asked([server.orders.train(state, client) for client in chosen])
+        orders = current.costs.count_sent([server.orders.train(state, client) for client in chosen])
         for reply in federation.ask(orders):
             if isinstance(reply, Update):
                 accounts[reply.client] = Account.from_json(reply.account)
                 current.add(reply)  # T2
             elif isinstance(reply, Failure):
                 current.failures.append(reply)
-            failed = len(current.failures)
-            note = f"training, {failed} failed" if failed else "training"
-            server.tell(f"round {current.number}", len(current.clients) + failed, len(chosen), note)
-            if len(current.clients) >= wanted:
+            contributed, failed = len(current.client_metrics), len(current.failures)
+            server.on_progress(TrainingProgress(current.number, contributed + failed, len(chosen), failed))
+            if contributed >= wanted:
                 break  # those asked as a spare are not waited for
     return accounts
 
@@ -83,7 +83,7 @@ def quorum(config: Config, wanted: int) -> int:
 
 def check_quorum(current: Round, config: Config, wanted: int) -> None:
     """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
-    needed, contributed = quorum(config, wanted), len(current.clients)
+    needed, contributed = quorum(config, wanted), len(current.client_metrics)
     unscored = current.teacher_weights is not None and not current.teacher_weights.teachers
     if contributed < needed or unscored:
         reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in current.failures[:3])

@@ -12,8 +12,8 @@ from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays, PrepareOrder, TrainOrder
-from fedaux.core.rng import derive
-from fedaux.models import halved, origin
+from fedaux.core.rng import derive_seed
+from fedaux.models import published_weights, to_half
 from fedaux.scoring.base import Scorer
 
 
@@ -55,7 +55,7 @@ class Orders:
             lr=config.local.lr,
             batch_size=config.local.batch_size,
             mu=config.local.mu if METHODS[config.method].proximal else 0.0,
-            seed=derive(config.seed, "batches", client, round_),
+            seed=derive_seed(config.seed, "batches", client, round_),
             h0=self.public.h0[spec.label].hash if config.head_only else "",
             heard=state.heard(client),
             extractor=self._extractor(state, client) if config.head_only else {},
@@ -65,7 +65,7 @@ class Orders:
     def _extractor(self, state: RunState, client: str) -> Arrays:
         """h0 itself, or nothing where the client has its features already or a copy of the published encoder."""
         label = self.spec_of(client).label
-        own_copy = METHODS[self.config.method].pretrained and origin(self.learners.extractors[label])
+        own_copy = METHODS[self.config.method].pretrained and published_weights(self.learners.extractors[label])
         return {} if own_copy or client in state.prepared else state.extractors[label]
 
     def _on_the_wire(self, label: str, weights: Arrays) -> Arrays:
@@ -74,6 +74,6 @@ class Orders:
             return weights
         whole, half = self._halved.get(label, (None, {}))
         if whole is not weights:
-            half = halved(weights)
+            half = to_half(weights)
             self._halved[label] = weights, half
         return half

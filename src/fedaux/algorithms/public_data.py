@@ -13,7 +13,7 @@ from fedaux.core.messages import Arrays
 from fedaux.core.rng import numpy_stream
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.records import Records
-from fedaux.models.inference import transformed
+from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.teacher_weights import LabelOf, PublicEmbedding
@@ -63,6 +63,6 @@ class PublicData:
         for label, arrays in public.items():
             embed = partial(scorer.embed, arrays)
             distill = self.h0[label].features(self.aux).take(self.split.distill)
-            reference[label] = Reference(transformed(self.negatives(label), embed).astype(np.float64))
-            embedded[label] = transformed(distill, embed)
+            reference[label] = Reference(transform_rows(self.negatives(label), embed).astype(np.float64))
+            embedded[label] = transform_rows(distill, embed)
         return PublicEmbedding(scorer, teachers.weights, public, reference, embedded, label_of, teachers.max_share)

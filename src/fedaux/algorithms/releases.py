@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
-from fedaux.core.messages import Account, Failure, Federation, PrepareOrder, Release
-from fedaux.core.timing import Costs, payload
+from fedaux.core.messages import Account, Arrays, Failure, Federation, Release
+from fedaux.core.progress import ReleasesProgress
+from fedaux.core.timing import Costs, payload_bytes
 
 
 def collect_releases(
@@ -21,25 +22,19 @@ def collect_releases(
     orders = [server.orders.prepare(state, client) for client in missing]
     releases: dict[str, Release] = {}
     failures: list[Failure] = []
-    sizes = order_sizes(orders)
-    for reply in federation.ask(costs.asked(orders)):
-        costs.received += payload(reply)
+    extractor = max((_bytes(order.extractor) for order in orders), default=0)
+    public = max((_bytes(order.public) for order in orders), default=0)
+    for reply in federation.ask(costs.count_sent(orders)):
+        costs.received += payload_bytes(reply)
         if isinstance(reply, Release):
             releases[reply.client] = reply
         elif isinstance(reply, Failure):
             failures.append(Failure(reply.client, f"no score: {reply.reason}"))
-        server.tell("score", len(releases) + len(failures), len(missing), f"{len(releases)} releases, {sizes}")
+        done, failed = len(releases) + len(failures), len(failures)
+        server.on_progress(ReleasesProgress(state.round + 1, done, len(missing), failed, extractor, public))
     accounts = {client: Account.from_json(release.account) for client, release in releases.items()}
     return state.with_releases(releases).with_accounts(missing, accounts), failures
 
 
-def order_sizes(orders: Sequence[PrepareOrder]) -> str:
-    """What crosses to each new client: h0, unless it has it, and what the scorer published of D⁻."""
-    if not orders:
-        return "nobody new"
-    extractor, public = (
-        max(sum(array.nbytes for array in getattr(order, room).values()) for order in orders) / 1e6
-        for room in ("extractor", "public")
-    )
-    first = f"extractor {extractor:.2f} MB" if extractor else "extractor not sent: clients have it"
-    return f"{first}, public map {public:.2f} MB"
+def _bytes(arrays: Arrays) -> int:
+    return sum(int(array.nbytes) for array in arrays.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +12,13 @@ from numpy.typing import NDArray
 from fedaux.algorithms.aggregate import Contribution, Ensemble
 from fedaux.algorithms.distill import distill_students
 from fedaux.algorithms.evaluation import confusions
-from fedaux.algorithms.run_state import Record, RunState
+from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.teachers import bayesian_teachers, teacher_logits
 from fedaux.core.messages import Account, Arrays, Failure, Update
+from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
-from fedaux.core.timing import Costs, payload
+from fedaux.core.timing import Costs, payload_bytes
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
 
 UpdateNorm = dict[str, float]  # of each array of a model, see `update_norm`
@@ -42,9 +42,10 @@ class Round:
     teacher_weights: TeacherWeights | None
     costs: Costs
     total: Contribution = field(default_factory=Contribution)
-    clients: dict[str, dict[str, Any]] = field(default_factory=dict)  # facts of those that contributed
+    client_metrics: dict[str, ClientMetrics] = field(default_factory=dict)  # of those that contributed
     failures: list[Failure] = field(default_factory=list)
-    spent: dict[str, list[float]] = field(default_factory=dict)  # noise, rate and steps of all that answered
+    private_training: dict[str, PrivateTraining] = field(default_factory=dict)
+    unprotected: int = 0  # updates that came without noise
     norms: dict[str, list[UpdateNorm]] = field(default_factory=dict)  # of each prototype's updates
 
     @classmethod
@@ -57,8 +58,11 @@ class Round:
 
     def add(self, update: Update) -> None:
         """T2. An update that makes no sense costs its contribution, never the round."""
-        self.costs.received += payload(update)
-        self.spent[update.client] = [update.noise, update.rate, update.steps]
+        self.costs.received += payload_bytes(update)
+        if update.noise > 0:
+            self.private_training[update.client] = PrivateTraining(update.noise, update.rate, update.steps)
+        else:
+            self.unprotected += 1
         label = self.server.label_of(update.client)
         try:
             norm = self._check_norm(update, label)
@@ -67,8 +71,7 @@ class Round:
             self.failures.append(Failure(update.client, str(error)))
             return
         self.total.merge(contribution)
-        facts = {"records": update.records, "loss": update.loss, "seconds": update.seconds, "share": share}
-        self.clients[update.client] = facts
+        self.client_metrics[update.client] = ClientMetrics(update.records, update.loss, update.seconds, share)
         self.norms.setdefault(label, []).append(norm)
 
     def _check_norm(self, update: Update, label: str) -> UpdateNorm:
@@ -122,8 +125,7 @@ class Round:
             teachers = ensemble.effective_teachers()
         with self.costs.phase("test"):
             tables = confusions(server.learners, weights, server.public.test_inputs, server.classes)
-        record = self._record(state, distill_loss, teachers, tables)
-        return state.after(weights, record, self.clients, [failure.client for failure in self.failures])
+        return state.after(weights, self._result(state, distill_loss, teachers, tables))
 
     def _add_bayesian_teachers(self, ensemble: Ensemble) -> None:
         config = self.server.config
@@ -133,39 +135,30 @@ class Round:
                 logits = self._logits(label, weights)
                 ensemble.merge(Ensemble.of(logits, np.ones(len(logits))))
 
-    def _record(
+    def _result(
         self,
         state: RunState,
         distill_loss: float | None,
         teachers: float | None,
         tables: dict[str, NDArray[np.int64]],
-    ) -> Record:
+    ) -> RoundResult:
         """This round's entry in the history."""
-        losses = [facts["loss"] for facts in self.clients.values()]
-        return {
-            "round": self.number,
-            "accuracy": {label: float(np.trace(table) / table.sum()) for label, table in tables.items()},
-            "clients": len(self.clients),
-            "each": self.clients,
-            "failures": [[failure.client, failure.reason[:_REASON]] for failure in self.failures],
-            "spent": self.spent if any(noise for noise, _, _ in self.spent.values()) else {},
-            "epsilon": _largest(state.accounts.values()),
-            "local_loss": float(np.mean(losses)),
-            "distill_loss": distill_loss,
-            "teachers": teachers,
-            "loudest": self._largest_share(),
-            "moved": {label: medians(norms) for label, norms in self.norms.items()},
-            **self.costs.to_record(),
-            "confusion": {label: table.tolist() for label, table in tables.items()},
-        }
-
-    def _largest_share(self) -> list[str | float] | None:
-        """[client, its share of all teachers' weight, on average over D_distill]; None where nothing is scored."""
-        shares = {client: facts["share"] for client, facts in self.clients.items() if facts["share"] is not None}
-        if not shares:
-            return None
-        client = max(shares, key=lambda name: (shares[name], name))
-        return [client, shares[client]]
+        return RoundResult(
+            round=self.number,
+            accuracy={label: float(np.trace(table) / table.sum()) for label, table in tables.items()},
+            client_metrics=self.client_metrics,
+            failures=tuple(Failure(failure.client, failure.reason[:_REASON]) for failure in self.failures),
+            private_training=self.private_training,
+            unprotected_models=self.unprotected,
+            epsilon=_largest(state.accounts.values()),
+            distill_loss=distill_loss,
+            effective_teachers=teachers,
+            update_norms={label: medians(norms) for label, norms in self.norms.items()},
+            bytes_sent=self.costs.sent,
+            bytes_received=self.costs.received,
+            seconds=self.costs.seconds,
+            confusion={label: table.tolist() for label, table in tables.items()},
+        )
 
 
 def _largest(accounts: Iterable[Account]) -> float | None:
@@ -188,11 +181,11 @@ def medians(norms: Sequence[UpdateNorm]) -> UpdateNorm:
     return {name: float(np.median([norm[name] for norm in norms])) for name in norms[0]}
 
 
-def norm_limits(history: Iterable[Record]) -> dict[str, UpdateNorm]:
+def norm_limits(history: Iterable[RoundResult]) -> dict[str, UpdateNorm]:
     """By prototype: a robust bound, as half of the clients would have to lie to move a median at will."""
     limits: dict[str, UpdateNorm] = {}
-    for record in history:
-        for label, median in record.get("moved", {}).items():
+    for result in history:
+        for label, median in result.update_norms.items():
             known = limits.setdefault(label, {})
             for name, size in median.items():
                 if size > 0:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -16,13 +15,12 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Account, Arrays, Release
+from fedaux.core.results import RoundResult
 from fedaux.privacy.ledger import Ledger
 
 FILE = "state.safetensors"
-VERSION = "5"
+VERSION = "6"
 ROOMS = ("weights", "extractors", "public")
-
-Record = dict[str, Any]  # one round's entry in the history; see `Round.finish`
 
 
 class StateError(FedauxError, ValueError):
@@ -47,7 +45,7 @@ class RunState:
     accounts: dict[str, Account] = field(default_factory=dict)  # what each client last said that it had spent
     unheard: frozenset[str] = frozenset()  # clients that were sent an order since, and have not answered it
     prepared: frozenset[str] = frozenset()  # clients that have shown to hold h0's features of their data
-    history: tuple[Record, ...] = ()
+    history: tuple[RoundResult, ...] = ()
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -61,15 +59,10 @@ class RunState:
         """How many entries of this client's account the server knows of."""
         return self.accounts[client].entries if client in self.accounts else 0
 
-    def after(
-        self, weights: dict[str, Arrays], record: Record, answered: Iterable[str] = (), failed: Iterable[str] = ()
-    ) -> RunState:
-        """The state one round later. Who failed may have lost its features, and is sent the extractor again.
-
-        Only the last round keeps its confusion matrices: a thousand classes would fill the history.
-        """
-        prepared = (self.prepared | set(answered)) - set(failed)
-        history = (*({key: one[key] for key in one if key != "confusion"} for one in self.history), record)
+    def after(self, weights: dict[str, Arrays], result: RoundResult) -> RunState:
+        """The state one round later. Who failed may have lost its features, and is sent the extractor again."""
+        prepared = (self.prepared | set(result.client_metrics)) - {failure.client for failure in result.failures}
+        history = (*(replace(earlier, confusion=None) for earlier in self.history), result)
         return replace(self, round=self.round + 1, weights=weights, prepared=prepared, history=history)
 
     @property
@@ -94,7 +87,7 @@ class RunState:
             "accounts": {client: vars(account) for client, account in self.accounts.items()},
             "unheard": sorted(self.unheard),
             "prepared": sorted(self.prepared),
-            "history": self.history,
+            "history": [result.to_dict() for result in self.history],
         }
         # a million releases are one array and one text: the header of the file has room for neither
         tensors["releases"] = np.concatenate(values) if values else np.zeros(0, np.int64)
@@ -136,14 +129,13 @@ class RunState:
             start += size
         if start != len(values):
             raise ValueError(f"{len(values)} numbers for releases of {start}")
-        config, history = Config.from_dict(facts["config"]), tuple(facts["history"])
         return cls(
-            config,
+            Config.from_dict(facts["config"]),
             facts["round"],
             **rooms,
             releases=releases,
             accounts={client: Account(**one) for client, one in facts["accounts"].items()},
             unheard=frozenset(facts["unheard"]),
             prepared=frozenset(facts["prepared"]),
-            history=history,
+            history=tuple(map(RoundResult.from_dict, facts["history"])),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import METHODS, Method
 from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
+from fedaux.core.progress import FeaturesProgress, OnProgress, no_progress
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.scoring.base import Scorer
@@ -21,11 +22,6 @@ from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import PublicEmbedding
-
-Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
-
-
-def _silent(what: str, done: int, of: int, note: str) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +34,7 @@ class Server:
     scorer: Scorer
     orders: Orders
     cache: Path | None = None  # of public features; None keeps them in memory
-    tell: Tell = field(default=_silent, repr=False)
+    on_progress: OnProgress = field(default=no_progress, repr=False)
 
     @classmethod
     def of(
@@ -49,14 +45,14 @@ class Server:
         classes: int,
         clients: Sequence[str],
         cache: Path,
-        tell: Tell | None = None,
+        on_progress: OnProgress = no_progress,
     ) -> Server:
         """For networks that `config` names. Prototypes are dealt to the clients in turn."""
         dealt = {client: config.prototypes[i % len(config.prototypes)] for i, client in enumerate(clients)}
         learners, scorer = Learners.build(config, test.shape, classes), make_scorer(config.privacy, classes)
         public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
         orders = Orders(config, classes, scorer, learners, public, dealt.__getitem__)
-        return cls(config, classes, clients, learners, public, scorer, orders, cache, tell or _silent)
+        return cls(config, classes, clients, learners, public, scorer, orders, cache, on_progress)
 
     @property
     def method(self) -> Method:
@@ -71,8 +67,8 @@ class Server:
         specs = {spec.label: spec for spec in self.config.prototypes}
         for label, arrays in state.extractors.items():
             if label not in self.public.h0 or self.public.h0[label].arrays is not arrays:
-                watch = partial(self.tell_features, label)
-                cache = None if self.cache is None else FeatureCache(self.cache, watch=watch)
+                report = partial(self.report_features, label)
+                cache = None if self.cache is None else FeatureCache(self.cache, on_progress=report)
                 self.public.h0[label] = H0(specs[label], self.learners.extractors[label], arrays, cache)
             if self.config.head_only:
                 self.public.distill_inputs(label)
@@ -81,11 +77,11 @@ class Server:
             return None
         return self.public.embedding(self.scorer, state.public, self.label_of, self.config.teachers)
 
-    def tell_features(self, label: str, done: int, of: int) -> None:
-        self.tell("features", done, of, label)
+    def report_features(self, label: str, done: int, total: int) -> None:
+        self.on_progress(FeaturesProgress(label, done, total))
 
 
-def make_server(config: Config, tell: Tell | None = None, cache: Path | None = None) -> Server:
+def make_server(config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None) -> Server:
     """With the data and networks that `config` names."""
     data, names = open_public(config), client_names(config)
-    return Server.of(config, data.aux, data.test, len(data.classes), names, cache or cache_folder(), tell)
+    return Server.of(config, data.aux, data.test, len(data.classes), names, cache or cache_folder(), on_progress)

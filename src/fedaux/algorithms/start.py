@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
-from fedaux.models import Prototype, dump, origin
-from fedaux.pretraining.store import pretrained
-from fedaux.pretraining.trainer import Epoch
-from fedaux.privacy.apart import check_records_apart
+from fedaux.core.progress import PretrainingProgress
+from fedaux.models import Prototype, flatten_state, published_weights
+from fedaux.pretraining.store import load_or_pretrain
+from fedaux.pretraining.trainer import EpochMetrics
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.class_sums import pool
 from fedaux.scoring.closed_form import discriminant_head, set_head
 from fedaux.scoring.teacher_weights import PublicEmbedding, trusted
@@ -22,17 +24,19 @@ def initial_state(server: Server) -> RunState:
     """Random or pre-trained weights, and what scorers publish if the method has any."""
     config, learners = server.config, server.learners
     for spec in config.prototypes:
-        if server.method.pretrained and (config.pretrain.epochs > 0 or origin(learners.extractors[spec.label])):
+        if server.method.pretrained and (
+            config.pretrain.epochs > 0 or published_weights(learners.extractors[spec.label])
+        ):
             pretrain_extractor(server, spec)
     if config.privacy.private_training:
         for learner in learners.trained.values():
-            check_records_apart(learner, training=True)
+            validate_module(learner, training=True)
     state = RunState(config, 0, learners.weights())
     if not (server.method.scores or config.head_only):
         return state
     for extractor in learners.extractors.values():
-        check_records_apart(extractor)  # every client would refuse it, and keep the reason to itself
-    state = replace(state, extractors={label: dump(module) for label, module in learners.extractors.items()})
+        validate_module(extractor)  # every client would refuse it, and keep the reason to itself
+    state = replace(state, extractors={label: flatten_state(module) for label, module in learners.extractors.items()})
     if not server.method.scores:
         return state
     server.restore(state)
@@ -41,20 +45,20 @@ def initial_state(server: Server) -> RunState:
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
     """P1: give a prototype its pre-trained extractor, and say where that is kept."""
-    config, what = server.config.pretrain, f"pretrain {spec.label}"
+    config, progress = server.config.pretrain, partial(PretrainingProgress, spec.label)
     network, extractor = server.learners.networks[spec.label], server.learners.extractors[spec.label]
 
-    def watch(epoch: Epoch) -> None:
-        note = f"loss {epoch.loss:.3f}, rank {epoch.quality.rank:.1f}, {epoch.views_per_second:,.0f} views/s"
-        server.tell(what, epoch.epoch, config.epochs, note)
+    def watch(epoch: EpochMetrics) -> None:
+        figures = epoch.loss, epoch.quality.rank, epoch.views_per_second
+        server.on_progress(progress(epoch.epoch, config.epochs, "training", *figures))
 
-    if origin(extractor):
+    if published_weights(extractor):
         extractor.restore()  # type: ignore[operator]
-        server.tell(what, 1, 1, "published weights")
-        return Path(origin(extractor))
-    path, known = pretrained(spec, network, server.public.aux, config, server.cache or cache_folder(), watch)
+        server.on_progress(progress(1, 1, "published"))
+        return Path(published_weights(extractor))
+    path, known = load_or_pretrain(spec, network, server.public.aux, config, server.cache or cache_folder(), watch)
     if known:
-        server.tell(what, config.epochs, config.epochs, "from the cache")
+        server.on_progress(progress(config.epochs, config.epochs, "cache"))
     return path
 
 
@@ -69,5 +73,5 @@ def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbeddin
             learner = server.learners.loaded(label, weights[label])
             assert isinstance(learner, Prototype)
             set_head(learner, *head)
-            weights[label] = dump(learner)
+            weights[label] = flatten_state(learner)
     return replace(state, weights=weights)

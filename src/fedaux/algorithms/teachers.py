@@ -11,14 +11,14 @@ from torch import nn
 from fedaux.algorithms.aggregate import ModelSum
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
-from fedaux.models import load
-from fedaux.models.inference import outputs
+from fedaux.models import load_state
+from fedaux.models.inference import predict
 
 
 def teacher_logits(model: nn.Module, weights: Arrays, records: Records) -> NDArray[np.float32]:
     """Logits (N, C) of one teacher, in eval mode. A function of a model and records alone: it can run anywhere."""
-    load(model, weights)
-    return outputs(model, records)
+    load_state(model, weights)
+    return predict(model, records)
 
 
 def bayesian_teachers(models: ModelSum, samples: int, rng: np.random.Generator) -> Iterator[Arrays]:

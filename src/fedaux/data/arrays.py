@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.io import cache_folder
-from fedaux.data.persons import in_array
+from fedaux.data.persons import persons_from_array
 from fedaux.data.records import UNDECLARED, Corpus, Records
 
 Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
@@ -37,7 +37,7 @@ ALIASES = {  # what Keras and MedMNIST call the same arrays
 }
 
 
-def need(file: Path, what: str) -> Path:
+def require_file(file: Path, what: str) -> Path:
     """The file, or an error that says where it comes from."""
     if not file.exists():
         raise FileNotFoundError(f"{file} is missing; it is part of {what}. Put that in place and check `path`")
@@ -50,12 +50,12 @@ def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
     With `declared` classes no label is refused: one that cannot be is −1.
     """
     folder, x = (path.parent, path) if path.suffix == ".npy" else (path, path / "x.npy")
-    train = _records(need(x, "your own arrays (np.save)"), folder / "y.npy", bool(declared))
+    train = _records(require_file(x, "your own arrays (np.save)"), folder / "y.npy", bool(declared))
     test = None
     if (folder / "x_test.npy").exists():
         test = _records(folder / "x_test.npy", folder / "y_test.npy", bool(declared))
     if person:
-        train = replace(train, person=in_array(folder / f"{person}.npy", len(train)))
+        train = replace(train, person=persons_from_array(folder / f"{person}.npy", len(train)))
     names = folder / "classes.txt"
     return Corpus(train, test, read_classes(names) if names.exists() else ())
 
@@ -88,7 +88,7 @@ def npz(path: Path, test: str | None = None, person: str = "", declared: Sequenc
     """One `.npz` with x, y, x_test, y_test (x is enough), or two with x, y each: a second file `test`, or a folder with
     train.npz and test.npz. Further options as for `npy`."""
     pair = [path / "train.npz", *path.glob("test.npz")] if path.is_dir() else [path, *([Path(test)] if test else [])]
-    files = [need(file, "your own arrays (np.savez)") for file in pair]
+    files = [require_file(file, "your own arrays (np.savez)") for file in pair]
 
     def write(folder: Path) -> None:
         for name in ("x", "y"):
@@ -97,7 +97,7 @@ def npz(path: Path, test: str | None = None, person: str = "", declared: Sequenc
         if person:
             _extract(files[0], person, folder / "person.npy")
 
-    folder = converted("npz", files, (person,) if person else (), write)
+    folder = convert_once("npz", files, (person,) if person else (), write)
     return npy(folder, "person" if person else "", declared)
 
 
@@ -117,7 +117,7 @@ def _extract(file: Path, name: str, target: Path) -> None:
             raise ValueError(f"{file} has no array {name} but {', '.join(present)}; data.person must be one of them")
 
 
-def converted(kind: str, files: Sequence[Path], options: object, write: Callable[[Path], None]) -> Path:
+def convert_once(kind: str, files: Sequence[Path], options: object, write: Callable[[Path], None]) -> Path:
     """The cache folder of these files: `write` fills it the first time, under another name until it is complete."""
     facts = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = hashlib.sha256(repr((VERSION, kind, options, facts)).encode()).hexdigest()[:20]
@@ -158,7 +158,7 @@ def convert(
         if classes:
             (folder / "classes.txt").write_text("\n".join(classes), "utf-8")
 
-    return npy(converted(kind, [*train, *test], (options, len(train), tuple(classes)), write))
+    return npy(convert_once(kind, [*train, *test], (options, len(train), tuple(classes)), write))
 
 
 def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:

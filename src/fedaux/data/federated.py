@@ -2,7 +2,7 @@
 
 Simulated clients split one source between them. Real sites (`data.partition = "own"`) read what they hold themselves:
 `[data]` of a site's settings is its private data, `[data]` of the server's is labelled test data. Their classes are
-declared (`fedaux.data.declared`), so that no record says anything about another.
+declared (`fedaux.data.classes`), so that no record says anything about another.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 from fedaux.config.schema import AuxConfig, Config, DataConfig
 from fedaux.core.rng import numpy_stream
-from fedaux.data.declared import all_declared, declare, declared
+from fedaux.data.classes import all_declared, declare, declared_classes
 from fedaux.data.partition import class_counts, partition
 from fedaux.data.records import Corpus, Indices, Records
-from fedaux.data.sources import open_source, takes
+from fedaux.data.sources import accepts, open_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def open_public(config: Config) -> PublicData:
         return PublicData(data.aux, data.test, data.classes)
     if not config.aux.source:
         raise ValueError("data.partition = 'own' needs aux.source: there is no private data here to hold some out of")
-    classes = declared_classes(config)
+    classes = class_names(config)
     corpus = _source(replace(config.data, person=""))  # nobody is promised anything about test data
     corpus = all_declared(corpus if corpus.test is None else Corpus(corpus.test, None, corpus.classes), classes)
     return PublicData(_auxiliary(config.aux, corpus.train.shape).unlabelled(), corpus.train, classes)
@@ -86,20 +86,20 @@ def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]
     if config.data.partition != "own":
         data = open_data(config)
         return data.client(data.clients.index(client)), data.classes
-    classes = declared_classes(config, client)
+    classes = class_names(config, client)
     return _private(replace(config.data, path=config.data.path.replace("{client}", client)), classes), classes
 
 
-def declared_classes(config: Config, client: str = "") -> tuple[str, ...]:
+def class_names(config: Config, client: str = "") -> tuple[str, ...]:
     """The names of all classes. At real sites no data is opened for them: the federation's owner has declared them."""
     if config.data.partition != "own":
         return open_data(config).classes
-    return declared(replace(config.data, path=config.data.path.replace("{client}", client)))
+    return declared_classes(replace(config.data, path=config.data.path.replace("{client}", client)))
 
 
 def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
     """All that a site's own source has. No record is refused for what it says, where the source can help it."""
-    lenient = {"declared": classes} if takes(data.source, "declared") else {}
+    lenient = {"declared": classes} if accepts(data.source, "declared") else {}
     return declare(_read(data, **lenient), classes).train
 
 

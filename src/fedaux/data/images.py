@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedaux.data.arrays import Block, convert, need
-from fedaux.data.folders import fit, image_files, list_images, unpacked
+from fedaux.data.arrays import Block, convert, require_file
+from fedaux.data.image_folder import crop_and_resize, find_subfolder, image_files, list_images
 from fedaux.data.records import Corpus, Records
 
 PICKLE_GLOBALS = {  # all that a dictionary of arrays, numbers and strings needs, whichever NumPy pickled it
@@ -43,7 +43,7 @@ def load_pickle(file: Path) -> dict[str, Any]:
 
 def cifar10(path: Path) -> Corpus:
     """CIFAR-10, python or binary version (Krizhevsky 2009)."""
-    root = unpacked(path, "cifar-10-batches-py", "cifar-10-batches-bin")
+    root = find_subfolder(path, "cifar-10-batches-py", "cifar-10-batches-bin")
     files = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
     return _cifar("CIFAR-10", root, files, "labels", ("batches.meta", "label_names", "batches.meta.txt"), (1, 0))
 
@@ -52,7 +52,7 @@ def cifar100(path: Path, labels: str = "fine") -> Corpus:
     """CIFAR-100, python or binary version; `labels` is "fine" (100 classes) or "coarse" (20)."""
     if labels not in ("fine", "coarse"):
         raise ValueError(f"labels={labels!r} must be 'fine' (100 classes) or 'coarse' (20 classes)")
-    root = unpacked(path, "cifar-100-python", "cifar-100-binary")
+    root = find_subfolder(path, "cifar-100-python", "cifar-100-binary")
     meta = ("meta", f"{labels}_label_names", f"{labels}_label_names.txt")
     return _cifar("CIFAR-100", root, ["train", "test"], f"{labels}_labels", meta, (2, int(labels == "fine")))
 
@@ -63,7 +63,7 @@ def _cifar(
     """Pickles with `data` and `key`, or `.bin` rows: label bytes (`layout` = how many, which one), then the planes."""
     width, column = layout
     end = ".bin" if (root / f"{names[0]}.bin").exists() else ""
-    files = [need(root / f"{name}{end}", f"{what}, python or binary version") for name in names]
+    files = [require_file(root / f"{name}{end}", f"{what}, python or binary version") for name in names]
 
     def read(file: Path) -> Iterator[Block]:
         if end:
@@ -82,9 +82,9 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
 
     Mapped as it lies, 96×96; `size=32` writes a reduced copy once.
     """
-    root = unpacked(path, "stl10_binary")
+    root = find_subfolder(path, "stl10_binary")
     parts = ["train", "test"] if part == "train" else [part]
-    files = [need(root / f"{name}_X.bin", "STL-10, binary version") for name in parts]
+    files = [require_file(root / f"{name}_X.bin", "STL-10, binary version") for name in parts]
 
     def records(file: Path) -> Records:
         planes = np.memmap(file, dtype=np.uint8, mode="r").reshape(-1, 3, 96, 96)  # each plane column by column
@@ -97,7 +97,7 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
     def read(file: Path) -> Iterator[Block]:
         whole = records(file)
         for block in whole.blocks(1000):
-            small = np.stack([fit(Image.fromarray(image), size, "RGB") for image in whole.gather(block)])
+            small = np.stack([crop_and_resize(Image.fromarray(image), size, "RGB") for image in whole.gather(block)])
             yield small, None if whole.y is None else whole.y[block]
 
     classes = _lines(root / "class_names.txt") if part == "train" else []
@@ -114,7 +114,7 @@ def svhn(path: Path, part: str = "train") -> Corpus:
         content = loadmat(file)
         yield content["X"].transpose(3, 0, 1, 2), content["y"].reshape(-1).astype(np.int64) % 10
 
-    files = [need(path / f"{name}_32x32.mat", "SVHN, format 2 (cropped digits)") for name in (part, "test")]
+    files = [require_file(path / f"{name}_32x32.mat", "SVHN, format 2 (cropped digits)") for name in (part, "test")]
     return convert("svhn", read, files[:1], files[1:], [str(digit) for digit in range(10)])
 
 
@@ -127,10 +127,10 @@ def imagenet32(
     Lines of the file `names` read `n02119789 1 kit_fox`.
     """
     train = sorted(path.glob("train_data_batch_*"), key=lambda file: int(file.name.rpartition("_")[2]))
-    train = train or [need(path / "train_data_batch_1", "downsampled ImageNet, python version")]
+    train = train or [require_file(path / "train_data_batch_1", "downsampled ImageNet, python version")]
     lines = [line.split() for line in _lines(path / names)]
     if wnids:
-        need(path / names, "the list of WordNet ids, class numbers and names")
+        require_file(path / names, "the list of WordNet ids, class numbers and names")
         classes = _pick({line[0]: int(line[1]) for line in lines}, wnids)
     chosen = list(classes) or list(range(1, 1001))
     place = np.full(1001, -1)
@@ -148,8 +148,8 @@ def imagenet32(
 
 def tinyimagenet(path: Path, wnids: Sequence[str] = (), size: int | None = None) -> Corpus:
     """Tiny ImageNet (200 classes of 64×64) or its classes `wnids` in that order; the val images are the test set."""
-    root = unpacked(path, "tiny-imagenet-200")
-    folders = {folder.name: folder for folder in sorted(need(root / "train", "Tiny ImageNet").iterdir())}
+    root = find_subfolder(path, "tiny-imagenet-200")
+    folders = {folder.name: folder for folder in sorted(require_file(root / "train", "Tiny ImageNet").iterdir())}
     wnids = list(wnids or folders)
     train = {file: label for label, folder in enumerate(_pick(folders, wnids)) for file in list_images(folder)}
     notes = [line.split("\t") for line in _lines(root / "val" / "val_annotations.txt")]

@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from fedaux.config.parsing import ConfigError
 
 
-def name_of(value: Any) -> str | None:
+def to_name(value: Any) -> str | None:
     """A label or a person as a name, however a table stores it: 3 and 3.0 are one name; None where there is none."""
     if value is None or (isinstance(value, float) and value != value):
         return None
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def number(names: Iterable[Hashable]) -> NDArray[np.int64]:
+def factorize(names: Iterable[Hashable]) -> NDArray[np.int64]:
     """Numbers in the order of first appearance."""
     known: dict[Hashable, int] = {}
     return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
 
 
-def in_array(file: Path, rows: int) -> NDArray[np.int64]:
+def persons_from_array(file: Path, rows: int) -> NDArray[np.int64]:
     """The persons of an array with one name or number for each row."""
     if not file.exists():
         raise FileNotFoundError(
@@ -35,14 +35,14 @@ def in_array(file: Path, rows: int) -> NDArray[np.int64]:
     found = np.load(file).reshape(-1)
     if len(found) != rows:
         raise ValueError(f"{file} must hold one person for each of the {rows} rows of x, not {len(found)}")
-    return number(name_of(value) or "" for value in found.tolist())
+    return factorize(to_name(value) or "" for value in found.tolist())
 
 
-def in_paths(pattern: str, files: Sequence[Path], root: Path) -> NDArray[np.int64]:
+def persons_from_paths(pattern: str, files: Sequence[Path], root: Path) -> NDArray[np.int64]:
     """The persons of files: the first group of the pattern in a path below `root`, or all that it matches."""
     try:
         search = re.compile(pattern).search
     except re.error as error:
         raise ConfigError(f"data.person = {pattern!r} is no regular expression: {error}.") from error
     found = (search(file.relative_to(root).as_posix()) for file in files)
-    return number((match[1 if match.re.groups else 0] or "") if match else "" for match in found)
+    return factorize((match[1 if match.re.groups else 0] or "") if match else "" for match in found)

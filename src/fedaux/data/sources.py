@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from fedaux.config.parsing import ConfigError
-from fedaux.core.errors import import_function, own_function, unknown
-from fedaux.data import arrays, folders, images, text
+from fedaux.core.errors import import_function, unknown_name, user_code
+from fedaux.data import arrays, images, text
+from fedaux.data.image_folder import image_folder
 from fedaux.data.records import Corpus, Records
 
 Source = Callable[..., Corpus]
@@ -19,7 +20,7 @@ Source = Callable[..., Corpus]
 SOURCES: dict[str, Source] = {
     "npy": arrays.npy,
     "npz": arrays.npz,
-    "images": folders.images,
+    "images": image_folder,
     "cifar10": images.cifar10,
     "cifar100": images.cifar100,
     "stl10": images.stl10,
@@ -56,7 +57,7 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
     """The corpus of a registered source, or of a user's own `module:function`; `path` is passed on if given."""
     source = _find(name)
     given = options if path is None else {"path": Path(path).expanduser(), **options}
-    if "person" in given and not takes(name, "person"):
+    if "person" in given and not accepts(name, "person"):
         raise ConfigError(
             f"source {name!r} cannot say whose a record is: data.person = {given['person']!r} would be its argument "
             f"`person`, and it takes {inspect.signature(source)}. Delete data.person, or choose another source."
@@ -65,14 +66,14 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
         inspect.signature(source).bind(**given)
     except TypeError as error:
         raise ValueError(f"source {name!r}: {error}; it takes {inspect.signature(source)}") from error
-    with own_function("source", name):
+    with user_code("source", name):
         corpus = source(**given)
     if not isinstance(corpus, Corpus):
         raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
     return corpus
 
 
-def takes(name: str, option: str) -> bool:
+def accepts(name: str, option: str) -> bool:
     """Whether a source has this argument."""
     return option in inspect.signature(_find(name)).parameters
 
@@ -80,5 +81,5 @@ def takes(name: str, option: str) -> bool:
 def _find(name: str) -> Source:
     source = import_function(name, "source") if ":" in name else SOURCES.get(name)
     if source is None:
-        raise unknown("source", name, [*SOURCES, "module:function"])
+        raise unknown_name("source", name, [*SOURCES, "module:function"])
     return source

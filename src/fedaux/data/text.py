@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.errors import MissingPackageError
-from fedaux.data.arrays import need
-from fedaux.data.persons import name_of, number
+from fedaux.data.arrays import require_file
+from fedaux.data.persons import factorize, to_name
 from fedaux.data.records import UNDECLARED, Corpus, Records
 
 Row = Mapping[str, Any]
@@ -121,7 +121,7 @@ class _Table:
             )
 
     def need_values(self, file: Path, count: int, row: Row) -> None:
-        missing = [name for name in self.required if name_of(row.get(name)) is None]
+        missing = [name for name in self.required if to_name(row.get(name)) is None]
         if missing:
             raise ValueError(
                 f"{file}, record {count}: nothing in {', '.join(missing)}, there is {', '.join(map(str, row))}; "
@@ -129,7 +129,7 @@ class _Table:
             )
 
     def text(self, row: Row) -> str:
-        words = " ".join(name_of(row.get(name)) or "" for name in self.texts)
+        words = " ".join(to_name(row.get(name)) or "" for name in self.texts)
         return words.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text to a tokenizer
 
 
@@ -156,7 +156,7 @@ def _object(line: str, table: _Table) -> Row:
 def _corpus(table: _Table, read: Callable[[Path], Iterable[Row]], path: Path, test: str) -> Corpus:
     """Without declared classes, names become numbers by the train file, and a test file must not bring new ones."""
     test = "" if table.declared else test  # a site tests nothing
-    files = [need(file, "your own text") for file in [path, *([Path(test).expanduser()] if test else [])]]
+    files = [require_file(file, "your own text") for file in [path, *([Path(test).expanduser()] if test else [])]]
     tables = [_columns(table, read(file), file) for file in files]
     names = table.declared or _sorted_names(tables[0][1])
     if test and (unknown := sorted(set(tables[-1][1]) - set(names))):
@@ -172,7 +172,7 @@ def _corpus(table: _Table, read: Callable[[Path], Iterable[Row]], path: Path, te
         Records(
             np.array(x, dtype=object),
             labels(y) if table.label else None,
-            person=number(persons) if table.person else None,
+            person=factorize(persons) if table.person else None,
         )
         for x, y, persons in tables
     ]
@@ -187,9 +187,9 @@ def _columns(table: _Table, rows: Iterable[Row], file: Path) -> tuple[list[str],
             table.need_values(file, count, row)
         texts.append(table.text(row))
         if table.label:
-            labels.append(name_of(row.get(table.label)) or "")
+            labels.append(to_name(row.get(table.label)) or "")
         if table.person:
-            persons.append(name_of(row.get(table.person)) or "")
+            persons.append(to_name(row.get(table.person)) or "")
     return texts, labels, persons
 
 

@@ -27,7 +27,7 @@ class KeyExistsError(FedauxError, ValueError):
 
 
 @dataclass(frozen=True)
-class Signed:
+class IssuedCertificate:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
@@ -40,16 +40,16 @@ class Signed:
         )
 
 
-def make_authority(days: int = AUTHORITY_DAYS) -> Signed:
+def make_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
     """It signs nothing but this deployment's server: sites trust it, and no other, at that address."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux deployment")])
     usage = _usage(signs_certificates=True)
     builder = _builder(name, name, key, key, days).add_extension(x509.BasicConstraints(True, 0), critical=True)
-    return Signed(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
+    return IssuedCertificate(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
 
 
-def make_server(authority: Signed, hosts: Sequence[str], days: int = SERVER_DAYS) -> Signed:
+def make_server(authority: IssuedCertificate, hosts: Sequence[str], days: int = SERVER_DAYS) -> IssuedCertificate:
     """A certificate for all names and addresses at which the server is called."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux server")])
@@ -60,10 +60,10 @@ def make_server(authority: Signed, hosts: Sequence[str], days: int = SERVER_DAYS
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     )
-    return Signed(builder.sign(authority.key, hashes.SHA256()), key)
+    return IssuedCertificate(builder.sign(authority.key, hashes.SHA256()), key)
 
 
-def make_key(folder: Path) -> Path:
+def generate_key_pair(folder: Path) -> Path:
     """A site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` makes it; the public half is returned."""
     if (folder / "key").exists():
         raise KeyExistsError(
@@ -74,11 +74,11 @@ def make_key(folder: Path) -> Path:
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
     write_atomically(folder / "key", private, private=True)
-    write_atomically(folder / "key.pub", public_half(key) + b"\n")
+    write_atomically(folder / "key.pub", public_key_bytes(key) + b"\n")
     return folder / "key.pub"
 
 
-def public_half(key: ec.EllipticCurvePrivateKey) -> bytes:
+def public_key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
 
 

@@ -12,11 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fedaux.config.schema import Config, FederationConfig
-from fedaux.config.toml import commented, toml_value
+from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.deploy import scripts
-from fedaux.deploy.certificates import make_authority, make_key, make_server
+from fedaux.deploy.certificates import generate_key_pair, make_authority, make_server
 from fedaux.deploy.readme import readme
 from fedaux.deploy.settings import (
     SERVER_HEAD,
@@ -109,10 +109,10 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
 
 def _write_site(folder: Path, name: str, port: int, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
-    make_key(folder)
+    generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)
     env = "# Who this site is, where its server is, and a free port that its node may use on this machine.\n"
-    settings = commented(site_config(base, name), SITE_HEAD.format(name=name), SITE_NOTES)
+    settings = to_commented_toml(site_config(base, name), SITE_HEAD.format(name=name), SITE_NOTES)
     _write(folder, {"site.env": f"{env}NAME={name}\nSERVER={address.public}\nPORT={port}\n", "site.toml": settings})
     _write(folder, scripts.SITE_SCRIPTS, mode=0o755)
 
@@ -126,7 +126,7 @@ def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Co
     run = {"config": str(folder / "fedaux.toml"), "out": str(folder / "run"), "set": ""}
     files = {
         "server.env": f"{env}BIND={address.bind}\nPORT={address.port}\nLOCAL={address.local}\n",
-        "fedaux.toml": commented(server_config(base, sites), SERVER_HEAD, SERVER_NOTES),
+        "fedaux.toml": to_commented_toml(server_config(base, sites), SERVER_HEAD, SERVER_NOTES),
         "flwr-home/config.toml": _table("superlink.fedaux", connection),
         "app/pyproject.toml": _app(run),
     }

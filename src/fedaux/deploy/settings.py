@@ -86,11 +86,11 @@ def site_config(base: Config, name: str) -> Config:
     )
 
 
-def try_out() -> Config:
+def demo_config() -> Config:
     """Scikit-learn's digits stand in for everybody's data, so that a new deployment can run before it has any."""
-    from fedaux.config.demo import DIGITS
+    from fedaux.config.presets import DEMO
 
-    return replace(DIGITS, data=replace(DIGITS.data, classes=tuple("0123456789")), aux=AuxConfig(source="digits"))
+    return replace(DEMO, data=replace(DEMO.data, classes=tuple("0123456789")), aux=AuxConfig(source="digits"))
 
 
 def _own_data(data: DataConfig) -> DataConfig:

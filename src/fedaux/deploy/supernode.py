@@ -23,7 +23,7 @@ CLIENT_APP = "fedaux.flower.client_app:app"
 FILES = {"pyproject.toml", ".info/CONTENT"}
 
 
-def objection(bundle: bytes) -> str:
+def rejection_reason(bundle: bytes) -> str:
     """Why this site does not run an app, given its bundle; empty if it does."""
     try:
         with zipfile.ZipFile(BytesIO(bundle)) as archive:
@@ -55,7 +55,7 @@ def main() -> None:
         return pull(*args, **given)
 
     def verified(fab: Fab, trusted_entities: dict[str, str]) -> bool:
-        found = objection(fab.content)
+        found = rejection_reason(fab.content)
         if found:
             log(WARNING, "An app was refused: %s.", found)
         return not found

@@ -18,11 +18,11 @@ from torch import nn
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import OrderError, PrepareOrder
 from fedaux.data.records import Records
+from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import SettingsError
-from fedaux.flower.sealed import sealed
-from fedaux.flower.serialization import pack, unpack
+from fedaux.flower.serialization import deserialize, serialize
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
-from fedaux.models import load
+from fedaux.models import load_state
 from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
 from fedaux.scoring.feature_cache import private_outputs
@@ -56,20 +56,20 @@ def answer(
     from_code = ClientSettings(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
 
     @app.query(ACTION)
-    @sealed
+    @redact_errors
     def fedaux(message: Message, context: Context) -> Message:
-        order, own = unpack(PrepareOrder, message.content), from_code.at(context)
+        order, own = deserialize(PrepareOrder, message.content), from_code.at(context)
         if order.scorer != own.privacy.scorer:
             raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client has {own.privacy.scorer!r}")
         request = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
 
         def own_data() -> tuple[Records, Rows]:
             extractor, records = Extractor(model(), features), UserRecords.of(*data(context))
-            load(extractor.model, order.extractor)
+            load_state(extractor.model, order.extractor)
             return records, private_outputs(extractor, records)
 
         release = stored_release(order, request, BudgetStore(own.vault, own.privacy), own_data)
-        return Message(pack(release), reply_to=message)
+        return Message(serialize(release), reply_to=message)
 
 
 @dataclass(frozen=True)

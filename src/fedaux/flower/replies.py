@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from fedaux.core.messages import Arrays, Failure, Update
 from fedaux.flower.serialization import MessageError, from_array
-from fedaux.flower.validation import Refused, check_weights
+from fedaux.flower.validation import InvalidReplyError, validate_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,9 @@ def check_replies(
         node = str(message.metadata.src_node_id)
         try:
             if text != usual[0][0]:
-                raise Refused(f"its reply holds {text}; those of most others hold {usual[0][0]}")
+                raise InvalidReplyError(f"its reply holds {text}; those of most others hold {usual[0][0]}")
             good.append(TrainReply(node, message.content, *read_model(message.content, sent, size_key, max_records)))
-        except (Refused, MessageError) as error:
+        except (InvalidReplyError, MessageError) as error:
             failures.append(Failure(node, str(error)))
     return good, failures
 
@@ -51,11 +51,13 @@ def read_model(content: RecordDict, sent: Arrays, size_key: str, max_records: in
     models = [record for record in content.values() if isinstance(record, ArrayRecord)]
     metrics = [record for record in content.values() if isinstance(record, MetricRecord)]
     if len(models) != 1 or len(metrics) != 1:
-        raise Refused(f"sends {len(models)} ArrayRecords and {len(metrics)} MetricRecords, one of each is expected")
+        raise InvalidReplyError(
+            f"sends {len(models)} ArrayRecords and {len(metrics)} MetricRecords, one of each is expected"
+        )
     size = metrics[0].get(size_key, 0)
     if isinstance(size, list) or not 1 <= size <= max_records or size != int(size):
-        raise Refused(f"states {size_key} = {size}; whole numbers from 1 to {max_records} are believed")
-    check_weights(sent, {name: from_array(array) for name, array in models[0].items()})
+        raise InvalidReplyError(f"states {size_key} = {size}; whole numbers from 1 to {max_records} are believed")
+    validate_weights(sent, {name: from_array(array) for name, array in models[0].items()})
     return models[0], int(size)
 
 

@@ -42,10 +42,10 @@ from fedaux.flower.replies import check_replies
 from fedaux.flower.serialization import from_array
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
 from fedaux.flower.validation import MAX_RECORDS
-from fedaux.models import dump, load
-from fedaux.models.inference import outputs
-from fedaux.privacy.apart import check_records_apart
-from fedaux.scoring.base import bounds_of
+from fedaux.models import flatten_state, load_state
+from fedaux.models.inference import predict
+from fedaux.privacy.module_validation import validate_module
+from fedaux.scoring.base import bound_function
 from fedaux.scoring.registry import make_scorer
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
@@ -106,7 +106,7 @@ class FedAUX(FedAvg):
             federation=FederationConfig(timeout=release_timeout, quorum=quorum, max_records=max_records),
         )
         self._model, rows = copy.deepcopy(model).cpu(), UserRecords.of(public)
-        width = outputs(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
+        width = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if width != (classes,):
             raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {width} numbers for a row")
         extractor = Extractor(self._model, features)
@@ -139,7 +139,7 @@ class FedAUX(FedAvg):
                 "initial_arrays = ArrayRecord(model.state_dict()), of the model that FedAUX was given"
             )
         self._model.load_state_dict(arrays.to_torch_state_dict())
-        self.state = replace(self.state, round=server_round - 1, weights={MODEL.label: dump(self._model)})
+        self.state = replace(self.state, round=server_round - 1, weights={MODEL.label: flatten_state(self._model)})
         messages = list(super().configure_train(server_round, arrays, config, grid))
         nodes = {str(message.metadata.dst_node_id): message.metadata.dst_node_id for message in messages}
         failures = self._collect_releases(grid, nodes)
@@ -149,9 +149,9 @@ class FedAUX(FedAvg):
         return messages
 
     def _collect_releases(self, grid: Grid, nodes: dict[str, int]) -> list[Failure]:
-        policy, bounds = self.server.config.federation, bounds_of(self.server.scorer)
-        actions: dict[type, str] = {PrepareOrder: f"query.{ACTION}"}
-        federation = GridFederation(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, actions=actions)
+        policy, bounds = self.server.config.federation, bound_function(self.server.scorer)
+        types: dict[type, str] = {PrepareOrder: f"query.{ACTION}"}
+        federation = GridFederation(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, message_types=types)
         self.state, failures = collect_releases(self.server, federation, self.state, list(nodes), Costs())
         self.state = replace(self.state, releases=_without_repeats(self.state.releases))
         for failure in failures:
@@ -171,11 +171,11 @@ class FedAUX(FedAvg):
         good, failures = check_replies(answers, self._sent, self.weighted_by_key, config.federation.max_records)
         for reply in good:
             self._model.load_state_dict(reply.model.to_torch_state_dict())
-            current.add(reply.update(server_round, dump(self._model)))
+            current.add(reply.update(server_round, flatten_state(self._model)))
         current.failures += failures
         for failure in current.failures[known:]:
             log.warning("node %s is left out of round %d: %s", failure.client, server_round, failure.reason[:_REASON])
-        kept = [reply.content for reply in good if reply.node in current.clients]
+        kept = [reply.content for reply in good if reply.node in current.client_metrics]
         if len(kept) < quorum(config, self._asked):
             log.warning("round %d is lost: %d of %d models can be used", server_round, len(kept), self._asked)
             return None, None
@@ -183,20 +183,20 @@ class FedAUX(FedAvg):
 
     def _finish(self, current: Round) -> ArrayRecord:
         self.state = current.finish(self.state)
-        load(self._model, self.state.weights[MODEL.label])
+        load_state(self._model, self.state.weights[MODEL.label])
         return ArrayRecord(self._model.state_dict())
 
     def _metrics(self, current: Round, kept: list[RecordDict]) -> MetricRecord:
         """The app's own metrics as Flower aggregates them, and those of the distillation."""
         metrics = self.train_metrics_aggr_fn(kept, self.weighted_by_key)
-        record = self.state.history[-1]
-        if record["distill_loss"] is None:
+        result = self.state.history[-1]
+        if result.distill_loss is None or result.effective_teachers is None:
             total = current.total
             text = "round %d is plain FedAvg: %d of %d models are of clients with a release"
             log.warning(text, current.number, total.teachers, total.clients)
         else:
-            metrics["fedaux-distill-loss"] = record["distill_loss"]
-            metrics["fedaux-teachers"] = record["teachers"]
+            metrics["fedaux-distill-loss"] = result.distill_loss
+            metrics["fedaux-teachers"] = result.effective_teachers
         return metrics
 
 
@@ -212,19 +212,19 @@ def _server(config: Config, model: nn.Module, extractor: nn.Module, rows: Record
 def _initial_state(server: Server, keep: Path | None) -> RunState:
     """h0 and what the scorer publishes: of the model as it is, or those that were kept."""
     extractor = server.learners.extractors[MODEL.label]
-    check_records_apart(extractor)  # every client would refuse it, and keep the reason to itself
+    validate_module(extractor)  # every client would refuse it, and keep the reason to itself
     state = RunState(server.config, 0, {})
     if keep is not None and keep.exists():
         h0, public = load_question(keep)
         try:
-            load(extractor, h0)
+            load_state(extractor, h0)
         except ValueError as error:
             raise KeptError(
                 f"keep = {str(keep)!r} is of another model: name another file. To the clients that is another "
                 "question, which they answer if their epsilon_total allows it"
             ) from error
         return replace(state, extractors={MODEL.label: h0}, public={MODEL.label: public})
-    state = replace(state, extractors={MODEL.label: dump(extractor)})
+    state = replace(state, extractors={MODEL.label: flatten_state(extractor)})
     server.restore(state)
     state = replace(state, public=server.public.publish(server.scorer))
     if keep is not None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Records
-from fedaux.models.inference import transformed
+from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import Features, Fitted, Reference, Scorer, teacher_weights
 
 Vector = NDArray[np.float64]
@@ -44,7 +44,7 @@ class PublicEmbedding:
         for label, cohort in cohorts.items():
             fit = fitted[label] = self.scorer.fit(self.public[label], self.reference[label], trusted(cohort))
             embedded = self.embedded[label]
-            rows[label] = embedded if fit.transform is None else transformed(Records(embedded), fit.transform)
+            rows[label] = embedded if fit.transform is None else transform_rows(Records(embedded), fit.transform)
         teachers = [client for client in asked if client in releases]
         return TeacherWeights(self.kind, fitted, rows, self.label_of, teachers, self.max_share)
 
@@ -88,7 +88,7 @@ class TeacherWeights:
     def log_odds(self, client: str) -> Vector:
         """log D_i(x)/D⁻(x) over D_distill."""
         label = self._label_of(client)
-        odds, rows = self._fitted[label].odds[client], self._rows[label]
+        odds, rows = self._fitted[label].log_odds[client], self._rows[label]
         return np.concatenate([odds(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)])
 
     def of(self, client: str) -> Vector:

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from fedaux.algorithms import aggregate
 from fedaux.algorithms.aggregate import Contribution, Ensemble, FixedSum, ModelSum
-from fedaux.core.io import scratch
+from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 
 reals = st.floats(-256, 256, width=32)
@@ -186,7 +186,7 @@ def test_blocks_do_not_matter(block: int, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_large_ensemble_lives_on_disk_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     teachers = [(np.arange(18, dtype=np.float32).reshape(6, 3), np.linspace(0.1, 1, 6))]
     in_memory = ensemble(teachers)
-    monkeypatch.setattr(aggregate, "scratch", lambda shape, dtype: scratch(shape, dtype, limit=10))
+    monkeypatch.setattr(aggregate, "temporary_array", lambda shape, dtype: temporary_array(shape, dtype, limit=10))
     mapped = ensemble(teachers)
     assert isinstance(mapped.logits.steps, np.memmap)
     assert np.array_equal(in_memory.soft_labels(), mapped.soft_labels())

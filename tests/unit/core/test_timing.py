@@ -8,7 +8,7 @@ import pytest
 
 from fedaux import Config, run
 from fedaux.core.messages import Failure, Update
-from fedaux.core.timing import Costs, payload
+from fedaux.core.timing import Costs, payload_bytes
 from helpers.tables import TINY
 
 
@@ -33,8 +33,8 @@ def test_a_phase_that_fails_is_counted_too() -> None:
 
 def test_payload_counts_arrays_and_nothing_else() -> None:
     weights = {"a": np.zeros(10, np.float32), "b": np.zeros((2, 3), np.int64)}
-    assert payload(Update("c", 1, 5, 0.1, 1.0, 0.0, 0.0, 0, "", weights)) == 40 + 48
-    assert payload(Failure("c", "a long reason")) == 0
+    assert payload_bytes(Update("c", 1, 5, 0.1, 1.0, 0.0, 0.0, 0, "", weights)) == 40 + 48
+    assert payload_bytes(Failure("c", "a long reason")) == 0
 
 
 def test_a_run_tells_what_it_cost(tmp_path: Path) -> None:
@@ -42,14 +42,15 @@ def test_a_run_tells_what_it_cost(tmp_path: Path) -> None:
     (weights,) = state.weights.values()
     model = sum(array.nbytes for array in weights.values())
     first, second = state.history
-    assert set(first["seconds"]) == {"prepare", "score", "weigh", "train", "teach", "distil", "test"}
-    assert "prepare" not in second["seconds"]
-    assert second["bytes"] == {"sent": 3 * model, "received": 3 * model}
-    assert first["bytes"]["sent"] > 3 * model  # what scorers publish, and the extractor
+    assert set(first.seconds) == {"prepare", "score", "weigh", "train", "teach", "distil", "test"}
+    assert "prepare" not in second.seconds
+    assert (second.bytes_sent, second.bytes_received) == (3 * model, 3 * model)
+    assert first.bytes_sent > 3 * model  # what scorers publish, and the extractor
     released = sum(one.arrays["values"].nbytes for one in state.releases.values())
-    assert first["bytes"]["received"] == 3 * model + released
-    assert set(second["each"]) == {"client-000", "client-001", "client-002"}
-    assert sum(one["share"] for one in second["each"].values()) == pytest.approx(1)
-    assert "confusion" not in first
-    ((label, table),) = second["confusion"].items()
-    assert second["accuracy"][label] == np.trace(table) / np.sum(table)
+    assert first.bytes_received == 3 * model + released
+    assert set(second.client_metrics) == {"client-000", "client-001", "client-002"}
+    assert sum(metrics.teacher_share or 0 for metrics in second.client_metrics.values()) == pytest.approx(1)
+    assert first.confusion is None
+    assert second.confusion is not None
+    ((label, table),) = second.confusion.items()
+    assert second.accuracy[label] == np.trace(table) / np.sum(table)

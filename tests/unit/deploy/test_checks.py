@@ -22,12 +22,12 @@ from typer.testing import CliRunner
 from fedaux.cli import app
 from fedaux.config.schema import Config, DataConfig, PrivacyConfig
 from fedaux.deploy import checks
-from fedaux.deploy.certificates import load_key, make_authority, make_key, make_server
+from fedaux.deploy.certificates import generate_key_pair, load_key, make_authority, make_server
 from fedaux.deploy.checks import SiteError
-from fedaux.deploy.contact import clock, registered, server
-from fedaux.deploy.finding import Finding
+from fedaux.deploy.finding import CheckResult
+from fedaux.deploy.server_checks import clock, registered, server
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.release import release_mechanism
 from helpers.deployments import AWKWARD, answering, deploy
 
 
@@ -46,13 +46,13 @@ def config(site: Path) -> Config:
     return Config.load(site / "site.toml")
 
 
-def problem(found: Finding, detail: str, remedy: str) -> None:
+def problem(found: CheckResult, detail: str, remedy: str) -> None:
     assert found.ok is False
     assert detail in found.detail
     assert remedy in found.remedy
 
 
-def fine(found: Finding, detail: str = "") -> None:
+def fine(found: CheckResult, detail: str = "") -> None:
     assert (found.ok, found.remedy) == (True, "")
     assert detail in found.detail
 
@@ -216,7 +216,7 @@ def test_settings_of_another_site_or_of_a_simulation(config: Config) -> None:
 def test_settings_that_cannot_be_read(site: Path) -> None:
     (site / "site.toml").write_text("rounds = 'many'")
     found = checks.load_settings(site)
-    assert isinstance(found, Finding)
+    assert isinstance(found, CheckResult)
     problem(found, "rounds must be a whole number", "site.toml")
 
 
@@ -240,7 +240,7 @@ def test_account(config: Config, tmp_path: Path) -> None:
     fine(checks.account(config, tmp_path), "ε = 0 of 1 spent in 0 entries")
     store = BudgetStore(tmp_path, config.privacy)
     with pytest.raises(ZeroDivisionError):  # an attempt that failed counts
-        store.release("x", release_spend(9, config.privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        store.release("x", release_mechanism(9, config.privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     spent = checks.account(config, tmp_path)
     assert spent.ok is None
     assert "ε = 1 of 1 spent in 1 entries" in spent.detail
@@ -263,13 +263,13 @@ def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_folder_that_is_no_site(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="is not a site"):
-        list(checks.check(tmp_path))
+        list(checks.check_site(tmp_path))
     (tmp_path / "site.env").write_text("NAME=a\nPORT=1\n")
     with pytest.raises(SiteError, match="does not say SERVER"):
-        list(checks.check(tmp_path))
+        list(checks.check_site(tmp_path))
     (tmp_path / "site.env").write_text("NAME=a\nPORT=1\nSERVER=example.org\n")
     with pytest.raises(SiteError, match="names no port"):
-        list(checks.check(tmp_path))
+        list(checks.check_site(tmp_path))
 
 
 def aim(site: Path, address: str) -> None:
@@ -306,7 +306,7 @@ def test_a_site_with_problems_fails_and_goes_on_to_the_end(site: Path) -> None:
 def test_nobody_is_called_whom_nobody_vouches_for(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "server", lambda address, ca: pytest.fail("called"))
     (site / "ca.crt").unlink()
-    found = {finding.name: finding.ok for finding in checks.check(site)}
+    found = {finding.name: finding.ok for finding in checks.check_site(site)}
     assert (found["certificate"], found["server"], found["registered"]) == (False, None, None)
 
 
@@ -323,6 +323,6 @@ def test_a_source_beside_the_settings_is_found(site: Path, monkeypatch: pytest.M
 
 
 def test_a_new_key_is_a_good_one(tmp_path: Path) -> None:
-    make_key(tmp_path / "rome")
+    generate_key_pair(tmp_path / "rome")
     fine(checks.key_pair(tmp_path / "rome"))
     fine(checks.key_mode(tmp_path / "rome" / "key"))

@@ -23,21 +23,22 @@ from fedaux.config.schema import (
     PrivacyConfig,
 )
 from fedaux.core.messages import Account, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
-from fedaux.deploy.audit.finding import Finding, Terms
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.records import PASSING, passing, scores, training
 from fedaux.deploy.audit.site import NAME, Site, refused, write_rows
 from fedaux.experiments.runner import in_process, run_in, stored_state
-from fedaux.flower.federation import read
-from fedaux.privacy.accounting import Spend, total_epsilon
-from fedaux.privacy.budget import Entry, SiteAccount
+from fedaux.flower.federation import read_reply
+from fedaux.privacy.accounting import Mechanism, total_epsilon
+from fedaux.privacy.budget import Entry
 from fedaux.privacy.ledger import Ledger
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.release import release_mechanism
+from fedaux.privacy.site_account import SiteAccount
 
 LOST = 3  # rounds whose replies never arrive
 PRINTED = (0.10004, 0.2996, 1.0001, 1.23456, 2.0026, 9.9951, 12.341)  # totals that rounding to nearest makes smaller
 
 
-def lost_replies(folder: Path, terms: Terms) -> Finding:
+def lost_replies(folder: Path, terms: AuditConfig) -> AttackResult:
     """Clients train, their replies are lost, and the run goes on: the total that is printed must count them."""
     config, state = _run_config(terms), None
     for attempt in range(LOST + 1):
@@ -53,10 +54,10 @@ def lost_replies(folder: Path, terms: Terms) -> Finding:
     sent = _accounts(folder, terms)
     detail = f"{len(sent[0].entries)} rounds were trained, {state.round} of them kept"
     bound = max(one.epsilon for one in sent)
-    return Finding.of("lost-replies", "the total that the server prints", printed, bound, 0, detail)
+    return AttackResult.of("lost-replies", "the total that the server prints", printed, bound, 0, detail)
 
 
-def spare_clients(folder: Path, terms: Terms) -> Finding:
+def spare_clients(folder: Path, terms: AuditConfig) -> AttackResult:
     """A client that has spent more than all others is asked as a spare, works, and is not waited for."""
     config = _run_config(terms)
     spare = replace(config, fraction=0.5, federation=replace(config.federation, quorum=0.5, over_selection=1.0))
@@ -68,10 +69,10 @@ def spare_clients(folder: Path, terms: Terms) -> Finding:
     statement = state.ledger.statement()
     covered = [one for one in _accounts(folder, terms) if f"{one.folder.name} did not answer" not in statement]
     bound, detail = max(one.epsilon for one in covered), f"the statement covers {len(covered)} of 2 clients"
-    return Finding.of("spare-clients", "the total, beside spare clients", _printed(statement), bound, 0, detail)
+    return AttackResult.of("spare-clients", "the total, beside spare clients", _printed(statement), bound, 0, detail)
 
 
-def rounds_raised(folder: Path, terms: Terms) -> Finding:
+def rounds_raised(folder: Path, terms: AuditConfig) -> AttackResult:
     """The number of rounds is raised again and again, as a run that goes on for longer does."""
     site, sent = _site(folder, training(terms, train_rounds=0)), []
     for rounds in (2, 4, 8, 16):
@@ -79,19 +80,19 @@ def rounds_raised(folder: Path, terms: Terms) -> Finding:
         sent += list(_answered(site, [passing(site).train(np.zeros(6))] * (rounds + 1)))
     bound = _cost(sent, terms, "add-remove")
     detail = f"{len(sent)} rounds of training were answered"
-    return Finding.of("rounds-raised", "the owner's total, by more rounds", terms.epsilon, bound, 0, detail)
+    return AttackResult.of("rounds-raised", "the owner's total, by more rounds", terms.epsilon, bound, 0, detail)
 
 
-def questions(folder: Path, terms: Terms) -> Finding:
+def questions(folder: Path, terms: AuditConfig) -> AttackResult:
     """One release is allowed: the same question twice, then others, then all of them once more."""
     site = _site(folder, scores(terms))
     server = passing(site)
     orders = [server.prepare(server.map(column=np.array([1.0, -scale]))) for scale in (1, 1, 2, 3, 4)]
     sent = list(_answered(site, [*orders, *orders]))
-    return Finding.of("questions", "the owner's total, by asking again", terms.epsilon, _cost(sent, terms), 0)
+    return AttackResult.of("questions", "the owner's total, by asking again", terms.epsilon, _cost(sent, terms), 0)
 
 
-def wrong_size(folder: Path, terms: Terms) -> Finding:
+def wrong_size(folder: Path, terms: AuditConfig) -> AttackResult:
     """A question is first asked with a size so large that its entry states more noise than the answer will have."""
     settings = training(terms, epsilon=terms.epsilon / 1.2, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
@@ -100,10 +101,10 @@ def wrong_size(folder: Path, terms: Terms) -> Finding:
     large = replace(order, size=_largest_size(site.config.privacy))
     sent = list(_answered(site, [large, order, *[server.train(np.zeros(6))] * 2]))
     bound, detail = _cost(sent, terms, "add-remove"), f"{len(sent)} replies, after a question of size {large.size:,}"
-    return Finding.of("wrong-size", "the owner's total, by a false size", terms.epsilon, bound, 0, detail)
+    return AttackResult.of("wrong-size", "the owner's total, by a false size", terms.epsilon, bound, 0, detail)
 
 
-def half_way(folder: Path, terms: Terms) -> Finding:
+def half_way(folder: Path, terms: AuditConfig) -> AttackResult:
     """A question fails half-way, the owner allows more in the meantime, and it is asked again."""
     site = _site(folder, scores(replace(terms, epsilon=terms.epsilon / 4), epsilon_total=2 * terms.epsilon))
     server = passing(site)
@@ -113,10 +114,10 @@ def half_way(folder: Path, terms: Terms) -> Finding:
     raised = replace(site.config, privacy=replace(site.config.privacy, epsilon=terms.epsilon))
     sent = list(_answered(replace(site, config=raised), [order]))
     claimed, bound = _account(sent[-1]).epsilon, _cost(sent, terms)
-    return Finding.of("half-way", "the total that the client reports, after a failure", claimed, bound, 0)
+    return AttackResult.of("half-way", "the total that the client reports, after a failure", claimed, bound, 0)
 
 
-def old_copy(folder: Path, terms: Terms) -> Finding:
+def old_copy(folder: Path, terms: AuditConfig) -> AttackResult:
     """A site whose account was put back to an old copy, asked by a server that has met the newer one."""
     site = _site(folder, scores(terms))
     server = passing(site)
@@ -124,10 +125,10 @@ def old_copy(folder: Path, terms: Terms) -> Finding:
     site.forget()
     again = replace(server.prepare(server.map(column=np.array([1.0, -2.0]))), heard=_account(first).entries)
     sent = [first, *_answered(site, [again])]
-    return Finding.of("old-copy", "the owner's total, by an old account", terms.epsilon, _cost(sent, terms), 0)
+    return AttackResult.of("old-copy", "the owner's total, by an old account", terms.epsilon, _cost(sent, terms), 0)
 
 
-def many_names(folder: Path, terms: Terms) -> Finding:
+def many_names(folder: Path, terms: AuditConfig) -> AttackResult:
     """One node speaks for many names, and all of them have the same records."""
     names = tuple(f"{NAME}-{number}" for number in range(10))
     site = _site(folder, scores(terms), names)
@@ -135,10 +136,10 @@ def many_names(folder: Path, terms: Terms) -> Finding:
     orders = [server.prepare(server.map(column=np.array([1, -1])), name) for name in names]
     sent = list(_answered(site, orders))
     detail = f"{len(names)} names got {len(_distinct(sent))} different releases"
-    return Finding.of("many-names", "the owner's total, by names", terms.epsilon, _cost(sent, terms), 0, detail)
+    return AttackResult.of("many-names", "the owner's total, by names", terms.epsilon, _cost(sent, terms), 0, detail)
 
 
-def reported(folder: Path, terms: Terms) -> Finding:
+def reported(folder: Path, terms: AuditConfig) -> AttackResult:
     """What a client says of itself, after scores and training, beside what it sent."""
     settings = training(terms, epsilon=terms.epsilon / 4, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
@@ -146,14 +147,16 @@ def reported(folder: Path, terms: Terms) -> Finding:
     orders: list[Order] = [server.prepare(server.map(column=np.array([1, -1]))), *[server.train(np.zeros(6))] * 2]
     sent = list(_answered(site, orders))
     claimed, bound = _account(sent[-1]).epsilon, _cost(sent, terms, "add-remove")
-    return Finding.of("reported", "the total that the client reports", claimed, bound, 0, f"{len(sent)} replies")
+    return AttackResult.of("reported", "the total that the client reports", claimed, bound, 0, f"{len(sent)} replies")
 
 
-def printed(folder: Path, terms: Terms) -> Finding:
+def printed(folder: Path, terms: AuditConfig) -> AttackResult:
     """A printed ε is a promise: rounded up, wherever it is printed."""
     pairs = [pair for epsilon in PRINTED for pair in _all_printed(folder, epsilon, terms)]
     said, true = min(pairs, key=lambda pair: pair[0] / pair[1])
-    return Finding.of("printed", "ε as statements and tables print it", said, true, 0, f"{len(pairs)} were compared")
+    return AttackResult.of(
+        "printed", "ε as statements and tables print it", said, true, 0, f"{len(pairs)} were compared"
+    )
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class Lossy:
         yield from (reply for reply in replies if reply.client not in self.lost)
 
 
-def _accounts(folder: Path, terms: Terms) -> list[SiteAccount]:
+def _accounts(folder: Path, terms: AuditConfig) -> list[SiteAccount]:
     return [SiteAccount.read(folder / "clients" / f"client-{number:03d}", terms.delta) for number in range(2)]
 
 
@@ -183,7 +186,7 @@ def _answered(site: Site, orders: Iterable[PrepareOrder | TrainOrder]) -> Iterat
     for order in orders:
         reply = site.send(order)
         if not refused(reply):
-            yield read(Release, reply) if isinstance(order, PrepareOrder) else read(Update, reply)
+            yield read_reply(Release, reply) if isinstance(order, PrepareOrder) else read_reply(Update, reply)
 
 
 def _distinct(sent: Iterable[Release | Update]) -> list[Release | Update]:
@@ -192,24 +195,24 @@ def _distinct(sent: Iterable[Release | Update]) -> list[Release | Update]:
     return list({array.tobytes(): one for array, one in zip(arrays, sent, strict=True)}.values())
 
 
-def _cost(sent: Sequence[Release | Update], terms: Terms, adjacency: str = "replace-one") -> float:
+def _cost(sent: Sequence[Release | Update], terms: AuditConfig, adjacency: str = "replace-one") -> float:
     """ε of everything that was sent, by the noise that it states."""
     if not sent:
         raise AssertionError("the client answered nothing, so nothing was attacked")
-    spends = [
-        Spend.of(one)
+    mechanisms = [
+        Mechanism.of(one)
         if isinstance(one, Release)
-        else Spend(one.noise, one.rate, one.steps, len(one.weights["parameters"]))
+        else Mechanism(one.noise, one.rate, one.steps, len(one.weights["parameters"]))
         for one in _distinct(sent)
     ]
-    return total_epsilon(spends, terms.delta, adjacency)
+    return total_epsilon(mechanisms, terms.delta, adjacency)
 
 
 def _largest_size(privacy: PrivacyConfig) -> int:
     """The largest power of two for which there is a calibration at all."""
     for power in range(62, 0, -1):
         try:
-            release_spend(2**power, privacy)
+            release_mechanism(2**power, privacy)
         except ValueError:
             continue
         return int(2**power)
@@ -220,7 +223,7 @@ def _account(reply: Release | Update) -> Account:
     return Account.from_json(reply.account)
 
 
-def _run_config(terms: Terms) -> Config:
+def _run_config(terms: AuditConfig) -> Config:
     privacy: dict[str, Any] = {"epsilon": terms.epsilon, "epsilon_total": terms.epsilon, "delta": terms.delta}
     return Config(
         method="fedavg",
@@ -244,7 +247,7 @@ def _printed(statement: str) -> float:
     return float(found[1])
 
 
-def _all_printed(folder: Path, epsilon: float, terms: Terms) -> Iterator[tuple[float, float]]:
+def _all_printed(folder: Path, epsilon: float, terms: AuditConfig) -> Iterator[tuple[float, float]]:
     """(printed, true) for one total: the run's statement and table, and the site's own."""
     account = Account(epsilon, terms.delta, "replace-one", "record", 1)
     ledger = Ledger({}, {NAME: account}, {NAME: 1})

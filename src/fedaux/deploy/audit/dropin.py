@@ -13,17 +13,17 @@ from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
 from fedaux.core.messages import Arrays, PrepareOrder, Release
-from fedaux.deploy.audit.finding import Finding, Terms, told_apart
-from fedaux.deploy.audit.noise import finer
-from fedaux.deploy.audit.records import gross
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, empirical_epsilon
+from fedaux.deploy.audit.noise import with_more_draws
+from fedaux.deploy.audit.records import with_fewer_draws
 from fedaux.deploy.audit.site import Vector, refused
 from fedaux.flower.dropin_client import answer
-from fedaux.flower.federation import read
+from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import pack
+from fedaux.flower.serialization import serialize
 from fedaux.flower.user_model import ACTION
-from fedaux.models import dump
-from fedaux.privacy.apart import keeps_records_apart
+from fedaux.models import flatten_state
+from fedaux.privacy.module_validation import keeps_records_apart
 
 MAP: Arrays = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}  # φ is a feature's sign
 
@@ -46,7 +46,9 @@ class Net(nn.Module):
 class App:
     """A client that has nothing of fedaux but that one handler."""
 
-    def __init__(self, folder: Path, rows: Vector, terms: Terms, norm: bool = False, public: Arrays = MAP) -> None:
+    def __init__(
+        self, folder: Path, rows: Vector, terms: AuditConfig, norm: bool = False, public: Arrays = MAP
+    ) -> None:
         self.folder, self.public, app = folder, public, ClientApp()
         labels = np.zeros(len(rows), np.int64)
         answer(
@@ -64,40 +66,40 @@ class App:
         shutil.rmtree(self.folder, ignore_errors=True)
         order = PrepareOrder("1", "model", "class-embedding", 2, 4, "", 0, weights, self.public)
         (node,) = self.grid.get_node_ids()
-        (reply,) = self.grid.send_and_receive([Message(pack(order), node, f"query.{ACTION}")])
+        (reply,) = self.grid.send_and_receive([Message(serialize(order), node, f"query.{ACTION}")])
         return reply
 
     def values(self, weights: Arrays) -> Vector:
-        return np.asarray(read(Release, self.ask(weights)).arrays["values"], np.float64)
+        return np.asarray(read_reply(Release, self.ask(weights)).arrays["values"], np.float64)
 
 
-def batch_norm(folder: Path, terms: Terms) -> Finding:
+def batch_norm(folder: Path, terms: AuditConfig) -> AttackResult:
     """Weights that are dead on random rows and alive on the client's: no trial would see that records are mixed."""
-    name, attacked, terms = "drop-in-batchnorm", "a network that normalises over the batch", gross(terms)
+    name, attacked, terms = "drop-in-batchnorm", "a network that normalises over the batch", with_fewer_draws(terms)
     rows = np.random.default_rng(0).uniform(0.9, 1.1, size=(64, 8))
     other = np.concatenate([np.full((1, 8), 1000.0), rows[1:]])
     weights = _alive(norm=True)
     apps = [App(folder / which, x, terms, norm=True) for which, x in (("one", rows), ("other", other))]
     App(folder / "control", rows, terms).values(_alive(norm=False))  # the order itself is one that clients answer
     if all(refused(app.ask(weights)) for app in apps):
-        return Finding.of(name, attacked, terms.epsilon, 0.0, 0, "both neighbours refuse the network")
-    bound = told_apart([partial(app.values, weights) for app in apps], terms)
-    return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 64 rows is an outlier")
+        return AttackResult.of(name, attacked, terms.epsilon, 0.0, 0, "both neighbours refuse the network")
+    bound = empirical_epsilon([partial(app.values, weights) for app in apps], terms)
+    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 64 rows is an outlier")
 
 
-def noise(folder: Path, terms: Terms) -> Finding:
+def noise(folder: Path, terms: AuditConfig) -> AttackResult:
     """One record exchanged for its opposite: the sum of its class moves by 2, as far as is claimed."""
-    terms, net = finer(terms), Net()
+    terms, net = with_more_draws(terms), Net()
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.zero_()
         net.features[0].weight[0, 0] = 1.0  # type: ignore[operator]
     rows = np.ones((8, 8))
-    other, weights = np.concatenate([np.zeros((1, 8)), rows[1:]]), dump(net)
+    other, weights = np.concatenate([np.zeros((1, 8)), rows[1:]]), flatten_state(net)
     middle = {**MAP, "mean": np.full(4, 0.5, np.float32)}
     apps = [App(folder / which, x, terms, public=middle) for which, x in (("one", rows), ("other", other))]
-    bound = told_apart([partial(app.values, weights) for app in apps], terms)
-    return Finding.of("noise-drop-in", "noise of a drop-in's release", terms.epsilon, bound, terms.draws)
+    bound = empirical_epsilon([partial(app.values, weights) for app in apps], terms)
+    return AttackResult.of("noise-drop-in", "noise of a drop-in's release", terms.epsilon, bound, terms.draws)
 
 
 def _alive(norm: bool) -> Arrays:
@@ -110,4 +112,4 @@ def _alive(norm: bool) -> Arrays:
         net.features[0].bias[0] = -5.0  # type: ignore[operator]
         if norm:
             net.features[2].bias[0] = 0.02  # type: ignore[operator]
-    return dump(net)
+    return flatten_state(net)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import PrepareOrder, TrainOrder
-from fedaux.deploy.audit.finding import Draw, Finding, Terms, told_apart
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, Draw, empirical_epsilon
 from fedaux.deploy.audit.kernels import disagreeing
 from fedaux.deploy.audit.site import Server, Site, Vector, set_mlp, write_rows
 
@@ -24,17 +24,17 @@ AGREE = "the matrix kernels of this machine agree on all that was tried"
 PASSING = PrototypeSpec.of("mlp", hidden=2, features=2, norm="none")
 
 
-def gross(terms: Terms) -> Terms:
+def with_fewer_draws(terms: AuditConfig) -> AuditConfig:
     """What moves a release by many times its sensitivity shows in few draws."""
     return replace(terms, draws=max(60, terms.draws // 5))
 
 
-def scores(terms: Terms, **more: Any) -> dict[str, Any]:
+def scores(terms: AuditConfig, **more: Any) -> dict[str, Any]:
     """Settings of a site that releases scores."""
     return {"privacy": {"epsilon": terms.epsilon, "delta": terms.delta, **more}}
 
 
-def training(terms: Terms, **more: Any) -> dict[str, Any]:
+def training(terms: AuditConfig, **more: Any) -> dict[str, Any]:
     """Settings of a site that trains heads for one round, in one step on all records, under add-remove."""
     privacy: dict[str, Any] = {"epsilon": terms.epsilon, "epsilon_total": terms.epsilon, "delta": terms.delta}
     privacy |= {
@@ -47,7 +47,7 @@ def training(terms: Terms, **more: Any) -> dict[str, Any]:
     return {"method": "fedavg", "head_only": True, "rounds": 1, "privacy": {**privacy, **more}}
 
 
-def map_kernel(folder: Path, terms: Terms) -> Finding:
+def map_kernel(folder: Path, terms: AuditConfig) -> AttackResult:
     """All features are equal, and the public map's product with them has the sign that the kernel gives it."""
     name, attacked, rows, width = "batch-shape-map", "one record more, on the public map of others", 1953, 128
 
@@ -58,9 +58,9 @@ def map_kernel(folder: Path, terms: Terms) -> Finding:
 
     found = disagreeing(product, width, rows)
     if found is None:
-        return Finding.skip(name, attacked, AGREE)
+        return AttackResult.skip(name, attacked, AGREE)
     h, column, *_ = found
-    terms = gross(terms)
+    terms = with_fewer_draws(terms)
     spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
     sites = one_more(folder, rows, spec, scores(terms, adjacency="add-remove", declared_records=rows))
     server = Server.against(sites[0], (5,), 3)
@@ -68,18 +68,18 @@ def map_kernel(folder: Path, terms: Terms) -> Finding:
     basis = np.zeros((width, 4), np.float32)
     basis[:, 0] = column
     order = server.prepare({"mean": np.zeros(width, np.float32), "basis": basis})
-    bound = told_apart([values_of(site, order) for site in sites], terms)
-    return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows:,} records or one more")
+    bound = empirical_epsilon([values_of(site, order) for site in sites], terms)
+    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows:,} records or one more")
 
 
-def network_kernel(folder: Path, terms: Terms) -> Finding:
+def network_kernel(folder: Path, terms: AuditConfig) -> AttackResult:
     """The same inside the network, whose weights are the server's: a feature is a rounding error."""
     name, attacked, rows, width = "batch-shape-network", "one record more, on the features of others", 15, 512
     found = disagreeing(_linear, width, rows)
     if found is None:
-        return Finding.skip(name, attacked, AGREE)
+        return AttackResult.skip(name, attacked, AGREE)
     h, weights, small, large = found
-    terms = gross(terms)
+    terms = with_fewer_draws(terms)
     spec = PrototypeSpec.of("mlp", hidden=width, features=3, norm="none")
     sites = one_more(folder, rows, spec, scores(terms, adjacency="add-remove", declared_records=rows))
     server = Server.against(sites[0], (5,), 3)
@@ -87,18 +87,18 @@ def network_kernel(folder: Path, terms: Terms) -> Finding:
     second[0] = weights
     set_mlp(server.model, hidden=h, second=second)
     order = server.prepare(server.map(mean=max(small, large) / 2))
-    bound = told_apart([values_of(site, order) for site in sites], terms)
-    return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows} records or one more")
+    bound = empirical_epsilon([values_of(site, order) for site in sites], terms)
+    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows} records or one more")
 
 
-def training_kernel(folder: Path, terms: Terms) -> Finding:
+def training_kernel(folder: Path, terms: AuditConfig) -> AttackResult:
     """The same in private training: weights of 2⁵⁰ turn the sign of a logit into all of the gradient."""
     name, attacked, rows, width = "batch-shape-training", "one record more, on the gradients of others", 15, 512
     found = disagreeing(_linear, width, rows)
     if found is None:
-        return Finding.skip(name, attacked, AGREE)
+        return AttackResult.skip(name, attacked, AGREE)
     h, weights, small, large = found
-    terms = gross(terms)
+    terms = with_fewer_draws(terms)
     spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
     sites = one_more(folder, rows, spec, training(terms))
     server = Server.against(sites[0], (5,), 3)
@@ -107,28 +107,30 @@ def training_kernel(folder: Path, terms: Terms) -> Finding:
     head[0] = weights * HUGE
     order = server.train(np.append(head.ravel(), np.zeros(3)), lr=1e25)  # beside it, those weights are nothing
     one, other = (gradient(h, np.array([HUGE * logit, 0, 0]), 2) for logit in (small, large))
-    bound = told_apart([sums_of(site, order) for site in sites], terms, other - one)
-    return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows} records or one more")
+    bound = empirical_epsilon([sums_of(site, order) for site in sites], terms, other - one)
+    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows} records or one more")
 
 
-def person(folder: Path, terms: Terms) -> Finding:
+def person(folder: Path, terms: AuditConfig) -> AttackResult:
     """A person's hundred records, all moved together, where a person is promised what a record would be."""
-    terms, settings = gross(terms), scores(terms, unit="person", max_records_per_person=10)
+    terms, settings = with_fewer_draws(terms), scores(terms, unit="person", max_records_per_person=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
-    bound = scores_apart(sites, terms)
+    bound = scores_epsilon(sites, terms)
     detail = "100 of 104 records, of which 10 are used"
-    return Finding.of("person", "all records of a person, on scores", terms.epsilon, bound, terms.draws, detail)
+    return AttackResult.of("person", "all records of a person, on scores", terms.epsilon, bound, terms.draws, detail)
 
 
-def person_training(folder: Path, terms: Terms) -> Finding:
+def person_training(folder: Path, terms: AuditConfig) -> AttackResult:
     """The same in private training: a person who is there, or not."""
-    name, attacked, terms = "person-training", "all records of a person, on training", gross(terms)
+    name, attacked, terms = "person-training", "all records of a person, on training", with_fewer_draws(terms)
     settings = training(terms, unit="person", max_records_per_person=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("without", None), ("with", (1000, 0)))]
     order = passing(sites[0]).train(np.zeros(6))
     direction = gradient(np.array([1000.0, 0.0]), np.zeros(2), 0)
-    bound = told_apart([sums_of(site, order) for site in sites], terms, direction)
-    return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, "100 of 104 records, of which 10 are used")
+    bound = empirical_epsilon([sums_of(site, order) for site in sites], terms, direction)
+    return AttackResult.of(
+        name, attacked, terms.epsilon, bound, terms.draws, "100 of 104 records, of which 10 are used"
+    )
 
 
 def passing(site: Site) -> Server:
@@ -138,11 +140,11 @@ def passing(site: Site) -> Server:
     return server
 
 
-def scores_apart(sites: Sequence[Site], terms: Terms) -> float:
+def scores_epsilon(sites: Sequence[Site], terms: AuditConfig) -> float:
     """ε from the releases of two neighbours, under a map that has the records (1, 0) and (0, 1) at opposite φ."""
     server = passing(sites[0])
     order = server.prepare(server.map(column=np.array([1, -1])))
-    return told_apart([values_of(site, order) for site in sites], terms)
+    return empirical_epsilon([values_of(site, order) for site in sites], terms)
 
 
 def values_of(site: Site, order: PrepareOrder) -> Draw:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
+from fedaux.core.progress import AuditProgress, OnProgress, no_progress
 from fedaux.deploy.audit import accounts, dropin, noise, records, texts, wire
-from fedaux.deploy.audit.finding import Attack, Finding, Terms
+from fedaux.deploy.audit.attack_result import Attack, AttackResult, AuditConfig
 
 ATTACKS: dict[str, Attack] = {
     "text-length": texts.text_length,
@@ -45,24 +46,25 @@ MEMORY = Path("/dev/shm")  # a vault writes through to the disk before it answer
 
 
 def audit_client(
-    terms: Terms | None = None, only: Collection[str] = (), tell: Callable[[str], None] = lambda name: None
-) -> Iterator[Finding]:
+    terms: AuditConfig | None = None, only: Collection[str] = (), on_progress: OnProgress = no_progress
+) -> Iterator[AttackResult]:
     """Attack the real client handlers, and yield what each attack found as soon as it is over.
 
     Args:
         terms: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
         only: Names of attacks; without any, all of `ATTACKS`.
-        tell: Called with the name of each attack before it starts.
+        on_progress: Called with an `AuditProgress` before each attack.
     """
     for name in only:
         if name not in ATTACKS:
-            raise unknown("attack", name, ATTACKS)
-    for name in only or ATTACKS:
-        tell(name)
-        yield attack(name, terms or Terms())
+            raise unknown_name("attack", name, ATTACKS)
+    names = only or ATTACKS
+    for number, name in enumerate(names, 1):
+        on_progress(AuditProgress(name, number, len(names)))
+        yield attack(name, terms or AuditConfig())
 
 
-def attack(name: str, terms: Terms) -> Finding:
+def attack(name: str, terms: AuditConfig) -> AttackResult:
     """One attack, in an empty folder that is gone afterwards. What sites write to their logs is not shown."""
     where = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="fedaux-audit-", dir=where) as folder, _silent():
@@ -71,7 +73,7 @@ def attack(name: str, terms: Terms) -> Finding:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    logger = logging.getLogger("fedaux.flower.sealed")
+    logger = logging.getLogger("fedaux.flower.error_redaction")
     before, logger.disabled = logger.disabled, True
     try:
         yield

@@ -22,10 +22,10 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays, HelloOrder, PrepareOrder, Refusal, Release, TrainOrder, Update
 from fedaux.flower import client_app as client
-from fedaux.flower.federation import read
+from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import ACTIONS, pack
-from fedaux.models import build, dump
+from fedaux.flower.serialization import MESSAGE_TYPES, serialize
+from fedaux.models import build, flatten_state
 from fedaux.models.registry import Prototype
 from fedaux.scoring.frozen_extractor import extractor_hash
 from fedaux.scoring.registry import make_scorer
@@ -90,13 +90,13 @@ class Site:
         return reply
 
     def send(self, order: HelloOrder | PrepareOrder | TrainOrder) -> Message:
-        return self.message(pack(order), ACTIONS[type(order)])
+        return self.message(serialize(order), MESSAGE_TYPES[type(order)])
 
     def release(self, order: PrepareOrder) -> Release:
-        return read(Release, self.send(order))
+        return read_reply(Release, self.send(order))
 
     def update(self, order: TrainOrder) -> Update:
-        return read(Update, self.send(order))
+        return read_reply(Update, self.send(order))
 
     @property
     def vault(self) -> Path:
@@ -153,7 +153,7 @@ class Server:
         return {"mean": np.full(self.width, mean, np.float32) * (basis[:, 0] != 0), "basis": basis}
 
     def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
-        spec, arrays = self.config.prototypes[0].to_json(), dump(self.model.features)
+        spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
         scorer = make_scorer(self.config.privacy, self.classes)
         return PrepareOrder(
             client=client,
@@ -169,7 +169,7 @@ class Server:
 
     def train(self, weights: NDArray[Any], lr: float = 1.0, client: str = NAME) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
-        spec, arrays = self.config.prototypes[0].to_json(), dump(self.model.features)
+        spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
         local = self.config.local
         return TrainOrder(
             client=client,

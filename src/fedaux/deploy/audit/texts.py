@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.deploy.audit.finding import Finding, Terms, told_apart
-from fedaux.deploy.audit.records import gross, scores, values_of
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, empirical_epsilon
+from fedaux.deploy.audit.records import scores, values_of, with_fewer_draws
 from fedaux.deploy.audit.site import Server, Site
 
 WORDS = ("good", "film", "but", "far", "too", "long", "for", "me", "now")
@@ -21,11 +21,11 @@ MISSING = "transformers is not installed: pip install 'fedaux[text]'"
 Rows = Sequence[tuple[str, str]]  # (label, text)
 
 
-def text_length(folder: Path, terms: Terms) -> Finding:
+def text_length(folder: Path, terms: AuditConfig) -> AttackResult:
     """The embedding of the padding is NaN: a text beside a longer one would become NaN, and count for nothing."""
-    name, attacked, terms = "text-length", "the length of one text, on the features of others", gross(terms)
+    name, attacked, terms = "text-length", "the length of one text, on the features of others", with_fewer_draws(terms)
     if not text_works():
-        return Finding.skip(name, attacked, MISSING)
+        return AttackResult.skip(name, attacked, MISSING)
     rows = [("flu", "good")] * 32
     sites = _sites(folder, terms, short=[*rows, ("flu", "good")], long=[*rows, ("flu", " ".join(WORDS))])
     server = Server.against(sites[0], (), 2)
@@ -33,21 +33,21 @@ def text_length(folder: Path, terms: Terms) -> Finding:
     with torch.no_grad():
         text.encoder.embeddings.word_embeddings.weight[text.tokenizer.pad_token_id] = float("nan")
     order = server.prepare(server.map(mean=-1e6))  # φ is +1 for every row that is finite
-    bound = told_apart([values_of(site, order) for site in sites], terms)
-    return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 33 texts, of 1 word or of 9")
+    bound = empirical_epsilon([values_of(site, order) for site in sites], terms)
+    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 33 texts, of 1 word or of 9")
 
 
-def new_label(folder: Path, terms: Terms) -> Finding:
+def new_label(folder: Path, terms: AuditConfig) -> AttackResult:
     """A record whose label nobody declared: numbered from the records, it would renumber all others."""
-    name, attacked, terms = "new-label", "a label that is not declared, on those of others", gross(terms)
+    name, attacked, terms = "new-label", "a label that is not declared, on those of others", with_fewer_draws(terms)
     if not text_works():
-        return Finding.skip(name, attacked, MISSING)
+        return AttackResult.skip(name, attacked, MISSING)
     rows = [(label, "good film") for label in ("cold", "flu") for _ in range(16)]
     sites = _sites(folder, terms, known=[*rows, ("flu", "good")], new=[*rows, ("aids", "good")])
     server = Server.against(sites[0], (), 2)
     order = server.prepare(server.map(mean=-1e6))
-    bound = told_apart([values_of(site, order) for site in sites], terms)
-    return Finding.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 33 records in a .csv")
+    bound = empirical_epsilon([values_of(site, order) for site in sites], terms)
+    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 33 records in a .csv")
 
 
 def text_works() -> bool:
@@ -62,7 +62,7 @@ def write_csv(path: Path, rows: Rows) -> Path:
     return path
 
 
-def _sites(folder: Path, terms: Terms, **tables: Rows) -> list[Site]:
+def _sites(folder: Path, terms: AuditConfig, **tables: Rows) -> list[Site]:
     words = _tokenizer(folder / "words")
     spec = PrototypeSpec.of("bert", layers=1, width=12, heads=2, inner=8, length=16, tokenizer=str(words))
     tables_at = [write_csv(folder / which / "table.csv", rows) for which, rows in tables.items()]

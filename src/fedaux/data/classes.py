@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config.parsing import ConfigError, need
+from fedaux.config.parsing import ConfigError, require
 from fedaux.config.schema import DataConfig
 from fedaux.data.arrays import read_classes
-from fedaux.data.form import RecordsError
+from fedaux.data.record_spec import RecordsError
 from fedaux.data.records import UNDECLARED, Corpus, Records
 
 
-def declared(data: DataConfig) -> tuple[str, ...]:
+def declared_classes(data: DataConfig) -> tuple[str, ...]:
     """`data.classes`, else the lines of classes.txt beside the data; the data itself is not opened."""
     if data.classes:
         return data.classes
@@ -30,8 +30,8 @@ def declared(data: DataConfig) -> tuple[str, ...]:
             f"at the server and at every site{beside}."
         )
     classes = read_classes(file)
-    need(bool(classes) and all(classes), f"{file} must name one class a line, without an empty line between them.")
-    need(len(set(classes)) == len(classes), f"{file}: the names of classes must differ from one another.")
+    require(bool(classes) and all(classes), f"{file} must name one class a line, without an empty line between them.")
+    require(len(set(classes)) == len(classes), f"{file}: the names of classes must differ from one another.")
     return classes
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from fedaux.data.arrays import Block, convert, need
-from fedaux.data.persons import in_paths
+from fedaux.data.arrays import Block, convert, require_file
+from fedaux.data.persons import persons_from_paths
 from fedaux.data.records import UNDECLARED, Corpus, Records
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".tif", ".tiff", ".webp"}
 
 
-def images(
+def image_folder(
     path: Path,
     size: int | None = None,
     mode: str = "RGB",
@@ -32,7 +32,7 @@ def images(
     all that it matches, is the person. With `declared` classes every image below the folder is a record, and its label
     is that of the sub-folder it is in, −1 outside of them.
     """
-    root = unpacked(need(path, "your own images"), "train")
+    root = find_subfolder(require_file(path, "your own images"), "train")
     names = list(declared) or _class_folders(root, classes)
     place = {name: label for label, name in enumerate(names)}
 
@@ -48,7 +48,9 @@ def images(
         raise ValueError(f"{root} holds no image; put them there, labelled ones in a sub-folder for each class")
     test = listing(path / "test") if root != path and not declared else {}
     corpus = image_files("images", train, test, names, size, mode)
-    return replace(corpus, train=replace(corpus.train, person=in_paths(person, list(train), root) if person else None))
+    return replace(
+        corpus, train=replace(corpus.train, person=persons_from_paths(person, list(train), root) if person else None)
+    )
 
 
 def _class_folders(root: Path, classes: Sequence[str]) -> list[str]:
@@ -70,7 +72,7 @@ def image_files(
 
     def read(file: Path) -> Iterator[Block]:
         with Image.open(file) as image:
-            yield fit(image, size, mode)[None], None
+            yield crop_and_resize(image, size, mode)[None], None
 
     corpus = convert(kind, read, list(train), list(test), options=(size, mode))
     tested = None if corpus.test is None else _labelled(corpus.test, test)
@@ -82,14 +84,14 @@ def _labelled(records: Records, labels: Mapping[Path, int | None]) -> Records:
     return replace(records, y=np.array(known, dtype=np.int64) if known else None)
 
 
-def fit(image: Image.Image, size: int | None, mode: str) -> NDArray[np.uint8]:
+def crop_and_resize(image: Image.Image, size: int | None, mode: str) -> NDArray[np.uint8]:
     """(H, W, C), or the central square shrunk to (size, size, C) by a box filter."""
     image = image.convert(mode)
     x = np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BOX) if size else image)
     return x.reshape(*x.shape[:2], -1)
 
 
-def unpacked(path: Path, *inner: str) -> Path:
+def find_subfolder(path: Path, *inner: str) -> Path:
     """The unpacked folder, whether `path` is it or holds it."""
     return next((path / name for name in inner if (path / name).is_dir()), path)
 

@@ -20,7 +20,7 @@ class RecordsError(FedauxError, ValueError):
 
 
 @dataclass(frozen=True)
-class Form:
+class RecordSpec:
     """`shape` is that of one record as people give it: images are (height, width, channels), text has none."""
 
     kind: str
@@ -38,18 +38,18 @@ class Form:
         return cls("image" if is_image(records.x) else "numbers", tuple(records.x.shape[1:]))
 
     @property
-    def seen(self) -> tuple[int, ...]:
+    def input_shape(self) -> tuple[int, ...]:
         """The shape that the network sees: images are channels first."""
         return (self.shape[2], *self.shape[:2]) if self.kind == "image" else self.shape
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         if self.kind == "text":
             return "a list of texts"
         name = "uint8 images" if self.kind == "image" else "numbers"
         return f"{name} of shape ({', '.join(map(str, ('N', *self.shape)))})"
 
-    def facts(self) -> dict[str, Any]:
+    def to_card(self) -> dict[str, Any]:
         """For a card: everything that a program in another language must know to feed the network."""
         if self.kind == "text":
             return {"kind": "text", "shape": []}
@@ -57,23 +57,26 @@ class Form:
         if self.kind == "numbers":
             return {**facts, "dtype": "float32"}
         layout = ["height", "width", "channels"]
-        return {**facts, "dtype": "uint8", "layout": layout, "network_sees": list(self.seen), "scaling": SCALING}
+        return {**facts, "dtype": "uint8", "layout": layout, "network_sees": list(self.input_shape), "scaling": SCALING}
 
-    def rows(self, records: Any) -> NDArray[Any]:
+    def validate(self, records: Any) -> NDArray[Any]:
         """The records as `Records` wants them, or an error that says what is wrong with them."""
         if self.kind == "text":
             return _texts(records)
         try:
             x = np.asarray(records)
         except ValueError as error:
-            raise RecordsError(f"this model takes {self.words}; these records are not all of one shape") from error
+            raise RecordsError(
+                f"this model takes {self.description}; these records are not all of one shape"
+            ) from error
         if x.ndim == 0 or x.shape[1:] != self.shape:
             hint = "; a single record x goes in as x[None]" if x.shape == self.shape else ""
-            raise RecordsError(f"this model takes {self.words}, not of shape {x.shape}{hint}")
+            raise RecordsError(f"this model takes {self.description}, not of shape {x.shape}{hint}")
         if self.kind == "image":
             if x.dtype != np.uint8:
                 raise RecordsError(
-                    f"this model takes {self.words}, not {x.dtype}: give pixels from 0 to 255, it scales them itself"
+                    f"this model takes {self.description}, not {x.dtype}: "
+                    "give pixels from 0 to 255, it scales them itself"
                 )
             return x
         return _numbers(x)
