@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from fedaux import Config, Result, resume, run
+from fedaux.algorithms.distill import DivergedError
 from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.run_state import RunState, StateError
-from fedaux.algorithms.server import DivergedError, Server, make_server
+from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
