@@ -63,32 +63,32 @@ def run(
 ) -> None:
     """Run one configuration. In a folder that already holds this very run, go on where it stopped."""
     from fedaux.config.schema import Config
+    from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.runner import run as run_experiment
-    from fedaux.experiments.tracking import make_trackers
     from fedaux.report.live import Live
 
     settings = Config.load(beside(config), set_ or [])
     folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
-    trackers = make_trackers(track or [])
+    callbacks = make_callbacks(track or [])
     set_threads(threads)
     console = console_for(as_json)
     with Live(console) as live:
-        result = run_experiment(settings, folder, on_progress=live.on_progress, trackers=trackers)
+        result = run_experiment(settings, folder, on_progress=live.on_progress, callbacks=callbacks)
     show(result, console, as_json)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
 def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
     """Go on with a run that was stopped, killed or cut off; the result is the same as if it had not been."""
+    from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.runner import resume as resume_experiment
-    from fedaux.experiments.tracking import make_trackers
     from fedaux.report.live import Live
 
-    trackers = make_trackers(track or [])
+    callbacks = make_callbacks(track or [])
     set_threads(threads)
     console = console_for(as_json)
     with Live(console) as live:
-        result = resume_experiment(folder, on_progress=live.on_progress, trackers=trackers)
+        result = resume_experiment(folder, on_progress=live.on_progress, callbacks=callbacks)
     show(result, console, as_json)
 
 

@@ -10,6 +10,7 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, DataConfig
+from fedaux.core.results import RoundResult
 from fedaux.data.federated import open_data
 from fedaux.report.layout import spread_out
 from fedaux.report.pictures import draw_curves, draw_run, draw_split
@@ -62,8 +63,8 @@ def test_split(tmp_path: Path, clients: int, classes: int) -> None:
 @pytest.mark.parametrize("prototypes", [("mlp",), ("mlp", "cnn")])
 def test_pictures_of_a_run(tmp_path: Path, prototypes: tuple[str, ...]) -> None:
     config = Config(prototypes=tuple(map(PrototypeSpec, prototypes)), data=DataConfig(clients=4))
-    record = {"accuracy": dict.fromkeys(prototypes, 0.5)}
-    state = RunState(config, 2, {name: {} for name in prototypes}, history=(record, record))
+    result = RoundResult(1, dict.fromkeys(prototypes, 0.5), {})
+    state = RunState(config, 2, {name: {} for name in prototypes}, history=(result, result))
     pictures = draw_run(open_data(config), state, tmp_path)
     assert [path.name for path in pictures] == ["split.png", "curves.png"]
     for path in pictures:
