@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedaux import METHODS, Config, run
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def test_the_python_block_runs_as_it_stands(
 
 
 def test_the_example_is_the_demo() -> None:
-    assert Config.load(ROOT / "examples" / "digits.toml") == DIGITS
+    assert Config.load(ROOT / "examples" / "digits.toml") == DEMO
 
 
 def test_the_mixed_example_runs(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_folder_that_the_clients_own_settings_do_not_name_is_not_read(config: 
     public = {"mean": np.zeros(16, np.float32), "basis": np.zeros((16, 4), np.float32)}
     (refused,) = site.ask([PrepareOrder("client-000", foreign, "class-embedding", 3, 15, "x", 0, {}, public)])
     assert isinstance(refused, Failure)
-    assert refused.reason == Refusal.ORDER.in_words
+    assert refused.reason == Refusal.ORDER.description
 
 
 def test_a_bert_is_pretrained_and_fine_tuned(config: Config, tmp_path: Path) -> None:

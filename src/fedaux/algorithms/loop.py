@@ -13,7 +13,7 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Account, Arrays, Failure, Federation, Release, Update
 from fedaux.core.progress import AggregationStarted, ReleasesProgress, TrainingProgress
 from fedaux.core.rng import numpy_stream
-from fedaux.core.timing import Costs, payload
+from fedaux.core.timing import Costs, payload_bytes
 
 
 class NoAnswerError(FedauxError, RuntimeError):
@@ -42,7 +42,7 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
                 save(state)
         gathering = Gathering.start(server, certainty, state, chosen, costs)
         with costs.phase("train"):
-            orders = costs.asked([server.train_order(state, client) for client in chosen])
+            orders = costs.count_sent([server.train_order(state, client) for client in chosen])
             for reply in federation.ask(orders):  # T1
                 if isinstance(reply, Update):
                     gathering.add(reply)  # T2
@@ -77,8 +77,8 @@ def collect_releases(
     orders = [server.prepare_order(state, client) for client in missing]
     extractor = max((_bytes(order.extractor) for order in orders), default=0)
     public = max((_bytes(order.public) for order in orders), default=0)
-    for reply in federation.ask(costs.asked(orders)):
-        costs.received += payload(reply)
+    for reply in federation.ask(costs.count_sent(orders)):
+        costs.received += payload_bytes(reply)
         if isinstance(reply, Release):
             found[reply.client] = reply
         elif isinstance(reply, Failure):

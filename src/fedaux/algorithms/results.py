@@ -44,7 +44,7 @@ class Result:
             "curve": self.curve,
             "prototypes": self.state.history[-1].accuracy,
             "failed": sorted({failure.client for result in self.state.history for failure in result.failures}),
-            "privacy": {"epsilon": ledger.worst or None, "delta": ledger.delta, "statement": self.privacy},
+            "privacy": {"epsilon": ledger.max_epsilon or None, "delta": ledger.delta, "statement": self.privacy},
         }
 
     @property

@@ -14,7 +14,7 @@ from fedaux.algorithms.server import Server
 from fedaux.core.messages import Account, Arrays, Failure, Update
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
-from fedaux.core.timing import Costs, payload
+from fedaux.core.timing import Costs, payload_bytes
 from fedaux.scoring.teacher_weights import Certainty, Weighing
 
 Moved = dict[str, float]  # how far each array of a model went in local training, see `pace`
@@ -57,7 +57,7 @@ class Gathering:
 
     def add(self, update: Update) -> None:
         """T2. An update that makes no sense costs its contribution, never the round."""
-        self.costs.received += payload(update)
+        self.costs.received += payload_bytes(update)
         self.accounts[update.client] = Account.from_json(update.account)
         if update.noise > 0:
             self.private_training[update.client] = PrivateTraining(update.noise, update.rate, update.steps)

@@ -112,7 +112,7 @@ def prepare(
     from fedaux.config.schema import Config
     from fedaux.experiments.runner import pretrain
     from fedaux.experiments.runner import probe as probe_experiment
-    from fedaux.pretraining.store import read_card
+    from fedaux.pretraining.store import read_pretraining_card
     from fedaux.report.live import Live
     from fedaux.report.pictures import draw_pretraining
     from fedaux.report.terminal import results_table
@@ -125,7 +125,7 @@ def prepare(
     for label, path in found.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
         if path.with_suffix(".json").is_file():  # a published encoder has no curve of ours
-            draw_pretraining(read_card(path)["curve"], path.with_suffix(".png"), f"{label}, pre-training")
+            draw_pretraining(read_pretraining_card(path)["curve"], path.with_suffix(".png"), f"{label}, pre-training")
     if accuracies:
         title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
         rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]

@@ -40,11 +40,11 @@ def demo(
     """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
     from dataclasses import replace
 
-    from fedaux.config.demo import DIGITS
     from fedaux.config.methods import METHODS
+    from fedaux.config.presets import DEMO
     from fedaux.experiments.sweeps.grid import Sweep
 
-    config = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=epsilon))
+    config = replace(DEMO, privacy=replace(DEMO.privacy, epsilon=epsilon))
     plan = Sweep.of(config, {"method": list(METHODS)}, seeds)
     title = "Test accuracy in %, 10 clients with about one digit each"
     _sweep(plan, out, jobs, threads, as_json, title, cache=out / "cache")

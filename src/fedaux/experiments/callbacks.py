@@ -15,8 +15,8 @@ from typing import Any
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import METHODS
-from fedaux.config.schema import Config, flat
-from fedaux.core.errors import MissingPackageError, unknown
+from fedaux.config.schema import Config, flatten
+from fedaux.core.errors import MissingPackageError, unknown_name
 from fedaux.core.io import write_atomically
 from fedaux.core.results import RoundResult
 
@@ -170,7 +170,7 @@ class TensorBoard(Tracker):
 
     def open(self, config: Config, folder: Path) -> None:
         self._writer = self._writer_class(str(folder / "tensorboard"), purge_step=0)  # everything is written anew
-        self._writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in flat(config).items()))
+        self._writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in flatten(config).items()))
 
     def log(self, row: Row, step: int) -> None:
         for name, value in row.items():
@@ -198,7 +198,7 @@ class MLflow(Tracker):
             self.logged = int(known[0].data.metrics.get("round", 0))
         else:
             mlflow.start_run(run_name=folder.name, tags={"fedaux": identity, "method": METHODS[config.method].label})
-            mlflow.log_params(flat(config))
+            mlflow.log_params(flatten(config))
 
     def log(self, row: Row, step: int) -> None:
         self._mlflow.log_metrics({name: float(value) for name, value in row.items()}, step=step)
@@ -220,7 +220,7 @@ class WandB(Tracker):
             id=f"{folder.name}-{config.hash}",
             resume="allow",
             dir=str(folder),
-            config=flat(config),
+            config=flatten(config),
         )
         self.logged = int(self._run.summary.get("round") or 0)
 
@@ -239,7 +239,7 @@ def make_callbacks(names: Iterable[str]) -> list[Callback]:
     callbacks: list[Callback] = []
     for name in names:
         if name not in TRACKERS:
-            raise unknown("tracker", name, TRACKERS)
+            raise unknown_name("tracker", name, TRACKERS)
         try:
             callbacks.append(TRACKERS[name]())
         except ImportError as error:

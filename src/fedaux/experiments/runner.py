@@ -12,7 +12,7 @@ from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
 from fedaux.algorithms.server import Server, make_server
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Federation
@@ -23,10 +23,10 @@ from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.models import dump
+from fedaux.models import flatten_state
 from fedaux.pretraining.probe import linear_probe
 from fedaux.privacy.clipping import Bounds
-from fedaux.scoring.base import bounds_of
+from fedaux.scoring.base import bound_function
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.planner import Planner
@@ -58,7 +58,7 @@ def run(
     folder = Path(folder)
     state = stored_state(config, folder)
     server = make_server(config, on_progress, cache)
-    federation = in_process(config, folder, server.cache, bounds_of(server.scorer))
+    federation = in_process(config, folder, server.cache, bound_function(server.scorer))
     return run_in(folder, server, federation, state, callbacks)
 
 
@@ -137,8 +137,8 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
         for kind in ("random", "pre-trained"):
             if kind == "pre-trained":
                 server.pretrain(spec)
-            features = FeatureCache(server.cache, private=True, watch=partial(server.report_features, spec.label))
-            h0 = H0(spec, model.features, dump(model.features), features)
+            features = FeatureCache(server.cache, private=True, on_progress=partial(server.report_features, spec.label))
+            h0 = H0(spec, model.features, flatten_state(model.features), features)
             found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
     if not is_text(data.test.x):
         found["the records themselves"] = linear_probe(data.private, data.test)
@@ -147,9 +147,7 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
 
 def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
     """Plans on the public features of a config, or without one on those of the demo's digits."""
-    config = (
-        Config.load(path, ["method=fedaux"]) if path else replace(DIGITS, pretrain=replace(DIGITS.pretrain, epochs=0))
-    )
+    config = Config.load(path, ["method=fedaux"]) if path else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
     privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedaux.config.methods import METHODS
 from fedaux.config.schema import Config
-from fedaux.config.toml import commented, complete
+from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.privacy.accounting import round_up
 from fedaux.report.facts import RunFacts, expected_accuracy, gather, seconds
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
@@ -51,7 +51,7 @@ def setting(config: Config) -> str:
 def tiles(facts: RunFacts) -> list[Tile]:
     ledger, history = facts.result.ledger, facts.state.history
     covered = "scores and models" if ledger.models_covered else "scores only; models are not covered"
-    private = Tile(f"ε = {round_up(ledger.worst)}", f"at δ = {ledger.delta:g}: {covered}")
+    private = Tile(f"ε = {round_up(ledger.max_epsilon)}", f"at δ = {ledger.delta:g}: {covered}")
     if ledger.unsafe:
         private = Tile("not private", "the noise was drawn from a known seed", warn=True)
     elif not ledger.clients:
@@ -201,4 +201,4 @@ def _settings(facts: RunFacts) -> Section:
 
 
 def settings(words: str, config: Config) -> Section:
-    return Section("settings", "Settings", words, code=commented(config, "", {}), all=complete(config))
+    return Section("settings", "Settings", words, code=to_commented_toml(config, "", {}), all=to_complete_toml(config))

@@ -165,7 +165,7 @@ def test_a_site_with_a_full_disk_releases_nothing_and_the_others_go_on(federatio
     made.servers.finish(seconds=300)
     state = checked(made)
     assert SITES[0] not in state.releases
-    assert Refusal.FAILED.in_words in failures(state)[SITES[0]]
+    assert Refusal.FAILED.description in failures(state)[SITES[0]]
     assert not list(full_disk.rglob("release-*"))
 
 

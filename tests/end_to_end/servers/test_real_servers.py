@@ -58,7 +58,7 @@ def test_three_sites_with_tls_and_keys_do_what_one_process_does(here: Result, tm
         made.begin()
         text = servers.finish()
     there = check_same(here, made.out)
-    assert "3 of 3 clients are here" in text
+    assert "3 of 3 clients are connected" in text
     exported = load_file(made.out / "model" / "cnn-1" / "model.safetensors")
     assert exported["head.weight"].shape == (10, 16)
     card = json.loads((made.out / "model" / "cnn-1" / "card.json").read_text())

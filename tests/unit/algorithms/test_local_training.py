@@ -9,7 +9,7 @@ from fedaux.algorithms.local_training import train_local
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.batching import batches
 from fedaux.data.records import Records
-from fedaux.models import Prototype, build, dump
+from fedaux.models import Prototype, build, flatten_state
 from fedaux.models.inference import predict_batches
 
 
@@ -39,28 +39,30 @@ def test_training_learns_and_repeats_exactly() -> None:
     first, again = model(), model()
     losses = [train(network, blobs()) for network in (first, again)]
     assert losses[0] == losses[1] < 0.7
-    assert all(np.array_equal(a, b) for a, b in zip(dump(first).values(), dump(again).values(), strict=True))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(flatten_state(first).values(), flatten_state(again).values(), strict=True)
+    )
     assert evaluate(first, blobs())[0] > 50
 
 
 def test_fedprox_stays_nearer_to_where_it_started() -> None:
-    start = dump(model())["parameters"]
+    start = flatten_state(model())["parameters"]
     moved = []
     for mu in (0.0, 1.0, 100.0):
         network = model()
         train(network, blobs(), mu=mu)
-        moved.append(float(np.linalg.norm(dump(network)["parameters"] - start)))
+        moved.append(float(np.linalg.norm(flatten_state(network)["parameters"] - start)))
     assert moved[0] > moved[1] > 3 * moved[2]
 
 
 def test_looking_changes_nothing_and_rows_do_not_matter_to_each_other() -> None:
     network, records = model(), blobs(20)
     train(network, records, epochs=1)
-    before = dump(network)
+    before = flatten_state(network)
     together = np.concatenate([out for _, out in predict_batches(network, records, block=20)])
     alone = np.concatenate([out for _, out in predict_batches(network, records, block=1)])
     assert np.allclose(together, alone, atol=1e-5)
-    assert all(np.array_equal(a, b) for a, b in zip(before.values(), dump(network).values(), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before.values(), flatten_state(network).values(), strict=True))
 
 
 def test_evaluate_counts_and_sums() -> None:

@@ -15,7 +15,7 @@ from fedaux.algorithms.run_state import FILE, RunState
 from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.release import release_mechanism
 from helpers.commands import TINY, fedaux, paragraph
 
 
@@ -181,7 +181,7 @@ def test_clients_that_failed_are_named_with_their_reason(
     privacy = Config.load(config).privacy
     store = BudgetStore(out / "clients" / "client-001", privacy)
     with pytest.raises(ZeroDivisionError):  # a release was asked for before, by somebody else
-        store.release("other", release_spend(9, privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        store.release("other", release_mechanism(9, privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     assert fedaux(monkeypatch, "run", config, "--out", out) == 0
     said = paragraph(capsys.readouterr().out)
     assert "1 client(s) failed at least once, client-001: no score: its privacy budget does not allow it" in said

@@ -10,7 +10,7 @@ import pytest
 
 from fedaux.config.parsing import RENAMED
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, ConfigError, DataConfig, PrivacyConfig, flat
+from fedaux.config.schema import Config, ConfigError, DataConfig, PrivacyConfig, flatten
 
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
@@ -364,5 +364,5 @@ def test_an_old_key_is_told_its_new_name(old: str, new: str) -> None:
 
 
 def test_every_new_name_is_a_key() -> None:
-    keys = set(flat(Config()))
+    keys = set(flatten(Config()))
     assert all(text.split()[3] in keys for text in RENAMED.values() if text.startswith("it is called"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedaux.core.errors import FedauxError, UnknownNameError, import_function
-from fedaux.core.io import cache_folder, scratch, write_atomically
+from fedaux.core.io import cache_folder, temporary_array, write_atomically
 
 
 def test_writes_and_replaces_in_folders_that_are_not_there_yet(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_private_files_are_for_their_owner_only_from_the_first_moment(
 
 @pytest.mark.parametrize("limit", [2**31, 0], ids=["memory", "disk"])
 def test_scratch_is_zeros_to_write_on(limit: int) -> None:
-    made = scratch((3, 4), np.float32, limit)
+    made = temporary_array((3, 4), np.float32, limit)
     assert (made.shape, made.dtype, made.any()) == ((3, 4), np.float32, False)
     assert isinstance(made, np.memmap) == (limit == 0)
     made[1] = np.arange(4)
@@ -101,13 +101,13 @@ def test_scratch_goes_to_disk_beyond_its_limit_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert not isinstance(scratch((4,), np.int64, limit=32), np.memmap)
-    made = scratch((5,), np.int64, limit=32)
+    assert not isinstance(temporary_array((4,), np.int64, limit=32), np.memmap)
+    made = temporary_array((5,), np.int64, limit=32)
     assert isinstance(made, np.memmap)
     assert list(tmp_path.iterdir()) == []
     made[:] = 3
     assert made.sum() == 15
-    assert scratch((0, 5), np.int64, limit=0).shape == (0, 5)
+    assert temporary_array((0, 5), np.int64, limit=0).shape == (0, 5)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from fedaux import Config, run
 from fedaux.core.messages import Failure, Update
-from fedaux.core.timing import Costs, payload
+from fedaux.core.timing import Costs, payload_bytes
 from helpers.tables import TINY
 
 
@@ -33,8 +33,8 @@ def test_a_phase_that_fails_is_counted_too() -> None:
 
 def test_payload_counts_arrays_and_nothing_else() -> None:
     weights = {"a": np.zeros(10, np.float32), "b": np.zeros((2, 3), np.int64)}
-    assert payload(Update("c", 1, 5, 0.1, 1.0, 0.0, 0.0, 0, "", weights)) == 40 + 48
-    assert payload(Failure("c", "a long reason")) == 0
+    assert payload_bytes(Update("c", 1, 5, 0.1, 1.0, 0.0, 0.0, 0, "", weights)) == 40 + 48
+    assert payload_bytes(Failure("c", "a long reason")) == 0
 
 
 def test_a_run_tells_what_it_cost(tmp_path: Path) -> None:

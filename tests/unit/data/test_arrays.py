@@ -111,9 +111,9 @@ def test_an_interrupted_conversion_leaves_nothing_behind(tmp_path, cache):
         (folder / "x.npy").write_bytes(b"whole")
 
     with pytest.raises(KeyboardInterrupt):
-        arrays.converted("kind", [], (), fail)
+        arrays.convert_once("kind", [], (), fail)
     assert list(cache.iterdir()) == []
-    assert (arrays.converted("kind", [], (), write) / "x.npy").read_bytes() == b"whole"
+    assert (arrays.convert_once("kind", [], (), write) / "x.npy").read_bytes() == b"whole"
 
 
 def test_the_slower_of_two_conversions_gives_way(cache):
@@ -122,14 +122,14 @@ def test_the_slower_of_two_conversions_gives_way(cache):
 
     def slow(folder):
         (folder / "x.npy").write_bytes(b"slow")
-        arrays.converted("kind", [], (), other)
+        arrays.convert_once("kind", [], (), other)
 
-    assert (arrays.converted("kind", [], (), slow) / "x.npy").read_bytes() == b"other"
+    assert (arrays.convert_once("kind", [], (), slow) / "x.npy").read_bytes() == b"other"
     assert len(list(cache.iterdir())) == 1
 
 
 def test_options_and_kind_are_part_of_the_key():
-    folders = {arrays.converted(kind, [], options, lambda folder: None) for kind in "ab" for options in (1, 2)}
+    folders = {arrays.convert_once(kind, [], options, lambda folder: None) for kind in "ab" for options in (1, 2)}
     assert len(folders) == 4
 
 

@@ -13,7 +13,7 @@ import pytest
 from fedaux import Callback, Config, resume, run
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.schema import flat
+from fedaux.config.schema import flatten
 from fedaux.core.errors import MissingPackageError, UnknownNameError
 from fedaux.core.messages import Failure
 from fedaux.experiments import callbacks
@@ -197,7 +197,7 @@ def test_a_kill_between_saving_and_tracking_loses_no_metrics(round_: int, tmp_pa
 
 
 def test_settings_are_flat() -> None:
-    found = flat(CONFIG)
+    found = flatten(CONFIG)
     assert found["data.clients"] == 3
     assert found["prototypes"] == '[{"name": "mlp", "features": 8, "hidden": 8}]'
 

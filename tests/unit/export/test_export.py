@@ -22,11 +22,11 @@ from fedaux.core.errors import MissingPackageError
 from fedaux.core.messages import Account
 from fedaux.core.results import PrivateTraining, RoundResult
 from fedaux.data.federated import open_data
-from fedaux.data.form import Form
+from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError, to_onnx
-from fedaux.models import Prototype, build, load
+from fedaux.models import Prototype, build, load_state
 from fedaux.privacy.ledger import Ledger
 from helpers.runs import CNN, MLP, TINY, fedaux, paragraph, tiny_run
 from helpers.tiny_text import publish_encoder, write_texts
@@ -48,7 +48,7 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: Result, tmp_pa
     test = open_data(result.state.config).test
     for spec, folder in zip(result.state.config.prototypes, folders, strict=True):
         own = build(spec, (1, 8, 8), 10, seed=5)
-        load(own, result.state.weights[spec.label])
+        load_state(own, result.state.weights[spec.label])
         with torch.inference_mode():
             wanted = own.eval()(test.tensor()).numpy()
         model = Model.from_pretrained(folder)
@@ -77,7 +77,7 @@ def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None
 
 
 def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
-    facts = result.ledger.facts()
+    facts = result.ledger.to_dict()
     assert facts["epsilon"] == pytest.approx(0.1, rel=1e-4)
     assert facts["epsilon"] <= 0.1
     assert facts["delta"] == 1e-5
@@ -88,14 +88,14 @@ def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
 
     history = [RoundResult(1, {}, {}, private_training=dict.fromkeys("ab", PrivateTraining(2.0, 0.5, 10)))]
     accounts = dict.fromkeys("ab", Account(1.2345, 1e-5, "replace-one", "record", 1))
-    facts = Ledger.of({}, accounts, (), history).facts()  # every model was trained privately
+    facts = Ledger.of({}, accounts, (), history).to_dict()  # every model was trained privately
     assert facts["covered"] == ["local models"]
     assert facts["weights_covered"]
     assert "(1.24, 1e-05)" in facts["statement"]
     assert facts["statement"].endswith(f"Not covered: {'; '.join(facts['not_covered'])}.")
 
     history.append(replace(history[0], round=2, unprotected_models=1))  # and then one was not
-    facts = Ledger.of({}, accounts, (), history).facts()
+    facts = Ledger.of({}, accounts, (), history).to_dict()
     assert (facts["epsilon"], facts["delta"], facts["covered"]) == (None, None, [])
     assert not facts["weights_covered"]
 
@@ -186,14 +186,14 @@ def test_onnx_gives_the_same_numbers_for_raw_images(result: Result, tmp_path: Pa
 def test_every_image_network_can_be_written_as_onnx(name: str) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
     network = build(PrototypeSpec(name), (3, 32, 32), 10, seed=0)
-    data, facts = to_onnx(network, Form("image", (32, 32, 3)))
+    data, facts = to_onnx(network, RecordSpec("image", (32, 32, 3)))
     assert len(data) > 10**6
     assert facts["largest_difference"] < 1e-2
 
 
 def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
     pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
-    _, facts = to_onnx(build(PrototypeSpec("mlp"), (5,), 3, seed=0), Form("numbers", (5,)))
+    _, facts = to_onnx(build(PrototypeSpec("mlp"), (5,), 3, seed=0), RecordSpec("numbers", (5,)))
     assert (facts["input"], facts["dtype"], facts["shape"]) == ("rows", "float32", ["batch", 5])
 
     class Whimsical(nn.Module):
@@ -203,7 +203,7 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
             return x if x.sum().item() > 0 else -x
 
     with pytest.raises(OnnxError, match=r"this network cannot be written as ONNX .* Export without --onnx"):
-        to_onnx(Prototype(Whimsical(), 3), Form("numbers", (5,)))
+        to_onnx(Prototype(Whimsical(), 3), RecordSpec("numbers", (5,)))
 
     class Fickle(nn.Module):
         """What a graph remembers of it is not what it does next."""
@@ -215,7 +215,7 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
             return x * self.calls
 
     with pytest.raises(OnnxError, match="the ONNX graph differs from the network"):
-        to_onnx(Prototype(Fickle(), 3), Form("numbers", (5,)))
+        to_onnx(Prototype(Fickle(), 3), RecordSpec("numbers", (5,)))
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.models import Prototype, build, make_norm
-from fedaux.models.layers import groups_of
+from fedaux.models.layers import group_count
 
 RGB = (3, 32, 32)
 DEEP = ("resnet8", "mobilenetv2", "shufflenet")
@@ -131,7 +131,7 @@ def test_small_networks_learn_in_a_few_steps(name: str) -> None:
 
 
 def test_groups_divide_the_channels() -> None:
-    assert [groups_of(channels) for channels in (1, 8, 16, 44, 50, 64, 100, 512, 640, 4096)] == [
+    assert [group_count(channels) for channels in (1, 8, 16, 44, 50, 64, 100, 512, 640, 4096)] == [
         1,
         1,
         1,
@@ -144,7 +144,7 @@ def test_groups_divide_the_channels() -> None:
         32,
     ]
     for channels in range(1, 700):
-        groups = groups_of(channels)
+        groups = group_count(channels)
         assert channels % groups == 0
         assert groups == 1 or (groups <= 32 and channels // groups >= 16)
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.models import Extractor, available, build, dump, register
+from fedaux.models import Extractor, available, build, flatten_state, register
 from fedaux.models import registry as contract
 
 
@@ -39,7 +39,7 @@ def test_a_spec_is_hashable_and_readable() -> None:
 
 def test_the_seed_decides_the_bits() -> None:
     spec = PrototypeSpec.of("cnn", norm="batch")
-    one, same, other = (dump(build(spec, (1, 8, 8), 4, seed))["parameters"] for seed in (1, 1, 2))
+    one, same, other = (flatten_state(build(spec, (1, 8, 8), 4, seed))["parameters"] for seed in (1, 1, 2))
     assert one.tobytes() == same.tobytes()
     assert one.tobytes() != other.tobytes()
 
@@ -54,7 +54,7 @@ def test_building_leaves_the_global_generator_alone() -> None:
 
 def test_building_in_many_threads_gives_the_same_bits() -> None:
     def bits(seed: int) -> bytes:
-        return dump(build(PrototypeSpec("cnn"), (1, 8, 8), 4, seed))["parameters"].tobytes()
+        return flatten_state(build(PrototypeSpec("cnn"), (1, 8, 8), 4, seed))["parameters"].tobytes()
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(bits, [1, 2] * 8)) == [bits(1), bits(2)] * 8

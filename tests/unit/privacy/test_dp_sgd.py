@@ -10,11 +10,11 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
-from fedaux.models import Extractor, Prototype, build, dump, linear_head, load
-from fedaux.privacy.accounting import Spend
-from fedaux.privacy.apart import RecordsMixError
+from fedaux.models import Extractor, Prototype, build, flatten_state, linear_head, load_state
+from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.clipping import GRID
-from fedaux.privacy.dp_sgd import summed_steps, train_private
+from fedaux.privacy.dp_sgd import sum_clipped_gradients, train_private
+from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.privacy.per_record import gradient
 from fedaux.privacy.units import Units
 
@@ -48,7 +48,7 @@ def test_a_label_that_is_no_class_has_no_gradient() -> None:
 
 
 def summed(model: Prototype, records: Records, units: Units, clip: float) -> np.ndarray:
-    return summed_steps([model], records, units.rows, clip)
+    return sum_clipped_gradients([model], records, units.rows, clip)
 
 
 def test_the_sum_is_of_clipped_means_over_units() -> None:
@@ -98,8 +98,8 @@ def test_no_unit_moves_the_sum_further_than_claimed(
 @pytest.mark.parametrize("part", [nn.BatchNorm1d(4), nn.Dropout(0.1)], ids=lambda one: type(one).__name__)
 def test_layers_that_draw_or_normalise_over_the_batch_are_refused(part: nn.Module) -> None:
     records, model = blobs(5), Prototype(Extractor(part, width=4), 3)
-    with pytest.raises(RecordsMixError, match=rf"features\.0: {type(part).__name__}.*head_only = true"):
-        train_private(model, records, Units.of(records, "record", 1), Spend(1.0), size=5, lr=0.1, mu=0.0, clip=1.0)
+    with pytest.raises(UnsupportedModuleError, match=rf"features\.0: {type(part).__name__}.*head_only = true"):
+        train_private(model, records, Units.of(records, "record", 1), Mechanism(1.0), size=5, lr=0.1, mu=0.0, clip=1.0)
 
 
 def blobs(count: int = 600) -> Records:
@@ -109,8 +109,8 @@ def blobs(count: int = 600) -> Records:
 
 def accuracy(noise: float, seed: int = 1) -> float:
     records, model = blobs(), linear_head(4, 3)
-    load(model, {"parameters": np.zeros(15, np.float32)})
-    plan = Spend(noise, 0.5, 20)
+    load_state(model, {"parameters": np.zeros(15, np.float32)})
+    plan = Mechanism(noise, 0.5, 20)
     train_private(
         model, records, Units.of(records, "record", 1), plan, size=600, lr=0.1, mu=0.0, clip=1.0, unsafe_seed=seed
     )
@@ -125,15 +125,15 @@ def test_it_learns_and_noise_costs_accuracy() -> None:
 
 def test_noise_comes_from_the_operating_system_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 20 expected records and huge noise, two trainings differ; with a seed they do not."""
-    records, plan = blobs(40), Spend(5.0, 0.5, 2)
+    records, plan = blobs(40), Mechanism(5.0, 0.5, 2)
 
     def train(seed: int) -> np.ndarray:
         model = linear_head(4, 3)
-        load(model, {"parameters": np.zeros(15, np.float32)})
+        load_state(model, {"parameters": np.zeros(15, np.float32)})
         train_private(
             model, records, Units.of(records, "record", 1), plan, size=40, lr=0.1, mu=0.0, clip=1.0, unsafe_seed=seed
         )
-        return dump(model)["parameters"]
+        return flatten_state(model)["parameters"]
 
     assert not np.array_equal(train(-1), train(-1))
     assert np.array_equal(train(3), train(3))
@@ -151,7 +151,7 @@ def test_the_proximal_term_pulls_towards_the_start() -> None:
     units = Units.of(records, "record", 1)
     for mu in (0.0, 100.0):
         model = linear_head(4, 3)
-        load(model, {"parameters": np.zeros(15, np.float32)})
-        train_private(model, records, units, Spend(0.01, 1.0, 20), size=600, lr=0.1, mu=mu, clip=1.0, unsafe_seed=1)
-        ends.append(float(np.linalg.norm(dump(model)["parameters"])))
+        load_state(model, {"parameters": np.zeros(15, np.float32)})
+        train_private(model, records, units, Mechanism(0.01, 1.0, 20), size=600, lr=0.1, mu=mu, clip=1.0, unsafe_seed=1)
+        ends.append(float(np.linalg.norm(flatten_state(model)["parameters"])))
     assert ends[1] < 0.5 * ends[0]

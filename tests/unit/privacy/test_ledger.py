@@ -11,7 +11,7 @@ import pytest
 
 from fedaux.core.messages import Account, Failure, Hello, Release, Reply
 from fedaux.core.results import PrivateTraining, RoundResult
-from fedaux.privacy.crossing import BARE, COVERED, CROSSES, PUBLIC, crossings
+from fedaux.privacy.disclosure import COVERED, DISCLOSED_FIELDS, PUBLIC, UNPROTECTED, disclosures
 from fedaux.privacy.ledger import Ledger
 
 
@@ -72,7 +72,7 @@ def test_seeded_noise_spoils_the_statement() -> None:
     said = ledger(account(), account(inf)).statement()
     assert said.startswith("NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed)")
     assert "differentially private" not in said
-    assert ledger(account(inf)).facts()["epsilon"] is None
+    assert ledger(account(inf)).to_dict()["epsilon"] is None
 
 
 def test_nothing_released_promises_nothing() -> None:
@@ -89,7 +89,7 @@ def test_scores_and_private_models_have_one_total() -> None:
     assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in found.statement()
     assert "sent without" not in found.statement()
     assert found.rows() == [("a", "1", "3", "1.05"), ("b", "1", "3", "0.9")]
-    assert found.facts()["covered"] == ["certainty scores", "local models"]
+    assert found.to_dict()["covered"] == ["certainty scores", "local models"]
 
 
 def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
@@ -102,18 +102,18 @@ def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
 def test_everything_that_crosses_is_classified() -> None:
     """A new field of a reply must be said to be public, covered or not covered before it can be added."""
     replies = {Hello, *get_args(Reply)} - {Failure}  # a Failure is made by the server
-    assert set(CROSSES) == replies
+    assert set(DISCLOSED_FIELDS) == replies
     for kind in replies:
-        assert set(CROSSES[kind]) == {field.name for field in dataclasses.fields(kind)}, kind.__name__
+        assert set(DISCLOSED_FIELDS[kind]) == {field.name for field in dataclasses.fields(kind)}, kind.__name__
 
 
 def test_private_training_covers_the_models_and_silences_what_is_beside_them() -> None:
-    plain, private = dict(crossings(False)), dict(crossings(True))
-    assert plain["local models"] == BARE.value
+    plain, private = dict(disclosures(False)), dict(disclosures(True))
+    assert plain["local models"] == UNPROTECTED.value
     assert private["local models"] == plain["certainty scores"] == COVERED.value
     for silenced in (what for what in plain if what.startswith(("loss", "seconds"))):
-        assert (plain[silenced], private[silenced]) == (BARE.value, PUBLIC.value)
-    assert [what for what, how in crossings(True) if how == BARE.value] == [
+        assert (plain[silenced], private[silenced]) == (UNPROTECTED.value, PUBLIC.value)
+    assert [what for what, how in disclosures(True) if how == UNPROTECTED.value] == [
         "number of records (persons) of a client; under add-remove the declared one",
         "when a reply arrives",
         "whether the data could be read at all: one of four words instead of a reply",

@@ -12,12 +12,12 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.models import Prototype, build, linear_head
-from fedaux.models.inference import outputs
+from fedaux.models.inference import predict
 from fedaux.privacy import per_record
-from fedaux.privacy.apart import keeps_records_apart
-from fedaux.privacy.clipping import GRID, clip_rows, to_steps, unit_rows
-from fedaux.privacy.dp_sgd import summed_steps, unit_steps
-from fedaux.privacy.per_record import crew, one_thread, project, share_out
+from fedaux.privacy.clipping import GRID, clip_rows, quantize, unit_rows
+from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
+from fedaux.privacy.module_validation import keeps_records_apart
+from fedaux.privacy.per_record import parallel_apply, project, replicate, single_thread
 from fedaux.privacy.units import Units
 from helpers.private_networks import IMAGES, TEXTS, image_network, text_network
 
@@ -50,7 +50,7 @@ contract = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 @pytest.fixture(autouse=True)
 def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Workers wherever they are allowed, whether they pay or not."""
-    monkeypatch.setattr(per_record, "PAYS", 0.0)
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 0.0)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -105,20 +105,20 @@ def test_the_rows_are_those_of_a_batch_up_to_rounding_and_come_in_blocks() -> No
     torch.set_num_threads(2)
     records, module = Records(RNG.normal(size=(1100, 5)).astype(np.float32)), nn.Linear(5, 3)
     assert [rows for rows, _ in per_record.outputs(module, records)] == list(records.blocks(per_record.BLOCK))
-    assert np.allclose(collected(module, records), outputs(module, records), atol=1e-6)
+    assert np.allclose(collected(module, records), predict(module, records), atol=1e-6)
     texts, encoder = Records(TEXT_ROWS), text_network("encoder")
-    assert np.allclose(collected(encoder, texts), outputs(encoder, texts), atol=1e-5)
+    assert np.allclose(collected(encoder, texts), predict(encoder, texts), atol=1e-5)
 
 
 def test_one_thread_computes_in_every_worker_and_the_number_is_restored() -> None:
     torch.set_num_threads(2)
     module = nn.Linear(2, 2)
-    found = share_out([module, module], lambda _, items: (torch.get_num_threads(), list(items)), range(5))
+    found = parallel_apply([module, module], lambda _, items: (torch.get_num_threads(), list(items)), range(5))
     assert found == [(1, [0, 2, 4]), (1, [1, 3])]
     assert torch.get_num_threads() == 2
-    with one_thread():
+    with single_thread():
         assert torch.get_num_threads() == 1
-    with pytest.raises(KeyError), one_thread():
+    with pytest.raises(KeyError), single_thread():
         raise KeyError
     assert torch.get_num_threads() == 2
 
@@ -130,18 +130,18 @@ def test_workers_share_weights_and_come_only_where_they_pay(monkeypatch: pytest.
 
     torch.set_num_threads(2)
     module = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
-    first, second = crew(module, lambda one: None, 100)
+    first, second = replicate(module, lambda one: None, 100)
     assert first is module
     assert second is not module
     for one, other in ((first.parameters(), second.parameters()), (first.buffers(), second.buffers())):
         assert [id(tensor) for tensor in one] == [id(tensor) for tensor in other]
-    assert crew(nn.Sequential(Own(3, 3)), lambda one: None, 100)[1:] == []  # what it keeps to itself is not known
-    assert crew(module, lambda one: None, 3)[1:] == []
-    monkeypatch.setattr(per_record, "PAYS", 1.0)
-    assert crew(module, lambda one: None, 100)[1:] == []
+    assert replicate(nn.Sequential(Own(3, 3)), lambda one: None, 100)[1:] == []  # what it keeps to itself is not known
+    assert replicate(module, lambda one: None, 3)[1:] == []
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 1.0)
+    assert replicate(module, lambda one: None, 100)[1:] == []
     torch.set_num_threads(1)
-    monkeypatch.setattr(per_record, "PAYS", 0.0)
-    assert crew(module, lambda one: None, 100)[1:] == []
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 0.0)
+    assert replicate(module, lambda one: None, 100)[1:] == []
 
 
 def test_an_output_that_is_no_row_is_refused() -> None:
@@ -185,7 +185,7 @@ def test_norms_are_right_at_any_width(width: int) -> None:
     norms = np.array([np.linalg.norm(rows[0]), np.linalg.norm(rows[1]), np.linalg.norm(rows[2] / 1e200) * 1e200])
     assert np.allclose(clip_rows(rows), rows / np.maximum(1.0, norms)[:, None], rtol=1e-12, atol=0.0)
     assert np.allclose(np.linalg.norm(unit_rows(rows), axis=1), 1.0)
-    assert (np.square(to_steps(unit_rows(rows))).sum(axis=1) <= GRID**2).all()
+    assert (np.square(quantize(unit_rows(rows))).sum(axis=1) <= GRID**2).all()
 
 
 # Gradients
@@ -201,7 +201,7 @@ def head_and_network() -> list[tuple[Prototype, np.ndarray]]:
 def test_a_sum_of_gradients_moves_by_a_records_own_integers(model: Prototype, pool: np.ndarray) -> None:
     """To the last one: added, removed or replaced, wherever it stands, whoever is beside it, with 1 or 2 threads."""
     labels = np.arange(len(pool)) % 5 - 1  # some are none of the classes
-    own = [unit_steps(model, Records(pool), labels, np.array([i]), 0.5) for i in range(len(pool))]
+    own = [clipped_unit_gradient(model, Records(pool), labels, np.array([i]), 0.5) for i in range(len(pool))]
     assert any(steps.any() for steps in own)
 
     @contract
@@ -212,8 +212,8 @@ def test_a_sum_of_gradients_moves_by_a_records_own_integers(model: Prototype, po
         for middle in ([record], []):
             positions = np.array([*before, *middle, *after], np.int64) % len(pool)
             records = Records(pool[positions], labels[positions])
-            workers = crew(model, lambda one: None, len(records))
-            sums.append(summed_steps(workers, records, Units.of(records, "record", 1).rows, 0.5))
+            workers = replicate(model, lambda one: None, len(records))
+            sums.append(sum_clipped_gradients(workers, records, Units.of(records, "record", 1).rows, 0.5))
         assert np.array_equal(sums[0] - sums[1], own[record])
 
     check()
@@ -232,5 +232,7 @@ def test_a_sum_of_gradients_moves_by_a_persons_own_integers(
     shuffled = np.random.default_rng(len(own)).permutation(len(positions))
     mixed = Records(pool[positions[shuffled]], labels[positions[shuffled]], person=person[shuffled])
     without, alone = (mixed.take(np.flatnonzero(mixed.persons == 7 if his else mixed.persons != 7)) for his in (0, 1))
-    sums = [summed_steps([model], one, Units.of(one, "person", cap).rows, 0.5) for one in (mixed, without, alone)]
+    sums = [
+        sum_clipped_gradients([model], one, Units.of(one, "person", cap).rows, 0.5) for one in (mixed, without, alone)
+    ]
     assert np.array_equal(sums[0] - sums[1], sums[2])

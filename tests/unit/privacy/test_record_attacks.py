@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from fedaux.data.records import Records
 from fedaux.flower.user_model import Extractor, Given
 from fedaux.models import linear_head
-from fedaux.models.inference import outputs
-from fedaux.privacy.apart import RecordsMixError, keeps_records_apart
+from fedaux.models.inference import predict
 from fedaux.privacy.clipping import GRID
-from fedaux.privacy.dp_sgd import summed_steps, unit_steps
+from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
+from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.feature_cache import private_outputs
 from helpers.private_networks import text_network
@@ -33,8 +33,8 @@ def test_the_length_of_a_text_moves_no_other_text() -> None:
     words = ["the", "team", "was", "new", "and", "the", "old", "league", "of", "oil"]
     texts = [" ".join(words[:count]) for count in range(1, 9) for _ in range(64)]
     short, long = (Records(np.array([special, *texts[1:]], dtype=object)) for special in ("the", " ".join(words)))
-    assert np.isfinite(outputs(module, short)).all()
-    assert np.isnan(outputs(module, long)).sum() > 250  # the attack works on batches
+    assert np.isfinite(predict(module, short)).all()
+    assert np.isnan(predict(module, long)).sum() > 250  # the attack works on batches
     one, two = private_outputs(module, short), private_outputs(module, long)
     assert np.isfinite(one).all()
     assert one[1:].tobytes() == two[1:].tobytes()
@@ -99,10 +99,10 @@ def test_one_more_record_moves_a_sum_of_gradients_by_its_own_integers() -> None:
     assert moved(batched(x), batched(x[:15])) > 5  # the attack works on batches
     labels = np.full(16, 5)
     fifteen, sixteen = (
-        summed_steps([model], Records(x.numpy()[:n], labels[:n]), list(np.arange(n).reshape(-1, 1)), 1.0)
+        sum_clipped_gradients([model], Records(x.numpy()[:n], labels[:n]), list(np.arange(n).reshape(-1, 1)), 1.0)
         for n in (15, 16)
     )
-    own = unit_steps(model, Records(x.numpy()), labels, np.array([15]), 1.0)
+    own = clipped_unit_gradient(model, Records(x.numpy()), labels, np.array([15]), 1.0)
     assert np.array_equal(sixteen - fifteen, own)
     assert moved(fifteen, sixteen) <= GRID
 
@@ -133,10 +133,10 @@ def test_weights_that_sleep_on_other_rows_do_not_hide_batch_norm() -> None:
     rows = rng.uniform(0.9, 1.1, size=(512, 64)).astype(np.float32)
     other = rows.copy()
     other[0] = 1000.0
-    seen = [outputs(Extractor(net, "features"), Given.of(part)) for part in (rows, other)]
+    seen = [predict(Extractor(net, "features"), Given.of(part)) for part in (rows, other)]
     assert (np.sign(seen[0][1:, 0]) != np.sign(seen[1][1:, 0])).sum() > 200  # the attack works on batches
     strange = Given.of(rng.normal(size=(4, 64)))
-    tried = outputs(Extractor(net, "features"), strange)
-    assert np.array_equal(tried[:2], outputs(Extractor(net, "features"), strange.take(np.arange(2))))  # and hides
-    with pytest.raises(RecordsMixError, match=r"model\.features\.2: BatchNorm1d has no running statistics"):
+    tried = predict(Extractor(net, "features"), strange)
+    assert np.array_equal(tried[:2], predict(Extractor(net, "features"), strange.take(np.arange(2))))  # and hides
+    with pytest.raises(UnsupportedModuleError, match=r"model\.features\.2: BatchNorm1d has no running statistics"):
         private_outputs(Extractor(net, "features"), Given.of(rows))

@@ -6,8 +6,8 @@ import pytest
 from fedaux.config.schema import PrivacyConfig
 from fedaux.privacy import gaussian
 from fedaux.privacy.accounting import total_epsilon
-from fedaux.privacy.clipping import REACH
-from fedaux.privacy.release import Summary, release, release_multiplier, release_spend
+from fedaux.privacy.clipping import UNIT_SENSITIVITY
+from fedaux.privacy.release import Summary, release, release_mechanism, release_multiplier
 
 
 def summary(size: int = 2000, adjacency: str = "replace-one") -> Summary:
@@ -72,7 +72,9 @@ def test_a_release_is_entered_for_no_more_than_its_epsilon(
     privacy = PrivacyConfig(
         epsilon=epsilon, delta=delta, adjacency=adjacency, calibration=calibration, declared_records=9
     )
-    spend = release_spend(size, privacy)
-    assert total_epsilon([spend], delta, adjacency) <= epsilon
+    mechanism = release_mechanism(size, privacy)
+    assert total_epsilon([mechanism], delta, adjacency) <= epsilon
     made = release(Summary(np.zeros(3, np.int64), 1.0, 2.0**21, adjacency, 10), "a", privacy)
-    assert release_spend(3, privacy).noise == pytest.approx(made.scale / made.sensitivity * REACH[adjacency], rel=1e-12)
+    assert release_mechanism(3, privacy).noise_multiplier == pytest.approx(
+        made.scale / made.sensitivity * UNIT_SENSITIVITY[adjacency], rel=1e-12
+    )

@@ -9,7 +9,7 @@ from fedaux.core.errors import UnknownNameError
 from fedaux.data.records import Records
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.user_model import Given
-from fedaux.privacy.clipping import GRID, grid_of, to_steps, unit_rows
+from fedaux.privacy.clipping import GRID, max_norm, quantize, unit_rows
 from fedaux.privacy.release import Summary
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Scorer
@@ -58,17 +58,17 @@ def test_no_records_are_no_units_and_unknown_words_are_refused() -> None:
 @settings(max_examples=500, deadline=None)
 @given(st.integers(1, 3 * GRID))
 def test_equal_shares_never_add_up_to_more_than_one_record(many: int) -> None:
-    assert many * int(grid_of(np.array(1.0 / many))) <= GRID
-    assert int(grid_of(np.array(1.0 / many))) == GRID // many
+    assert many * int(max_norm(np.array(1.0 / many))) <= GRID
+    assert int(max_norm(np.array(1.0 / many))) == GRID // many
 
 
 def test_a_share_shortens_and_one_changes_nothing() -> None:
     rows = unit_rows(np.random.default_rng(0).normal(size=(50, 6)))
-    assert np.array_equal(to_steps(rows, np.ones(50)), to_steps(rows))
+    assert np.array_equal(quantize(rows, np.ones(50)), quantize(rows))
     shares = np.random.default_rng(1).uniform(0, 1, 50)
-    assert (np.linalg.norm(to_steps(rows, shares), axis=1) <= grid_of(shares)).all()
-    assert np.allclose(to_steps(rows, shares) / GRID, rows * shares[:, None], atol=1e-5)
-    assert not to_steps(rows, np.zeros(50)).any()
+    assert (np.linalg.norm(quantize(rows, shares), axis=1) <= max_norm(shares)).all()
+    assert np.allclose(quantize(rows, shares) / GRID, rows * shares[:, None], atol=1e-5)
+    assert not quantize(rows, np.zeros(50)).any()
 
 
 def person(rng: np.random.Generator, cap: int) -> tuple[np.ndarray, np.ndarray]:

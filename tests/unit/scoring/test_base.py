@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from fedaux.core.messages import Release
 from fedaux.privacy.clipping import clip_rows
 from fedaux.scoring import teacher_weights as room
-from fedaux.scoring.base import FLOOR, Reference, teacher_weights
+from fedaux.scoring.base import MIN_WEIGHT, Reference, teacher_weights
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 from fedaux.scoring.teacher_weights import Certainty
 
@@ -34,8 +34,8 @@ def test_a_row_is_clipped_by_itself() -> None:
 
 def test_weights_of_both_kinds() -> None:
     log_odds = np.array([-30.0, 0.0, 3.0])
-    assert np.allclose(teacher_weights(log_odds, np.zeros(3), "certainty"), [FLOOR, 0.5, 1 / (1 + np.exp(-3))])
-    assert np.allclose(teacher_weights(log_odds, np.array([0.0, 0.0, 5.0]), "odds"), [FLOOR, 1.0, np.exp(-2)])
+    assert np.allclose(teacher_weights(log_odds, np.zeros(3), "certainty"), [MIN_WEIGHT, 0.5, 1 / (1 + np.exp(-3))])
+    assert np.allclose(teacher_weights(log_odds, np.array([0.0, 0.0, 5.0]), "odds"), [MIN_WEIGHT, 1.0, np.exp(-2)])
 
 
 @pytest.fixture

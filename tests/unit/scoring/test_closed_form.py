@@ -8,13 +8,13 @@ import pytest
 from fedaux import Config, run
 from fedaux.algorithms.loop import collect_releases
 from fedaux.algorithms.server import Server
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 from fedaux.config.schema import ConfigError
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
 
-CONFIG = replace(DIGITS, rounds=1, head_init="closed-form", pretrain=replace(DIGITS.pretrain, epochs=3))
+CONFIG = replace(DEMO, rounds=1, head_init="closed-form", pretrain=replace(DEMO.pretrain, epochs=3))
 
 
 @pytest.mark.parametrize("linear", [True, False])

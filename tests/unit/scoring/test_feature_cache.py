@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from fedaux.data.records import Records
-from fedaux.models.inference import fingerprint, fingerprint_arrays, outputs, transformed
-from fedaux.privacy.apart import RecordsMixError
+from fedaux.models.inference import fingerprint, fingerprint_arrays, predict, transform_rows
+from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.scoring.feature_cache import FeatureCache
 
 
@@ -20,8 +20,8 @@ def test_outputs_are_the_modules_own_block_by_block() -> None:
     rows, module = numbers(), nn.Linear(4, 3)
     with torch.no_grad():
         naive = module(rows.tensor()).numpy()
-    assert np.allclose(outputs(module, rows), naive, atol=1e-6)
-    assert np.array_equal(transformed(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
+    assert np.allclose(predict(module, rows), naive, atol=1e-6)
+    assert np.array_equal(transform_rows(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
 
 
 def test_features_are_computed_once_and_mapped(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_features_are_computed_once_and_mapped(tmp_path: Path) -> None:
     assert asked == [1]
     assert isinstance(again, np.memmap)
     assert np.array_equal(first, again)
-    assert np.array_equal(again, outputs(module, rows))
+    assert np.array_equal(again, predict(module, rows))
     FeatureCache(tmp_path).features("other", rows, extractor)
     FeatureCache(tmp_path).features("h0", rows.take(np.arange(7)), extractor)
     assert len(asked) == 3
@@ -58,9 +58,9 @@ def test_private_features_are_computed_alone_and_by_networks_that_allow_it(tmp_p
     for position in (0, 17, 39):
         (own,) = FeatureCache(tmp_path, private=True).features("h0", rows.take(np.array([position])), lambda: module)
         assert np.array_equal(own, found[position])
-    assert np.allclose(found, outputs(module, rows), atol=1e-6)
+    assert np.allclose(found, predict(module, rows), atol=1e-6)
     mixing = nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False))
-    with pytest.raises(RecordsMixError, match="0: BatchNorm1d has no running statistics"):
+    with pytest.raises(UnsupportedModuleError, match="0: BatchNorm1d has no running statistics"):
         FeatureCache(tmp_path, private=True).features("other", rows, lambda: mixing)
 
 

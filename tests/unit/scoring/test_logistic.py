@@ -49,12 +49,15 @@ def test_gradient_is_its_derivative() -> None:
 def test_solution_is_certified(ridge: float) -> None:
     own, negatives = problem(1, 200, 400, 20)
     w = solve(own, np.ones(len(own)), negatives, ridge, 600)
-    assert np.linalg.norm(objective(w, own, np.ones(len(own)), negatives, ridge, 600)[1]) <= logistic.CERTIFIED / 600
+    assert (
+        np.linalg.norm(objective(w, own, np.ones(len(own)), negatives, ridge, 600)[1])
+        <= logistic.GRADIENT_TOLERANCE / 600
+    )
 
 
 def test_an_unsolved_problem_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     own, negatives = problem()
-    monkeypatch.setattr(logistic, "CERTIFIED", 1e-30)
+    monkeypatch.setattr(logistic, "GRADIENT_TOLERANCE", 1e-30)
     with pytest.raises(RuntimeError, match="nothing is released"):
         solve(own, np.ones(len(own)), negatives, 0.1, 100)
 

@@ -72,6 +72,6 @@ def test_log_odds_prefer_what_looks_like_the_client(ratio: str) -> None:
         "",
         {"values": found.values},
     )
-    log_odds = scorer.fit(public, Reference(scorer.embed(public, negatives)), [quiet]).odds["a"]
+    log_odds = scorer.fit(public, Reference(scorer.embed(public, negatives)), [quiet]).log_odds["a"]
     near, far = (float(np.mean(log_odds(scorer.embed(public, cloud(rng, 500, 6, at))))) for at in (1.0, -1.0))
     assert near > far + 1.0

@@ -36,7 +36,7 @@ def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_has_no_bound_is_released_in_studies_only() -> None:
     bare = Summary(np.arange(3), 1.0, 2.0**21, "replace-one", 5, bounded=False)
-    with pytest.raises(ValueError, match=r"protects nobody.*privacy\.unsafe_seed"):
+    with pytest.raises(ValueError, match=r"no bounded sensitivity.*privacy\.unsafe_seed"):
         release(bare, "a", PrivacyConfig())
     made = release(bare, "a", PrivacyConfig(unsafe_seed=0))
     assert made.arrays["values"].tolist() == [0, 1, 2]

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedaux.core.messages import Release
-from fedaux.scoring.base import FLOOR, Fitted, teacher_weights
+from fedaux.scoring.base import MIN_WEIGHT, Fitted, teacher_weights
 from fedaux.scoring.teacher_weights import Weighing, ceiling, trusted
 
 SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
 WEIGHTS = hnp.arrays(
-    np.float64, st.tuples(st.integers(1, 12), st.integers(1, 4)), elements=st.floats(FLOOR, 1.0, allow_subnormal=False)
+    np.float64,
+    st.tuples(st.integers(1, 12), st.integers(1, 4)),
+    elements=st.floats(MIN_WEIGHT, 1.0, allow_subnormal=False),
 )
 
 
@@ -44,7 +46,7 @@ def test_colluders_do_not_hide_behind_each_other() -> None:
 
 
 def test_the_order_of_teachers_does_not_matter() -> None:
-    weights = np.random.default_rng(0).uniform(FLOOR, 1, (9, 5)) ** 4
+    weights = np.random.default_rng(0).uniform(MIN_WEIGHT, 1, (9, 5)) ** 4
     assert np.allclose(ceiling(weights, 0.2), ceiling(weights[::-1], 0.2), rtol=1e-14)
 
 

@@ -1,13 +1,13 @@
-"""What `fedaux demo` runs: scikit-learn's digits, split so that each client sees about one class."""
+"""Ready-made configurations. `fedaux demo` runs `DEMO`: scikit-learn's digits with about one class per client."""
 
 from __future__ import annotations
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import AuxConfig, Config, DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
 
-# Local training is the paper's (one epoch, Adam 1e-3, batches of 32). Its distillation, one epoch at 5e-5, is meant for
-# tens of thousands of public images; here there are 575.
-DIGITS = Config(
+# Local training is the paper's (one epoch, Adam 1e-3, batches of 32). The paper distils for one epoch at 5e-5, which
+# suits tens of thousands of public images; here there are 575.
+DEMO = Config(
     rounds=5,
     prototypes=(PrototypeSpec("cnn"),),
     data=DataConfig(source="digits", clients=10, alpha=0.01),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
-    """ok is None where it could not be found out."""
+class CheckResult:
+    """`ok` is None where the answer is not known."""
 
     name: str
     ok: bool | None

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
-from fedaux.data.declared import declare
-from fedaux.data.federated import PublicData, declared_classes, open_data, open_private, open_public
+from fedaux.data.classes import relabel
+from fedaux.data.federated import PublicData, class_names, open_data, open_private, open_public
 from fedaux.data.records import Corpus, Records
 from fedaux.data.sources import open_source
 from helpers.own_records import CLASSES, Row, records, shades, site, write_arrays, write_images, write_table
@@ -128,7 +128,7 @@ def test_plain_labels_are_no_names_and_a_simulation_calls_them_by_number(tmp_pat
     assert open_source("npz", tmp_path / "d.npz").classes == ()
     overrides = [f"data.path={tmp_path / 'd.npz'}", "data.source=npz", "data.clients=2", "data.alpha=100"]
     config = Config.from_dict({}, overrides)
-    assert open_data(config).classes == declared_classes(config, "client-000") == ("0", "1", "2", "3")
+    assert open_data(config).classes == class_names(config, "client-000") == ("0", "1", "2", "3")
 
 
 # Images
@@ -160,8 +160,8 @@ def test_classes_are_known_without_the_data(tmp_path: Path, source: str, monkeyp
     (tmp_path / "classes.txt").write_text("\ufeffcold \r\nflu\r\n\r\n", "utf-8")
     (tmp_path / "damaged").write_bytes(b"\xff\0damaged")
     for path in (tmp_path / "nowhere", tmp_path / "damaged"):
-        assert declared_classes(site(source, path), "a") == CLASSES
-        assert declared_classes(site(source, path, ()), "a") == ("cold", "flu")
+        assert class_names(site(source, path), "a") == CLASSES
+        assert class_names(site(source, path, ()), "a") == ("cold", "flu")
         if (source, path.name) != ("jsonl", "damaged"):  # any file has lines, and a line may be damaged
             with pytest.raises((OSError, ValueError)):
                 open_private(site(source, path), "a")
@@ -173,12 +173,12 @@ def test_the_file_is_in_the_folder_of_the_data_or_beside_the_file_of_each_client
         (tmp_path / client).mkdir()
         (tmp_path / client / "classes.txt").write_text(f"one\nof {client}")
     for path in (tmp_path / "{client}", tmp_path / "{client}" / "records.csv"):
-        assert declared_classes(site("csv", path, ()), "b") == ("one", "of b")
+        assert class_names(site("csv", path, ()), "b") == ("one", "of b")
 
 
 def test_who_has_declared_nothing_is_told_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
-        declared_classes(site("csv", tmp_path / "{client}" / "records.csv", ()), "a")
+        class_names(site("csv", tmp_path / "{client}" / "records.csv", ()), "a")
     assert 'write their names into [data], classes = ["first", "second", ...]' in str(told.value)
     assert f"or one a line into {tmp_path / 'a' / 'classes.txt'}" in str(told.value)
     assert told.value.code == Exit.SETTINGS
@@ -190,15 +190,15 @@ def test_who_has_declared_nothing_is_told_what_to_write(tmp_path: Path) -> None:
 def test_a_file_that_declares_nothing_sensible(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "classes.txt").write_text(text)
     with pytest.raises(ConfigError, match=reason):
-        declared_classes(site("npy", tmp_path, ()), "a")
+        class_names(site("npy", tmp_path, ()), "a")
 
 
 def test_declaring_what_a_corpus_says_itself_changes_nothing() -> None:
     y = np.array([2, 0, 1])
     corpus = Corpus(Records(np.zeros((3, 1)), y), Records(np.zeros((3, 1))), CLASSES)
-    found = declare(corpus, CLASSES)
+    found = relabel(corpus, CLASSES)
     assert (found.train.labels.tolist(), found.test and found.test.y, found.classes) == ([2, 0, 1], None, CLASSES)
-    assert declare(corpus, ("none", "flu")).train.labels.tolist() == [0, 1, -1]
+    assert relabel(corpus, ("none", "flu")).train.labels.tolist() == [0, 1, -1]
 
 
 # The server, whose test records are no secret

@@ -1,8 +1,8 @@
-"""Networks that keep records apart: every module is on a list, or somebody has vouched for it.
+"""Validation of networks for private records: every module is of a supported type, or declared by its author.
 
-A record passes the network alone, so no layer can mix it with another within one call. What is left are layers that
-remember or draw: statistics over a batch, masks that depend on how many records came before, hooks. What a layer does
-cannot be found out by trying it, since the weights are the server's and can hide it; so it goes by exact type.
+A record passes the network alone, so no layer can mix it with another within one call. What is left are layers with
+state or randomness: statistics over a batch, masks that depend on how many records came before, hooks. Testing a layer
+cannot show what it does, since the weights are the server's and can hide it; so validation goes by exact type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedaux.core.errors import Exit, FedauxError
 
 T = TypeVar("T", bound=type[nn.Module])
 
-_LAYERS = (
+_TORCH = (
     "linear.Identity linear.Linear linear.Bilinear flatten.Flatten flatten.Unflatten channelshuffle.ChannelShuffle "
     "linear.NonDynamicallyQuantizableLinear "
     "container.Sequential container.ModuleList container.ModuleDict sparse.Embedding sparse.EmbeddingBag "
@@ -36,51 +36,51 @@ _LAYERS = (
     "dropout.Dropout dropout.Dropout1d dropout.Dropout2d dropout.Dropout3d dropout.AlphaDropout "
     "rnn.RNN rnn.LSTM rnn.GRU transformer.TransformerEncoder transformer.TransformerEncoderLayer"
 )
-_OWN = (
+_FEDAUX = (
     "registry.Prototype layers.Extractor mobilenet.InvertedResidual resnet.BasicBlock shufflenet.Unit "
     "text.TextExtractor"
 )
-KNOWN = frozenset(
-    [f"torch.nn.modules.{name}" for name in _LAYERS.split()] + [f"fedaux.models.{name}" for name in _OWN.split()]
+SUPPORTED = frozenset(
+    [f"torch.nn.modules.{name}" for name in _TORCH.split()] + [f"fedaux.models.{name}" for name in _FEDAUX.split()]
 )
-FAMILIES = (
+SUPPORTED_PREFIXES = (
     *(f"transformers.models.{name}." for name in ("bert", "roberta", "distilbert", "mpnet")),
     "transformers.activations.",
 )
-_vouched: WeakSet[type] = WeakSet()
+_declared: WeakSet[type] = WeakSet()
 
 
-class RecordsMixError(FedauxError, ValueError):
-    """A network of which it is not known that a record's output is its own."""
+class UnsupportedModuleError(FedauxError, ValueError):
+    """A network in which a record's output may depend on other records."""
 
     code = Exit.PRIVACY
 
 
 def keeps_records_apart(cls: T) -> T:
-    """Vouch for a module of your own: `@keeps_records_apart` above the class.
+    """Declare a module of your own to be safe for private records: `@keeps_records_apart` above the class.
 
     You state that its output for a record depends on that record and the weights alone: it remembers nothing from one
     call to the next, draws nothing at random, and normalises over nothing but the record. The modules inside it are
-    looked at by themselves. The statement is about this very class, not about classes derived from it.
+    validated by themselves. The statement is about this very class, not about classes derived from it.
     """
-    _vouched.add(cls)
+    _declared.add(cls)
     return cls
 
 
-def is_vouched(module: nn.Module) -> bool:
-    """Whether any part of it is known by its author's word only."""
-    return any(type(part) in _vouched for part in module.modules())
+def has_declared_module(module: nn.Module) -> bool:
+    """Whether any submodule is supported by its author's declaration only."""
+    return any(type(submodule) in _declared for submodule in module.modules())
 
 
-def check_records_apart(module: nn.Module, *, training: bool = False) -> None:
-    """Refuse a network that may mix records, with everything that is wrong with it; `training`: as gradients see it."""
+def validate_module(module: nn.Module, *, training: bool = False) -> None:
+    """Raise an error that lists every unsupported submodule; `training` checks the network as gradients see it."""
     problems = [
-        f"{path or 'the network'}: {type(part).__name__} {problem}"
-        for path, part in module.named_modules()
-        for problem in _problems(part, training)
+        f"{path or 'the network'}: {type(submodule).__name__} {problem}"
+        for path, submodule in module.named_modules()
+        for problem in _problems(submodule, training)
     ]
     if problems:
-        raise RecordsMixError(
+        raise UnsupportedModuleError(
             "under a privacy promise a record's output must depend on that record alone: " + "; ".join(problems)
         )
 
@@ -88,13 +88,13 @@ def check_records_apart(module: nn.Module, *, training: bool = False) -> None:
 def _problems(module: nn.Module, training: bool) -> Iterator[str]:
     kind = type(module)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    if not (name in KNOWN or name.startswith(FAMILIES) or kind in _vouched):
+    if not (name in SUPPORTED or name.startswith(SUPPORTED_PREFIXES) or kind in _declared):
         yield (
             f"({name}) is not known to keep records apart: if it does, say so with @fedaux.keeps_records_apart above "
             "the class, or build it from layers of torch.nn"
         )
     if "forward" in vars(module):
-        yield "has a forward that was put in place of its class's own: make it a class of its own"
+        yield "has a forward that replaces its class's own: make it a class of its own"
     if module._forward_hooks or module._forward_pre_hooks:
         yield "has forward hooks, which may remember records: remove them"
     if name.startswith("torch.nn.modules.batchnorm."):
@@ -108,12 +108,12 @@ def _problems(module: nn.Module, training: bool) -> Iterator[str]:
                 "has no running statistics and normalises over the batch: give it track_running_stats=True, or take "
                 "GroupNorm or LayerNorm"
             )
-    if training and _draws(module):
+    if training and _has_dropout(module):
         yield "draws its masks at random, one record after the other: set its dropout to 0, or head_only = true"
 
 
-def _draws(module: nn.Module) -> bool:
-    """Whether it is a dropout, or a layer that has one inside."""
-    dropout = type(module).__module__ == "torch.nn.modules.dropout"
-    share = getattr(module, "p" if dropout else "dropout", 0.0)
-    return isinstance(share, float | int) and share > 0
+def _has_dropout(module: nn.Module) -> bool:
+    """Whether it is a dropout layer, or has a dropout inside."""
+    is_dropout = type(module).__module__ == "torch.nn.modules.dropout"
+    probability = getattr(module, "p" if is_dropout else "dropout", 0.0)
+    return isinstance(probability, float | int) and probability > 0

@@ -11,28 +11,33 @@ import fedaux
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit
 from fedaux.models import build, linear_head
-from fedaux.privacy.apart import RecordsMixError, check_records_apart, is_vouched, keeps_records_apart
+from fedaux.privacy.module_validation import (
+    UnsupportedModuleError,
+    has_declared_module,
+    keeps_records_apart,
+    validate_module,
+)
 from helpers.private_networks import IMAGES, TEXTS, image_network, text_network
 
 
 @pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)
 def test_every_built_in_network_is_known(spec: PrototypeSpec) -> None:
-    check_records_apart(image_network(spec))
+    validate_module(image_network(spec))
     frozen_only = "batch" in dict(spec.options).values()
     if frozen_only:
-        with pytest.raises(RecordsMixError, match="normalises over the batch in training"):
-            check_records_apart(image_network(spec), training=True)
+        with pytest.raises(UnsupportedModuleError, match="normalises over the batch in training"):
+            validate_module(image_network(spec), training=True)
     else:
-        check_records_apart(build(spec, (3, 8, 8), 3, 0), training=True)
+        validate_module(build(spec, (3, 8, 8), 3, 0), training=True)
 
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_every_kind_of_text_network_is_known(kind: str) -> None:
-    check_records_apart(text_network(kind))
+    validate_module(text_network(kind))
 
 
 def test_a_head_is_known_in_training() -> None:
-    check_records_apart(linear_head(4, 3), training=True)
+    validate_module(linear_head(4, 3), training=True)
 
 
 def test_all_problems_are_named_at_once_with_path_and_fix() -> None:
@@ -40,8 +45,8 @@ def test_all_problems_are_named_at_once_with_path_and_fix() -> None:
         pass
 
     net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(Own(), nn.BatchNorm1d(4, track_running_stats=False)))
-    with pytest.raises(RecordsMixError) as caught:
-        check_records_apart(net)
+    with pytest.raises(UnsupportedModuleError) as caught:
+        validate_module(net)
     said = str(caught.value)
     assert "1.0: Own (" in said
     assert "@fedaux.keeps_records_apart" in said
@@ -53,23 +58,23 @@ def test_all_problems_are_named_at_once_with_path_and_fix() -> None:
 
 def test_batch_norm_is_allowed_with_frozen_statistics_only() -> None:
     frozen = nn.Sequential(nn.BatchNorm2d(4))
-    check_records_apart(frozen)
-    with pytest.raises(RecordsMixError, match="0: BatchNorm2d normalises over the batch in training: set norm"):
-        check_records_apart(frozen, training=True)
+    validate_module(frozen)
+    with pytest.raises(UnsupportedModuleError, match="0: BatchNorm2d normalises over the batch in training: set norm"):
+        validate_module(frozen, training=True)
     frozen[0].running_var = None
-    with pytest.raises(RecordsMixError, match="no running statistics"):
-        check_records_apart(frozen)
+    with pytest.raises(UnsupportedModuleError, match="no running statistics"):
+        validate_module(frozen)
 
 
 @pytest.mark.parametrize("layer", [nn.Dropout(0.1), nn.LSTM(3, 3, 2, dropout=0.1), nn.MultiheadAttention(4, 2, 0.1)])
 def test_masks_are_refused_in_training_only(layer: nn.Module) -> None:
-    check_records_apart(layer)
-    with pytest.raises(RecordsMixError, match="draws its masks at random"):
-        check_records_apart(layer, training=True)
+    validate_module(layer)
+    with pytest.raises(UnsupportedModuleError, match="draws its masks at random"):
+        validate_module(layer, training=True)
 
 
 def test_dropout_of_nothing_is_no_mask() -> None:
-    check_records_apart(nn.Sequential(nn.Dropout(0.0), nn.GRU(3, 3)), training=True)
+    validate_module(nn.Sequential(nn.Dropout(0.0), nn.GRU(3, 3)), training=True)
 
 
 def test_an_unknown_class_is_refused_until_somebody_vouches_for_it() -> None:
@@ -79,14 +84,14 @@ def test_an_unknown_class_is_refused_until_somebody_vouches_for_it() -> None:
     class Derived(Own):
         pass
 
-    with pytest.raises(RecordsMixError, match="the network: Own"):
-        check_records_apart(Own())
-    assert not is_vouched(nn.Sequential(Own()))
+    with pytest.raises(UnsupportedModuleError, match="the network: Own"):
+        validate_module(Own())
+    assert not has_declared_module(nn.Sequential(Own()))
     assert keeps_records_apart(Own) is Own
-    check_records_apart(Own())
-    assert is_vouched(nn.Sequential(Own()))
-    with pytest.raises(RecordsMixError, match="the network: Derived"):
-        check_records_apart(Derived())
+    validate_module(Own())
+    assert has_declared_module(nn.Sequential(Own()))
+    with pytest.raises(UnsupportedModuleError, match="the network: Derived"):
+        validate_module(Derived())
 
 
 def test_a_word_for_a_module_is_no_word_for_those_inside() -> None:
@@ -96,16 +101,16 @@ def test_a_word_for_a_module_is_no_word_for_those_inside() -> None:
             super().__init__()
             self.norm = nn.BatchNorm1d(3, track_running_stats=False)
 
-    with pytest.raises(RecordsMixError, match="norm: BatchNorm1d"):
-        check_records_apart(Own())
+    with pytest.raises(UnsupportedModuleError, match="norm: BatchNorm1d"):
+        validate_module(Own())
 
 
 def test_a_class_derived_from_a_known_one_is_unknown() -> None:
     class Linear(nn.Linear):
         pass
 
-    with pytest.raises(RecordsMixError, match="the network: Linear"):
-        check_records_apart(Linear(2, 2))
+    with pytest.raises(UnsupportedModuleError, match="the network: Linear"):
+        validate_module(Linear(2, 2))
 
 
 def test_what_was_changed_after_it_was_built_is_refused() -> None:
@@ -113,17 +118,17 @@ def test_what_was_changed_after_it_was_built_is_refused() -> None:
     hooked.register_forward_hook(lambda module, inputs, output: output)
     early.register_forward_pre_hook(lambda module, inputs: inputs)
     for one in (hooked, early):
-        with pytest.raises(RecordsMixError, match="hooks, which may remember records"):
-            check_records_apart(nn.Sequential(one))
+        with pytest.raises(UnsupportedModuleError, match="hooks, which may remember records"):
+            validate_module(nn.Sequential(one))
     replaced.forward = lambda x: x  # type: ignore[method-assign]
-    with pytest.raises(RecordsMixError, match="in place of its class's own"):
-        check_records_apart(replaced)
-    with pytest.raises(RecordsMixError, match="ParametrizedLinear"):
-        check_records_apart(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))
-    with pytest.raises(RecordsMixError, match="is not known"):
-        check_records_apart(torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)))
+    with pytest.raises(UnsupportedModuleError, match="replaces its class's own"):
+        validate_module(replaced)
+    with pytest.raises(UnsupportedModuleError, match="ParametrizedLinear"):
+        validate_module(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))
+    with pytest.raises(UnsupportedModuleError, match="is not known"):
+        validate_module(torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)))
 
 
 def test_the_list_does_not_import_transformers() -> None:
-    code = "import sys, fedaux.privacy.apart; sys.exit('transformers' in sys.modules)"
+    code = "import sys, fedaux.privacy.module_validation; sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

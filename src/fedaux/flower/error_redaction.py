@@ -1,6 +1,6 @@
-"""What a client says when it does not do as it is told: one of four words. The reason stays in its own log.
+"""Message handlers never reply with the text of an error, which may quote a record: only with a `Refusal`.
 
-An error's text may quote a patient's line; so no text of any error crosses, from whichever handler.
+The reason stays in the client's own log.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Handler = Callable[[Message, Context], Message]
 log = logging.getLogger(__name__)
 
 
-def sealed(handler: Handler) -> Handler:
-    """The same handler, out of which nothing comes but a reply or a `Refusal`."""
+def redact_errors(handler: Handler) -> Handler:
+    """Wrap a message handler so that it returns its reply or a `Refusal`, and never raises."""
 
     @wraps(handler)
-    def within(message: Message, context: Context) -> Message:
+    def redacted(message: Message, context: Context) -> Message:
         try:
             return handler(message, context)
         except Exception as error:
@@ -37,11 +37,11 @@ def sealed(handler: Handler) -> Handler:
                 log.error("%s is refused: %s", handler.__name__, error)
             return Message(Error(CLIENT_EXCEPTION, refusal.value), reply_to=message)
 
-    return within
+    return redacted
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Which word: those of the first three say something of orders and settings only, not of records."""
+    """All but `FAILED` depend on orders and settings only, not on records."""
     if isinstance(error, BudgetError):
         return Refusal.BUDGET
     if isinstance(error, (OrderError, MessageError)):

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from fedaux.core.errors import FedauxError
-from fedaux.data.folders import SUFFIXES
-from fedaux.data.form import Form, RecordsError
+from fedaux.data.image_folder import SUFFIXES
+from fedaux.data.record_spec import RecordsError, RecordSpec
 from fedaux.data.records import Corpus
 from fedaux.data.text import csv_text, jsonl_text, parquet_text
 
@@ -33,10 +33,10 @@ Block = tuple[list[str], Any]  # names and as many records
 
 
 @dataclass(frozen=True)
-class Inputs:
+class InputReader:
     """How to read files for a model: whether images may be resized, and which column of a table is the text."""
 
-    form: Form
+    record_spec: RecordSpec
     resize: bool = False
     column: str | Sequence[str] = "text"
 
@@ -53,15 +53,17 @@ class Inputs:
 
     def _kind(self, path: Path) -> str:
         if not path.exists():
-            raise RecordsError(f"there is no file or folder {path}; give {TAKES[self.form.kind]}")
+            raise RecordsError(f"there is no file or folder {path}; give {TAKES[self.record_spec.kind]}")
         suffix = _suffix(path)
-        if suffix in ARRAYS and path.is_file() and self.form.kind != "text":
+        if suffix in ARRAYS and path.is_file() and self.record_spec.kind != "text":
             return "arrays"
-        if self.form.kind == "image" and (path.is_dir() or suffix in SUFFIXES):
+        if self.record_spec.kind == "image" and (path.is_dir() or suffix in SUFFIXES):
             return "images"
-        if self.form.kind == "text" and path.is_file() and (suffix in TABLES or suffix == ".txt"):
+        if self.record_spec.kind == "text" and path.is_file() and (suffix in TABLES or suffix == ".txt"):
             return "texts"
-        raise RecordsError(f"{path}: this model takes {self.form.words}; give {TAKES[self.form.kind]}")
+        raise RecordsError(
+            f"{path}: this model takes {self.record_spec.description}; give {TAKES[self.record_spec.kind]}"
+        )
 
     def _images(self, path: Path) -> Iterator[Block]:
         files = sorted(file for file in path.rglob("*") if _suffix(file) in SUFFIXES) if path.is_dir() else [path]
@@ -73,7 +75,7 @@ class Inputs:
 
     def _image(self, file: Path) -> NDArray[np.uint8]:
         """(H, W, C) as training saw it: colours converted, and on request the middle shrunk by a box filter."""
-        height, width, channels = self.form.shape
+        height, width, channels = self.record_spec.shape
         if channels not in MODES:
             raise RecordsError(f"{file}: this model takes images of {channels} channels, which only arrays (.npy) have")
         try:
@@ -88,14 +90,14 @@ class Inputs:
                     f"{file} has {size} pixels, this model takes {width}×{height}; --resize makes it fit"
                 )
             found = ImageOps.fit(found, (width, height), Image.Resampling.BOX)
-        return np.asarray(found, dtype=np.uint8).reshape(self.form.shape)
+        return np.asarray(found, dtype=np.uint8).reshape(self.record_spec.shape)
 
     def _arrays(self, path: Path) -> Iterator[Block]:
         x = _array(path)
-        if self.form.kind == "image" and x.dtype == np.uint8 and x.shape[1:] == self.form.shape[:2]:
+        if self.record_spec.kind == "image" and x.dtype == np.uint8 and x.shape[1:] == self.record_spec.shape[:2]:
             x = x[..., None]  # grey images without their channel
-        if x.ndim == 0 or x.shape[1:] != self.form.shape:
-            self.form.rows(x)  # which says what is wrong
+        if x.ndim == 0 or x.shape[1:] != self.record_spec.shape:
+            self.record_spec.validate(x)  # which says what is wrong
         for start in range(0, len(x), BLOCK):
             rows = x[start : start + BLOCK]
             yield [f"{path}[{start + index}]" for index in range(len(rows))], rows

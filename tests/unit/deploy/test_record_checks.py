@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fedaux.config.schema import Config, DataConfig, PrivacyConfig
-from fedaux.deploy import checks
-from fedaux.deploy.finding import Finding
-from fedaux.deploy.settings import server_config, site_config, try_out
+from fedaux.deploy.check_result import CheckResult
+from fedaux.deploy.record_checks import check_records
+from fedaux.deploy.settings import demo_config, server_config, site_config
 from helpers.deployments import AWKWARD, deploy
 
 
@@ -26,10 +26,10 @@ def records(site: Path) -> Path:
 
 def look(
     site: Path, source: str, path: str = "", classes: str = "", person: str = "", cap: int = 0
-) -> tuple[int, Finding]:
+) -> tuple[int, CheckResult]:
     data = DataConfig(source, path, classes=tuple(classes), person=person, partition="own")
     privacy = PrivacyConfig(unit="person", max_records_per_person=cap) if cap else PrivacyConfig()
-    return checks.data(replace(Config.load(site / "site.toml"), data=data, privacy=privacy), site, "berlin")
+    return check_records(replace(Config.load(site / "site.toml"), data=data, privacy=privacy), site, "berlin")
 
 
 def save(folder: Path, labels: list[int], persons: list[str] | None = None) -> None:
@@ -39,7 +39,7 @@ def save(folder: Path, labels: list[int], persons: list[str] | None = None) -> N
         np.save(folder / "patient.npy", np.array(persons))
 
 
-def problem(found: tuple[int, Finding], detail: str, remedy: str) -> None:
+def problem(found: tuple[int, CheckResult], detail: str, remedy: str) -> None:
     assert found[1].ok is False
     assert detail in found[1].detail
     assert remedy in found[1].remedy
@@ -48,11 +48,11 @@ def problem(found: tuple[int, Finding], detail: str, remedy: str) -> None:
 def test_records_that_are_in_order(site: Path, records: Path) -> None:
     assert look(site, "digits", classes="0123456789") == (
         1797,
-        Finding("data", True, "1,797 records of 10 of 10 classes"),
+        CheckResult("data", True, "1,797 records of 10 of 10 classes"),
     )
     save(records, [0, 2, 2, 0])
     for path in ("of berlin", "of {client}", str(records)):
-        assert look(site, "npy", path, "abc") == (4, Finding("data", True, "4 records of 2 of 3 classes"))
+        assert look(site, "npy", path, "abc") == (4, CheckResult("data", True, "4 records of 2 of 3 classes"))
 
 
 def test_records_that_cannot_be_read(site: Path, records: Path) -> None:
@@ -62,7 +62,7 @@ def test_records_that_cannot_be_read(site: Path, records: Path) -> None:
     np.save(records / "x.npy", np.zeros((4, 2), np.float32))
     problem(look(site, "npy", "of berlin", "abc"), "no labels", "[data] in site.toml")
     save(records, [])
-    problem(look(site, "npy", "of berlin", "abc"), "there is not one", "[data] in site.toml")
+    problem(look(site, "npy", "of berlin", "abc"), "there are none", "[data] in site.toml")
     problem(look(site, "nonsense", classes="abc"), "unknown source 'nonsense'", "[data]")
 
 
@@ -109,4 +109,4 @@ def test_all_settings_declare_the_same_classes_and_persons(tmp_path: Path) -> No
     assert (server.data, site.data) == (server_config(base, ["a"]).data, site_config(base, "a").data)
     for name in ("server/fedaux.toml", "sites/paris/site.toml"):
         assert 'classes = ["well", "ill"]\nperson = "patient"\n' in (folder / name).read_text()
-    assert try_out().data.classes == tuple("0123456789")
+    assert demo_config().data.classes == tuple("0123456789")
