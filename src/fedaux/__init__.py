@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedaux.export.model import Model as Model
     from fedaux.models import register as register
     from fedaux.privacy.module_validation import keeps_records_apart as keeps_records_apart
-    from fedaux.report.write import write_report as write_report
+    from fedaux.report.comparison_page import write_report as write_report
 
 __version__ = "0.1.0"
 
@@ -60,7 +60,7 @@ _HOMES = {
     "resume": "experiments.runner",
     "run": "experiments.runner",
     "run_sweep": "experiments.sweeps.engine",
-    "write_report": "report.write",
+    "write_report": "report.comparison_page",
 }
 __all__ = sorted(_HOMES)
 

@@ -26,7 +26,7 @@ from fedaux.experiments.runner import pretrain, run, stored_state
 from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
 from fedaux.experiments.sweeps.swept import Failed, SweepError, Swept
 from fedaux.experiments.sweeps.workers import Task, Trouble, work
-from fedaux.report.measured import Measured
+from fedaux.report.arms import ArmResult
 
 __all__ = ["Arm", "Failed", "Run", "Sweep", "SweepError", "Swept", "read_sweep", "run_sweep"]
 
@@ -71,10 +71,10 @@ def read_sweep(sweep: Sweep, folder: Path) -> Swept:
     return Swept(sweep, folder, tuple(arm for arm in measured if len(arm.seeds)))
 
 
-def _measured(arm: Arm, runs: list[Run]) -> Measured:
+def _measured(arm: Arm, runs: list[Run]) -> ArmResult:
     results = [result for result in map(_result, runs) if result]
     private = METHODS[arm.config.method].scores or arm.config.privacy.private_training
-    return Measured(
+    return ArmResult(
         arm.label,
         arm.settings,
         arm.words,
