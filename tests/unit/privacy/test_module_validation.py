@@ -17,7 +17,7 @@ from fedaux.privacy.module_validation import (
     keeps_records_apart,
     validate_module,
 )
-from helpers.private_networks import IMAGES, TEXTS, image_network, text_network
+from helpers.networks import IMAGES, TEXTS, image_network, text_network
 
 
 @pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)
