@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from fedaux.algorithms.aggregate import Tally
+from fedaux.algorithms.aggregate import ModelSum
 from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.loop import sample
 from fedaux.algorithms.results import Result
@@ -287,7 +287,7 @@ def test_k_a_private_record_equal_to_a_public_one_relabels_nothing() -> None:
     def check(gradient: Callable[[np.ndarray], np.ndarray]) -> None:
         """Exchanging the record −twin for twin."""
         moved = gradient(np.vstack([rest, twin])) - gradient(np.vstack([rest, -twin]))
-        assert np.linalg.norm(moved) <= 1.0 * logistic.gradient_reach(50, "replace-one") / 2 + 1e-9
+        assert np.linalg.norm(moved) <= 1.0 * logistic.gradient_sensitivity(50, "replace-one") / 2 + 1e-9
 
     check(by_index)
     caught(check, by_membership)
@@ -337,17 +337,17 @@ def test_m_averages_are_weighted_and_keep_buffers() -> None:
     spec = PrototypeSpec.of("mlp", norm="batch")
     updates = [flatten_state(build(spec, (4,), 2, seed)) for seed in (0, 1)]
     updates[1]["buffers"] = updates[1]["buffers"] + 4
-    tally = Tally()
+    total = ModelSum()
     for weights, records in zip(updates, (10, 30), strict=True):
-        tally.add(weights, records)
+        total.merge(ModelSum.of(weights, records))
 
     def check(average: dict[str, np.ndarray]) -> None:
         for name in ("parameters", "buffers"):
             assert np.allclose(average[name], 0.25 * updates[0][name] + 0.75 * updates[1][name], atol=1e-6)
 
-    check(tally.average())
+    check(total.average())
     caught(check, {name: (updates[0][name] + updates[1][name]) / 2 for name in updates[0]})
-    caught(check, {**tally.average(), "buffers": updates[0]["buffers"]})
+    caught(check, {**total.average(), "buffers": updates[0]["buffers"]})
 
 
 def test_m_plain_fedprox_is_not_pretrained() -> None:

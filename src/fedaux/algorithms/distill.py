@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import nn
 
 from fedaux.algorithms.aggregate import Ensemble
+from fedaux.algorithms.learners import Learners
 from fedaux.algorithms.losses import distillation_loss
+from fedaux.config.schema import Config
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.messages import Arrays
+from fedaux.core.rng import torch_stream
 from fedaux.data.batching import batches
 from fedaux.data.records import Records
+from fedaux.models import flatten_state
+
+
+class DivergedError(FedauxError, ArithmeticError):
+    """Training that left the real numbers; nothing of it is saved."""
+
+    code = Exit.DIVERGED
 
 
 def distill(
@@ -39,3 +54,27 @@ def distill(
             total += loss.item() * len(rows)
     optimiser.zero_grad(set_to_none=True)
     return total / len(records)
+
+
+def distill_students(
+    learners: Learners,
+    weights: dict[str, Arrays],
+    inputs: Callable[[str], Records],
+    ensemble: Ensemble,
+    config: Config,
+    round_: int,
+) -> tuple[dict[str, Arrays], float]:
+    """(one student per prototype, each from its own average and all from the one ensemble; their mean loss)."""
+    students, losses, settings = {}, [], config.distill
+    for label in weights:
+        student = learners.loaded(label, weights[label])
+        steps = {"epochs": settings.epochs, "batch_size": settings.batch_size}
+        generator = torch_stream(config.seed, "distill", label, round_)
+        losses.append(distill(student, inputs(label), ensemble, **steps, lr=settings.lr, generator=generator))
+        students[label] = flatten_state(student)
+    if not np.isfinite(losses).all():
+        raise DivergedError(
+            f"distillation diverged in round {round_}: lower its learning rate (distill.lr, or distill_lr of a "
+            "strategy), and go on with `fedaux resume` or start again"
+        )
+    return students, float(np.mean(losses))

@@ -18,14 +18,7 @@ from fedaux.core.io import write_atomically
 from fedaux.deploy import scripts
 from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
 from fedaux.deploy.readme import readme
-from fedaux.deploy.settings import (
-    SERVER_HEAD,
-    SERVER_NOTES,
-    SITE_HEAD,
-    SITE_NOTES,
-    server_config,
-    site_config,
-)
+from fedaux.deploy.settings import SERVER_HEAD, SERVER_NOTES, SITE_HEAD, SITE_NOTES, server_config, site_config
 
 FIRST_PORT = 9101  # of the sites' nodes, which listen on their own machine
 

@@ -12,9 +12,10 @@ from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
 from fedaux.algorithms.server import Server, make_server
+from fedaux.algorithms.start import initial_state, pretrain_extractor
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
-from fedaux.core.io import write_atomically
+from fedaux.core.io import cache_folder, write_atomically
 from fedaux.core.messages import Federation
 from fedaux.core.progress import OnProgress, RoundFinished, RunStarted, no_progress
 from fedaux.data.federated import client_names, open_data
@@ -121,7 +122,7 @@ def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Pa
         For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
     """
     server = make_server(config, on_progress, cache)
-    return {spec.label: server.pretrain(spec) for spec in config.prototypes}
+    return {spec.label: pretrain_extractor(server, spec) for spec in config.prototypes}
 
 
 def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, float]:
@@ -133,11 +134,12 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
     data, server = open_data(config), make_server(config, on_progress, cache)
     found = {}
     for spec in config.prototypes:
-        model = server.models[spec.label]
+        model = server.learners.networks[spec.label]
         for kind in ("random", "pre-trained"):
             if kind == "pre-trained":
-                server.pretrain(spec)
-            features = FeatureCache(server.cache, private=True, on_progress=partial(server.report_features, spec.label))
+                pretrain_extractor(server, spec)
+            report = partial(server.report_features, spec.label)
+            features = FeatureCache(cache or cache_folder(), private=True, on_progress=report)
             h0 = H0(spec, model.features, flatten_state(model.features), features)
             found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
     if not is_text(data.test.x):
@@ -152,9 +154,8 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
     server = make_server(config, cache=cache)
-    server.take_up(server.initial_state())
-    h0 = next(iter(server.h0.values()))
-    negatives = h0.features(server.aux).take(server.split.negatives).gather()
+    server.restore(initial_state(server))
+    negatives = server.public.negatives(config.prototypes[0].label).gather()
     return Planner.of(server.scorer, negatives, clients, server.classes, privacy)
 
 

@@ -43,11 +43,6 @@ class Entry:
     grid: float
     unsafe: bool  # noise from a known seed
 
-    @classmethod
-    def of(cls, request: str, mechanism: Mechanism, unsafe: bool) -> Entry:
-        m = mechanism
-        return cls(request, m.noise_multiplier, m.sample_rate, m.steps, m.size, m.grid, unsafe)
-
     @property
     def mechanism(self) -> Mechanism:
         return Mechanism(self.noise, self.rate, self.steps, self.size, self.grid)
@@ -100,7 +95,8 @@ class BudgetStore:
             return self._account(entries)
 
     def _entry(self, request: str, mechanism: Mechanism) -> Entry:
-        return Entry.of(request, mechanism, unsafe=self.privacy.unsafe_seed >= 0)
+        m, unsafe = mechanism, self.privacy.unsafe_seed >= 0
+        return Entry(request, m.noise_multiplier, m.sample_rate, m.steps, m.size, m.grid, unsafe)
 
     def _account(self, entries: list[Entry]) -> Account:
         privacy = self.privacy

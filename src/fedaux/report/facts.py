@@ -100,14 +100,13 @@ def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) ->
 def find_favourites(state: RunState, cache: Path | None) -> list[Favourites]:
     """For some clients, the examples of D_distill with the highest odds of being theirs."""
     server = make_server(state.config, cache=cache)
-    server.take_up(state)
-    clients = sorted(state.releases)[:SHOWN]
-    weighing = server.certainty(state).among(state.releases, clients)
-    found = []
-    for client in clients:
-        rows = np.argsort(-weighing.log_odds(client), kind="stable")[:EACH]
-        found.append(_shown(client, server.distill_set.take(rows)))
-    return [one for one in found if one is not None]
+    embedding, clients = server.restore(state), sorted(state.releases)[:SHOWN]
+    if embedding is None:
+        return []
+    weights = embedding.teacher_weights(state.releases, clients)
+    top = {client: np.argsort(-weights.log_odds(client), kind="stable")[:EACH] for client in clients}
+    shown = [_shown(client, server.public.distill.take(rows)) for client, rows in top.items()]
+    return [favourites for favourites in shown if favourites is not None]
 
 
 def _shown(client: str, records: Records) -> Favourites | None:

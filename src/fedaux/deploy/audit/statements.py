@@ -9,18 +9,10 @@ from pathlib import Path
 
 from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.server import make_server
-from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import (
-    AuxConfig,
-    Config,
-    DataConfig,
-    FederationConfig,
-    LocalConfig,
-    PretrainConfig,
-    PrivacyConfig,
-)
+from fedaux.config.schema import Config
 from fedaux.core.messages import Account, Federation, Order, Reply
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
+from fedaux.deploy.audit.records import training
 from fedaux.deploy.audit.site import NAME
 from fedaux.experiments.runner import in_process, run_in, stored_state
 from fedaux.privacy.budget import Entry
@@ -91,24 +83,17 @@ def _accounts(folder: Path, audit: AuditConfig) -> list[SiteAccount]:
 
 
 def _run_config(audit: AuditConfig) -> Config:
-    return Config(
-        method="fedavg",
-        rounds=1,
-        head_only=True,
-        prototypes=(PrototypeSpec.of("mlp", hidden=4, features=4),),
-        data=DataConfig(clients=2, alpha=10.0),
-        aux=AuxConfig(limit=50),
-        pretrain=PretrainConfig(epochs=0),
-        local=LocalConfig(batch_size=1000),
-        privacy=PrivacyConfig(
-            epsilon=audit.epsilon,
-            epsilon_total=audit.epsilon,
-            delta=audit.delta,
-            private_training=True,
-            train_rounds=LOST_ROUNDS + 2,
-            sample_rate=1.0,
-        ),
-        federation=FederationConfig(quorum=1.0),
+    settings = training(audit, adjacency="replace-one", declared_records=0, train_rounds=LOST_ROUNDS + 2)
+    return Config.from_dict(
+        {
+            **settings,
+            "prototypes": [{"name": "mlp", "hidden": 4, "features": 4}],
+            "data": {"clients": 2, "alpha": 10.0},
+            "aux": {"limit": 50},
+            "pretrain": {"epochs": 0},
+            "local": {"batch_size": 1000},
+            "federation": {"quorum": 1.0},
+        }
     )
 
 
