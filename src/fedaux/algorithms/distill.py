@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from fedaux.algorithms.aggregate import Ensemble
-from fedaux.algorithms.losses import distillation_loss
 from fedaux.data.batching import batches
 from fedaux.data.records import Records
 
@@ -39,3 +39,8 @@ def distill(
             total += loss.item() * len(rows)
     optimiser.zero_grad(set_to_none=True)
     return total / len(records)
+
+
+def distillation_loss(student: Tensor, soft_labels: Tensor) -> Tensor:
+    """Eq. 1: batch mean of KL(ỹ ‖ softmax(f(x))). student: logits (B, C); soft_labels: probabilities (B, C)."""
+    return F.kl_div(F.log_softmax(student, dim=1), soft_labels, reduction="batchmean")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedaux.algorithms.aggregate import Ensemble, Tally
+from fedaux.algorithms.hooks import next_model, with_extra, without_extra
 from fedaux.algorithms.run_state import Record, RunState
 from fedaux.algorithms.server import Server
 from fedaux.core.messages import Account, Arrays, Failure, Update
@@ -62,15 +63,17 @@ class Gathering:
         label = self.server.prototype_of[update.client].label
         tally = self.tallies.get(label, Tally())
         bayesian = self.server.method.teachers == "bayesian"
+        arrays = with_extra(update.weights, update.extra)
+        weight = update.records if self.server.hooks.weighted else 1
         try:
-            tally.check(update.weights, update.records, second_moment=bayesian)
+            tally.check(arrays, weight, second_moment=bayesian)
             moved = self._check_moved(update, label)
             with self.costs.phase("teach"):
                 share = self._teach(update, label)
         except ValueError as error:
             self.failures.append(Failure(update.client, str(error)))
             return
-        tally.add(update.weights, update.records, second_moment=bayesian)
+        tally.add(arrays, weight, second_moment=bayesian)
         self.tallies[label] = tally
         facts = {"records": update.records, "loss": update.loss, "seconds": update.seconds, "share": share}
         self.each[update.client] = facts
@@ -99,7 +102,8 @@ class Gathering:
     def finish(self, state: RunState) -> RunState:
         """Averages, FedBE's draws, students, test: the state after this round."""
         server, round_ = self.server, state.round + 1
-        weights = {**state.weights, **{label: tally.average() for label, tally in self.tallies.items()}}
+        stepped = {label: self._step(state, label, tally) for label, tally in self.tallies.items()}
+        weights = {**state.weights, **{label: model for label, (model, _) in stepped.items()}}
         distill_loss = teachers = None
         if self.ensemble is not None and self.ensemble.taught:
             if server.method.teachers == "bayesian":
@@ -126,7 +130,15 @@ class Gathering:
             **self.costs.to_record(),
             "confusion": {label: table.tolist() for label, table in confusions.items()},
         }
-        return state.after(weights, record, self.each, [one.client for one in self.failures])
+        kept = {label: method_state for label, (_, method_state) in stepped.items()}
+        return state.after(weights, record, self.each, [one.client for one in self.failures], kept)
+
+    def _step(self, state: RunState, label: str, tally: Tally) -> tuple[Arrays, Arrays]:
+        """The next model of a prototype, and what its method keeps."""
+        dealt = [client for client, spec in self.server.prototype_of.items() if spec.label == label]
+        fraction = sum(client in self.each for client in dealt) / len(dealt)
+        before = state.weights[label], state.method_state[label]
+        return next_model(self.server.hooks, before[0], tally.average(), fraction, before[1])
 
     def _loudest(self) -> list[str | float] | None:
         """[client, its share of all teachers' weight, on average over D_distill]; None where nothing is weighed."""
@@ -140,7 +152,7 @@ class Gathering:
         for label, tally in self.tallies.items():
             rng = numpy_stream(self.server.config.seed, "bayes", label, round_)
             for drawn in [tally.average(), *tally.gaussian_draws(self.server.config.distill.samples, rng)]:
-                self.server.teach(label, drawn, ensemble, None)
+                self.server.teach(label, without_extra(drawn)[0], ensemble, None)
 
 
 def _largest(accounts: Iterable[Account]) -> float | None:

@@ -19,8 +19,8 @@ from fedaux.core.messages import Account, Arrays, Release
 from fedaux.privacy.ledger import Ledger
 
 FILE = "state.safetensors"
-VERSION = "5"
-ROOMS = ("weights", "extractors", "public")
+VERSION = "6"
+ROOMS = ("weights", "extractors", "public", "method_state")
 
 Record = dict[str, Any]  # one round's entry in the history; see `Gathering.finish`
 
@@ -33,7 +33,7 @@ class StateError(FedauxError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class RunState:
-    """After `round` rounds (0: prepared). Keys of `weights`, `extractors` and `public` are prototype labels.
+    """After `round` rounds (0: prepared). Keys of `weights`, `extractors`, `public` and `method_state` are prototypes.
 
     extractors: h0 of each prototype, kept because scores are always taken on h0. public: what its scorer published.
     """
@@ -48,6 +48,8 @@ class RunState:
     unheard: frozenset[str] = frozenset()  # clients that were sent an order since, and have not answered it
     prepared: frozenset[str] = frozenset()  # clients that have shown to hold h0's features of their data
     history: tuple[Record, ...] = ()
+    last_round: dict[str, int] = field(default_factory=dict)  # in which each client's update was used
+    method_state: dict[str, Arrays] = field(default_factory=dict)  # what the method's hooks keep between rounds
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -62,7 +64,12 @@ class RunState:
         return self.accounts[client].entries if client in self.accounts else 0
 
     def after(
-        self, weights: dict[str, Arrays], record: Record, answered: Iterable[str] = (), failed: Iterable[str] = ()
+        self,
+        weights: dict[str, Arrays],
+        record: Record,
+        answered: Iterable[str] = (),
+        failed: Iterable[str] = (),
+        method_state: dict[str, Arrays] | None = None,
     ) -> RunState:
         """The state one round later. Who failed may have lost its features, and is sent the extractor again.
 
@@ -70,7 +77,15 @@ class RunState:
         """
         prepared = (self.prepared | set(answered)) - set(failed)
         history = (*({key: one[key] for key in one if key != "confusion"} for one in self.history), record)
-        return replace(self, round=self.round + 1, weights=weights, prepared=prepared, history=history)
+        return replace(
+            self,
+            round=self.round + 1,
+            weights=weights,
+            method_state=self.method_state | (method_state or {}),
+            prepared=prepared,
+            last_round=self.last_round | dict.fromkeys(answered, self.round + 1),
+            history=history,
+        )
 
     @property
     def ledger(self) -> Ledger:
@@ -94,6 +109,7 @@ class RunState:
             "accounts": {client: vars(account) for client, account in self.accounts.items()},
             "unheard": sorted(self.unheard),
             "prepared": sorted(self.prepared),
+            "last_round": self.last_round,
             "history": self.history,
         }
         # a million releases are one array and one text: the header of the file has room for neither
@@ -145,5 +161,6 @@ class RunState:
             accounts={client: Account(**one) for client, one in facts["accounts"].items()},
             unheard=frozenset(facts["unheard"]),
             prepared=frozenset(facts["prepared"]),
+            last_round=facts["last_round"],
             history=history,
         )

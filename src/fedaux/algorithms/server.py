@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 from fedaux.algorithms.aggregate import Ensemble
 from fedaux.algorithms.distill import distill
 from fedaux.algorithms.evaluation import confusion
+from fedaux.algorithms.hooks import Hooks, hooks_of
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.methods import METHODS, Method
+from fedaux.config.methods import Method, find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
@@ -58,10 +60,15 @@ class Server:
     h0: dict[str, H0] = field(default_factory=dict, repr=False)  # see `take_up`
     _seen: dict[str, tuple[Records, Records]] = field(default_factory=dict, repr=False)
     _halved: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `on_the_wire`
+    _broadcast: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `broadcast`
 
     @cached_property
     def method(self) -> Method:
-        return METHODS[self.config.method]
+        return find_method(self.config.method)
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        return hooks_of(self.config.method, dict(self.config.method_options))
 
     @cached_property
     def split(self) -> AuxSplit:
@@ -111,12 +118,13 @@ class Server:
             for model in self.learners.values():
                 check_records_apart(model, training=True)
         weights = {label: dump(model) for label, model in self.learners.items()}
+        kept = {label: self.hooks.server_state(arrays["parameters"]) for label, arrays in weights.items()}
         if not (self.method.scores or self.config.head_only):
-            return RunState(self.config, 0, weights)
+            return RunState(self.config, 0, weights, method_state=kept)
         for model in self.models.values():
             check_records_apart(model.features)  # every client would refuse it, and keep the reason to itself
         extractors = {label: dump(model.features) for label, model in self.models.items()}
-        state = RunState(self.config, 0, weights, extractors)
+        state = RunState(self.config, 0, weights, extractors, method_state=kept)
         if not self.method.scores:
             return state
         self.take_up(state)
@@ -219,15 +227,23 @@ class Server:
             round=round_,
             prototype=spec.to_json(),
             classes=self.classes,
+            method=self.config.method,
+            method_options=json.dumps(dict(self.config.method_options)),
             epochs=local.epochs,
-            lr=local.lr,
             batch_size=local.batch_size,
+            optimizer=local.optimizer,
+            lr=local.lr_at(round_, self.config.rounds),
+            momentum=local.momentum,
+            weight_decay=local.weight_decay,
             mu=local.mu if self.method.proximal else 0.0,
             seed=derive(self.config.seed, "batches", client, round_),
             h0=self.h0[spec.label].hash if self.config.head_only else "",
             heard=state.heard(client),
+            run=self.config.run_id,
+            last_round=state.last_round.get(client, 0),
             extractor=self.extractor_for(state, client) if self.config.head_only else {},
             weights=self.on_the_wire(spec.label, state.weights[spec.label]),
+            broadcast=self.broadcast(spec.label, state.method_state[spec.label]),
         )
 
     def on_the_wire(self, label: str, weights: Arrays) -> Arrays:
@@ -239,6 +255,14 @@ class Server:
             half = halved(weights)
             self._halved[label] = weights, half
         return half
+
+    def broadcast(self, label: str, method_state: Arrays) -> Arrays:
+        """What the method sends beside the model: the very same arrays for all, as in `on_the_wire`."""
+        known, arrays = self._broadcast.get(label, (None, {}))
+        if known is not method_state:
+            arrays = self.hooks.broadcast(method_state)
+            self._broadcast[label] = method_state, arrays
+        return arrays
 
     # T2
 

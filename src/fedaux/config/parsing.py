@@ -102,7 +102,7 @@ def plain(value: Any) -> Any:
         return {"name": value.name, **dict(value.options)}
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: plain(dict(item) if name == "options" else item) for name, item in fields.items()}
+        return {name: plain(dict(item) if name.endswith("options") else item) for name, item in fields.items()}
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value

@@ -19,7 +19,7 @@ def commented(config: Config, head: str, notes: Mapping[str, str]) -> str:
     for name, section in table.items():
         if isinstance(section, dict):
             lines = _lines(f"{name}.", section, default[name], notes)
-            parts.append(f"[{name}]\n{lines}" if lines else "")
+            parts.append(f"[{name}]\n{lines}" if lines or name in notes else "")
     return "\n".join(part for part in parts if part)
 
 
@@ -44,7 +44,7 @@ def _key(name: str) -> str:
 
 
 def _lines(prefix: str, table: Mapping[str, Any], default: Mapping[str, Any], notes: Mapping[str, str]) -> str:
-    shown = [key for key in table if prefix + key in notes or table[key] != default[key]]
+    shown = [key for key in table if prefix + key in notes or table[key] != default.get(key)]
     return "".join(f"{_comment(notes.get(prefix + key, ''))}{key} = {toml_value(table[key])}\n" for key in shown)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config, flat
 from fedaux.experiments.tracking import Row, Tracker, round_metrics
 
@@ -67,7 +67,9 @@ class MLflow(_EachRound):
         if known:
             mlflow.start_run(run_id=known[0].info.run_id)
         else:
-            mlflow.start_run(run_name=folder.name, tags={"fedaux": identity, "method": METHODS[config.method].label})
+            mlflow.start_run(
+                run_name=folder.name, tags={"fedaux": identity, "method": find_method(config.method).label}
+            )
             mlflow.log_params(flat(config))
 
     def log(self, row: Row, step: int) -> None:

@@ -61,7 +61,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, form: Fo
 def page(card: Card, folder: str) -> str:
     """README.md: front matter as model hubs read it, then the card in words. `folder` is the name in the examples."""
     form = Form(card["record"]["kind"], tuple(card["record"]["shape"]))
-    method, privacy, data = METHODS[card["method"]].label, card["privacy"], card["data"]
+    method, privacy, data = _label(card["method"]), card["privacy"], card["data"]
     split = ", ".join(f"{key} {value}" for key, value in data["split"].items())
     return f"""{_front(card, form)}
 # {card["prototype"]["name"]}, trained with {method}
@@ -152,6 +152,11 @@ def _scaling(form: Form) -> str:
     return f"""- Images must have this very size. The network inside sees `{form.facts()["scaling"]}`;
   `Model` and `model.onnx` do that for you.
 """
+
+
+def _label(method: str) -> str:
+    """A card may come from anywhere: the module that it names is not imported."""
+    return METHODS[method].label if method in METHODS else method
 
 
 def _listed(classes: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from fedaux.core.messages import (
     Update,
 )
 
-VERSION = 4
+VERSION = 5
 ACTIONS: dict[type, str] = {
     HelloOrder: "query.hello",
     PrepareOrder: "query.prepare",

@@ -1,7 +1,8 @@
 """Everything that leaves a client, field by field, and what protects it. A test holds it against the message types.
 
 `PUBLIC` follows from orders, settings and the client's account of earlier orders: no record has a say in it. `COVERED`
-depends on records and is under the promise. `BARE` depends on records and is NOT under it.
+depends on records and is under the promise. `BARE` depends on records and is NOT under it. Hooks of a method see
+models and never a record (`algorithms.hooks`): what they send is post-processing, covered where the model is.
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ CROSSES: dict[type, dict[str, Crossing]] = {
         "steps": _BUDGET,
         "account": _ACCOUNT,
         "weights": Crossing("local models", BARE, COVERED),
+        "extra": Crossing(
+            "what the method computes from local models (control variates, counts of steps)", BARE, COVERED
+        ),
     },
 }
 BESIDE = (  # what crosses without being a field of any message

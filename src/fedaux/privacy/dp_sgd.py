@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedaux.data.records import Indices, Records, is_text
 from fedaux.models import Prototype
+from fedaux.models.optimizer import Optimizer, Term, add_to_gradients, flat
 from fedaux.privacy.accounting import Spend
 from fedaux.privacy.apart import check_records_apart
 from fedaux.privacy.clipping import GRID, clip_rows, to_steps
@@ -61,16 +62,17 @@ def train_private(
     plan: Spend,
     *,
     size: int,
-    lr: float,
-    mu: float,
     clip: float,
+    optimizer: Optimizer,
+    term: Term | None = None,
     unsafe_seed: int = -1,
 ) -> None:
-    """`plan.steps` steps of Adam. Each draws every unit with probability `plan.rate`, and adds noise to the sum.
+    """`plan.steps` steps. Each draws every unit with probability `plan.rate`, and adds noise to the sum.
 
     `size` is the number of units as the world knows it. Nothing else is derived from the records: no loss is returned.
     The draw of units is as secret as the noise, so it comes from the operating system too; a seed ≥ 0 makes both
-    repeatable, and the promise void. FedPROX's term needs no record, and is added after the noise.
+    repeatable, and the promise void. What comes after the noise costs no privacy: the optimiser, and `term` of the
+    parameters, which is added to the noisy gradient.
     """
     check_records_apart(model, training=True)
     if is_text(records.x):
@@ -78,8 +80,7 @@ def train_private(
     model.train()
     rng = np.random.default_rng(unsafe_seed if unsafe_seed >= 0 else int.from_bytes(os.urandom(32)))
     parameters = list(model.parameters())
-    anchor, sizes = [one.detach().clone() for one in parameters], [one.numel() for one in parameters]
-    optimiser, scale = torch.optim.Adam(parameters, lr=lr), plan.noise * GRID
+    descent, scale = optimizer.make(parameters), plan.noise * GRID
     workers = crew(model, lambda one: summed_steps([one], records, units.rows[:1], clip), units.count)
     for _ in range(plan.steps):
         drawn = np.flatnonzero(rng.random(units.count) < plan.rate)
@@ -89,8 +90,7 @@ def train_private(
         else:
             total = add_noise(total, scale)
         noisy = torch.from_numpy(total * (clip / (GRID * plan.rate * size))).float()
-        parts = noisy.split(sizes)  # type: ignore[no-untyped-call]
-        for parameter, part, start in zip(parameters, parts, anchor, strict=True):
-            parameter.grad = part.view_as(parameter) + mu * (parameter.detach() - start)
-        optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
+        descent.zero_grad(set_to_none=True)
+        add_to_gradients(parameters, noisy if term is None else noisy + term(flat(parameters)))
+        descent.step()
+    descent.zero_grad(set_to_none=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import flat
 from fedaux.report.facts import begun
 
@@ -53,4 +53,4 @@ def group(folders: Sequence[Path]) -> list[FoundArm]:
 
 def _label(table: dict[str, Any], differing: Sequence[str]) -> str:
     words = [f"{key} = {table[key]}" for key in differing if key not in ("method", "rounds")]
-    return ", ".join([METHODS[table["method"]].label, *words])
+    return ", ".join([find_method(table["method"]).label, *words])

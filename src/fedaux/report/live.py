@@ -18,7 +18,7 @@ from rich.text import Text
 
 from fedaux.algorithms.results import mean_accuracy
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.privacy.accounting import round_up
@@ -106,7 +106,7 @@ class Live:
 
     def _is_method(self, what: str) -> bool:
         """Told with the name of the run's method, or with a longer one that begins so, such as `FedAUX, α = 0.1`."""
-        return self.config is not None and what.startswith(METHODS[self.config.method].label)
+        return self.config is not None and what.startswith(find_method(self.config.method).label)
 
     # what it shows
 
@@ -146,7 +146,7 @@ class Live:
         clients = len(config.federation.sites) or config.data.clients
         networks = ", ".join(spec.label for spec in config.prototypes)
         words = f"{config.data.source}: {clients} clients{spread}, {networks}, seed {config.seed}"
-        return f"[bold]{METHODS[config.method].label}[/bold]  [dim]{escape(words)}[/dim]"
+        return f"[bold]{find_method(config.method).label}[/bold]  [dim]{escape(words)}[/dim]"
 
     def _bar(self, bar: Bar) -> RenderableType:
         now = time.monotonic()

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.data.federated import FederatedData
 from fedaux.report.layout import spread_out
 from fedaux.scoring.planner import Planner
@@ -27,7 +27,7 @@ _COLOURS = {"FedAVG": "#6b7785", "FedPROX": "#8c6bb1", "FedDF": "#1f78b4", "FedB
 def draw_run(data: FederatedData | None, state: RunState, folder: Path) -> list[Path]:
     """The split, where anybody knows it, and the curve of one run; with several prototypes, a curve of each."""
     pictures = [folder / "split.png", folder / "curves.png"]
-    config, label = state.config, METHODS[state.config.method].label
+    config, label = state.config, find_method(state.config.method).label
     title = f"{label}, {config.data.source}: {config.data.clients} clients, {config.data.partition}"
     if data is None:
         pictures.pop(0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedaux.algorithms.results import mean_accuracy
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import commented, complete
 from fedaux.privacy.accounting import round_up
@@ -35,7 +35,7 @@ def write_run_report(folder: Path, cache: Path | None = None) -> Path:
     config = facts.state.config
     makers = (_learning, _split, _classes, _clients, _teachers, _favourites, _privacy, _costs, _failures, _settings)
     sections = [section for make in makers if (section := make(facts)) is not None]
-    title = f"{METHODS[config.method].label} on {config.data.source}"
+    title = f"{find_method(config.method).label} on {config.data.source}"
     return write_page(folder / FILE, title, setting(config), tiles(facts), sections)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedaux.config.parsing import RENAMED
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, ConfigError, DataConfig, PrivacyConfig, flat
+from fedaux.config.schema import Config, ConfigError, DataConfig, FederationConfig, LocalConfig, PrivacyConfig, flat
 
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
@@ -35,9 +35,20 @@ OTHER_CHOICE = {
     "prototypes": ["cnn"],
     "data.options": {"size": 32},
     "aux.options": {"size": 32},
+    "method_options": {"beta": 0.5},
+    "local.optimizer": "sgd",
+    "local.momentum": 0.5,
+    "local.weight_decay": 0.1,
+    "local.schedule": "cosine",
 }
 
-NEEDS_OTHERS = ("privacy.adjacency", "privacy.private_training", "privacy.unit")
+NEEDS_OTHERS: dict[str, dict[str, Any]] = {
+    "privacy.adjacency": {"privacy": {"declared_records": 5}},
+    "privacy.private_training": {"privacy": {"epsilon_total": 1.0}, "head_only": True},
+    "privacy.unit": {"data": {"person": "patient"}},
+    "method_options": {"method": "fedavgm"},
+    "local.momentum": {"local": {"optimizer": "sgd"}},
+}
 
 
 def leaves(part: Any = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -164,15 +175,7 @@ def test_options_in_any_order_survive_the_round_trip(config: Config) -> None:
 @pytest.mark.parametrize("key", LEAVES)
 def test_every_setting_changes_the_hash_and_survives(key: str) -> None:
     settings = nested(key, another(key, LEAVES[key]))
-    plain: dict[str, Any] = (
-        {
-            "privacy": {"declared_records": 5, "epsilon_total": 1.0},
-            "data": {"person": "patient"},
-            "head_only": True,
-        }
-        if key in NEEDS_OTHERS
-        else {}
-    )
+    plain = NEEDS_OTHERS.get(key, {})
     changed = Config.from_dict(
         {
             **plain,
@@ -204,7 +207,8 @@ def test_a_wrong_key_names_itself_the_nearest_and_the_allowed(key: str) -> None:
 
 def test_a_wrong_table_is_named_too() -> None:
     with pytest.raises(
-        ConfigError, match=r"unknown key 'locale' \(did you mean 'local'\?\); choose from method, rounds"
+        ConfigError,
+        match=r"unknown key 'locale' \(did you mean 'local'\?\); choose from method, method_options, rounds",
     ):
         Config.from_dict({"locale": {"lr": 1.0}})
 
@@ -366,3 +370,24 @@ def test_an_old_key_is_told_its_new_name(old: str, new: str) -> None:
 def test_every_new_name_is_a_key() -> None:
     keys = set(flat(Config()))
     assert all(text.split()[3] in keys for text in RENAMED.values() if text.startswith("it is called"))
+
+
+RATES = [
+    ("constant", 4, [0.1, 0.1, 0.1, 0.1]),
+    ("cosine", 3, [0.1, 0.055, 0.01]),
+    ("cosine", 1, [0.1]),
+    ("step", 8, [0.1] * 4 + [0.1 * 0.1**0.5] * 2 + [0.01] * 2),
+    ("step", 1, [0.1]),
+]
+
+
+@pytest.mark.parametrize(("schedule", "rounds", "rates"), RATES)
+def test_the_learning_rate_falls_from_lr_to_its_final_fraction(schedule: str, rounds: int, rates: list[float]) -> None:
+    local = LocalConfig(lr=0.1, schedule=schedule, final_lr_fraction=0.1)
+    assert [local.lr_at(round_, rounds) for round_ in range(1, rounds + 1)] == pytest.approx(rates)
+
+
+def test_a_run_keeps_its_id_when_it_goes_on_for_longer() -> None:
+    longer = Config(rounds=99, federation=FederationConfig(timeout=1.0))
+    assert Config().run_id == longer.run_id
+    assert Config().run_id != Config(seed=1).run_id

@@ -9,9 +9,11 @@ from fedaux.config.demo import DIGITS
 from fedaux.config.schema import Config, DataConfig
 from fedaux.config.toml import commented, complete
 
+OWN_OPTIONS = Config(method="fedavgm", method_options=(("beta", 0.5),))
+
 
 @pytest.mark.parametrize(
-    "config", [Config(), DIGITS, replace(DIGITS, data=DataConfig(path='a "quoted" path', clients=3))]
+    "config", [OWN_OPTIONS, Config(), DIGITS, replace(DIGITS, data=DataConfig(path='a "quoted" path', clients=3))]
 )
 def test_all_settings_and_those_that_differ_read_back(config: Config) -> None:
     for text in (complete(config), commented(config, "a head\nof two lines", {})):

@@ -16,7 +16,7 @@ import numpy as np
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, StateError
 from fedaux.algorithms.server import Tell
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
@@ -54,7 +54,7 @@ def run_sweep(
     def hear(task: Task, what: str, done: int, of: int, note: str) -> None:
         """Runs and extractors have a bar each; what passes within a round can be followed for one run only."""
         one = missing.get(task.name)
-        if one and what == METHODS[one.config.method].label:
+        if one and what == find_method(one.config.method).label:
             tell(one.label if jobs > 1 else one.arm.label, done, of, note)
         elif jobs == 1:
             tell(what, done, of, note)
@@ -80,7 +80,7 @@ def read_sweep(sweep: Sweep, folder: Path) -> Swept:
 
 def _measured(arm: Arm, runs: list[Run]) -> Measured:
     results = [result for result in map(_result, runs) if result]
-    private = METHODS[arm.config.method].scores or arm.config.privacy.private_training
+    private = find_method(arm.config.method).scores or arm.config.privacy.private_training
     return Measured(
         arm.label,
         arm.settings,
@@ -127,7 +127,7 @@ def _tasks(runs: list[Run], cache: Path | None, trackers: tuple[Tracker, ...], s
 def _to_pretrain(one: Run) -> tuple[PrototypeSpec, ...]:
     """A run that has begun has its extractors."""
     begun = (one.folder / FILE).is_file()
-    wanted = METHODS[one.config.method].pretrained and one.config.pretrain.epochs > 0
+    wanted = find_method(one.config.method).pretrained and one.config.pretrain.epochs > 0
     return one.config.prototypes if wanted and not begun else ()
 
 
