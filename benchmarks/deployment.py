@@ -49,7 +49,7 @@ def main() -> None:
     for name, code in PARTS.items():
         print(f"{name}: {started(code):.2f} s")
     for name, state in (("in process", here.state), ("three SuperNodes, TLS", there)):
-        seconds = [sum(record["seconds"].values()) for record in state.history]
+        seconds = [sum(result.seconds.values()) for result in state.history]
         print(f"a round {name}: min {min(seconds):.2f} s, median {np.median(seconds):.2f} s")
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.server import Server, make_server
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, FederationConfig, TeachersConfig
 from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
@@ -33,11 +33,11 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process, run_in
 from fedaux.flower.client_app import ordered_optimizer
-from fedaux.flower.validation import Refused, check, longest
-from fedaux.models import build, dump, load
+from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
+from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.gaussian import multiplier
-from fedaux.scoring.base import bounds_of
+from fedaux.scoring.base import bound_function
 
 EVERYTHING = 10**8  # records claimed where nobody looks
 ROOM = 200  # records that a careful federation allows: its clients have 72
@@ -113,8 +113,8 @@ class Hostile:
     def _checked(self, order: Order, reply: Release | Update) -> Reply:
         try:
             if self.defence.checks:
-                check(order, reply, self.defence.max_records, bounds_of(self.server.scorer))
-        except Refused as error:
+                validate_reply(order, reply, self.defence.max_records, bound_function(self.server.scorer))
+        except InvalidReplyError as error:
             return Failure(reply.client, str(error))
         return reply
 
@@ -122,15 +122,15 @@ class Hostile:
         data = open_data(self.server.config)
         own = data.client(data.clients.index(order.client))
         model = build(PrototypeSpec.from_json(order.prototype), own.shape, order.classes, 0)
-        load(model, order.weights)
+        load_state(model, order.weights)
         wrong = Records(own.gather(), (own.labels + 1) % order.classes)
         batches = torch_stream(order.seed)
         steps = {"epochs": order.epochs, "batch_size": order.batch_size}
         train_local(model, wrong, **steps, optimizer=ordered_optimizer(order), generator=batches)
-        return replace(reply, records=self.defence.boldness, weights=dump(model))
+        return replace(reply, records=self.defence.boldness, weights=flatten_state(model))
 
     def _loud(self, order: PrepareOrder, reply: Release) -> Release:
-        size, bounds = len(reply.arrays["values"]), bounds_of(self.server.scorer)
+        size, bounds = len(reply.arrays["values"]), bound_function(self.server.scorer)
         assert bounds is not None
         records = 1 if order.scorer == "logistic" and self.defence.obeyed else self.defence.boldness
         bound = bounds(order.public, reply.adjacency, records)
@@ -138,7 +138,9 @@ class Hostile:
         scale = multiplier(self.attack.stated, reply.delta, "analytic", size, reach) * reach
         if order.scorer == "logistic":
             values = reply.arrays["values"].astype(np.float64)
-            values *= (0.99 * longest(bound, scale, size) if self.defence.obeyed else 2.0**62) / np.linalg.norm(values)
+            values *= (
+                0.99 * max_release_norm(bound, scale, size) if self.defence.obeyed else 2.0**62
+            ) / np.linalg.norm(values)
         else:
             values = np.zeros((order.classes, size // order.classes))
             values[:, -1] = records / order.classes * GRID
@@ -159,7 +161,7 @@ def accuracy(config: Config, attack: Attack, liars: int, defence: Defence, seed:
     config = replace(
         config,
         seed=seed,
-        privacy=replace(DIGITS.privacy, scorer=attack.scorer, epsilon=attack.epsilon, unsafe_seed=seed),
+        privacy=replace(DEMO.privacy, scorer=attack.scorer, epsilon=attack.epsilon, unsafe_seed=seed),
         federation=FederationConfig(max_records=defence.max_records),
         teachers=TeachersConfig(max_share=defence.max_share),
     )
@@ -172,13 +174,13 @@ def accuracy(config: Config, attack: Attack, liars: int, defence: Defence, seed:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--alpha", type=float, default=DIGITS.data.alpha)
+    parser.add_argument("--alpha", type=float, default=DEMO.data.alpha)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cache", type=Path, default=None)
     asked = parser.parse_args()
     cache = asked.cache or Path(tempfile.mkdtemp())
-    config = replace(DIGITS, rounds=asked.rounds, data=replace(DIGITS.data, alpha=asked.alpha))
+    config = replace(DEMO, rounds=asked.rounds, data=replace(DEMO.data, alpha=asked.alpha))
     print("| attack on | lying of 10 | " + " | ".join(one.name for one in DEFENCES) + " |", flush=True)
     print("|---" * (2 + len(DEFENCES)) + "|", flush=True)
     for attack in ATTACKS:

@@ -23,7 +23,7 @@ from fedaux.data.records import Records
 from fedaux.models import Prototype, build, linear_head
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import per_record
-from fedaux.privacy.dp_sgd import summed_steps
+from fedaux.privacy.dp_sgd import sum_clipped_gradients
 from fedaux.privacy.units import Units
 
 WORKERS = 2
@@ -55,13 +55,16 @@ def records_of(shape: tuple[int, ...], count: int) -> Records:
 def seconds(call: Callable[[], Any], threads: int, forced: bool = False) -> float:
     """`forced`: workers also where they do not pay, to see that."""
     torch.set_num_threads(threads)
-    pays, per_record.PAYS = per_record.PAYS, 0.0 if forced else per_record.PAYS
+    pays, per_record.MIN_PARALLEL_SECONDS = (
+        per_record.MIN_PARALLEL_SECONDS,
+        0.0 if forced else per_record.MIN_PARALLEL_SECONDS,
+    )
     started = time.perf_counter()
     try:
         call()
         return time.perf_counter() - started
     finally:
-        per_record.PAYS = pays
+        per_record.MIN_PARALLEL_SECONDS = pays
 
 
 def batched_gradients(model: Prototype, records: Records) -> None:
@@ -115,9 +118,9 @@ def main() -> None:
 
         def steps(model: Prototype = model, records: Records = records, units: Units = units) -> None:
             def attempt(one: Any) -> None:
-                summed_steps([one], records, units.rows[:1], 1.0)
+                sum_clipped_gradients([one], records, units.rows[:1], 1.0)
 
-            summed_steps(per_record.crew(model, attempt, units.count), records, units.rows, 1.0)
+            sum_clipped_gradients(per_record.replicate(model, attempt, units.count), records, units.rows, 1.0)
 
         def vmapped(model: Prototype = model, records: Records = records) -> None:
             batched_gradients(model, records)

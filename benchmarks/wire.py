@@ -15,18 +15,18 @@ from flwr.app import ArrayRecord
 
 from fedaux import Config, run
 from fedaux.algorithms.server import Server
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.messages import Account, Order, Release, Update
 from fedaux.data.records import Records
-from fedaux.flower.serialization import pack
+from fedaux.flower.serialization import serialize
 
 NEGATIVES = 12_000  # the paper sends their features
 
 
 def megabytes(item: Order | Release | Update) -> float:
-    records = pack(item)
+    records = serialize(item)
     arrays = [array for name in records for array in _arrays(records[name])]
     return sum(arrays) / 1e6
 
@@ -84,7 +84,7 @@ def main() -> None:
     for precision in ("float32", "float16"):
         found = []
         for seed in range(3):
-            config = replace(DIGITS, seed=seed, federation=FederationConfig(precision=precision))
+            config = replace(DEMO, seed=seed, federation=FederationConfig(precision=precision))
             config = replace(config, privacy=replace(config.privacy, unsafe_seed=seed))
             with tempfile.TemporaryDirectory() as folder:
                 found.append(run(config, folder).accuracy)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from fedaux import Config, run
+from fedaux.core.progress import ProgressEvent, TrainingProgress
 from fedaux.report.live import Live
 
 DOCS = Path(__file__).resolve().parent
@@ -36,13 +37,13 @@ def main() -> None:
     console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
     live = Live(console)
 
-    def tell(what: str, done: int, of: int, note: str) -> None:
-        live.tell(what, done, of, note)
-        if (what, done) == ("round 4", 6):
+    def on_progress(event: ProgressEvent) -> None:
+        live.on_progress(event)
+        if isinstance(event, TrainingProgress) and (event.round, event.done) == (4, 6):
             console.print(live.render())
 
     with tempfile.TemporaryDirectory() as folder:
-        run(Config.load(DOCS.parent / "examples" / "digits.toml"), folder, tell=tell, trackers=[live])
+        run(Config.load(DOCS.parent / "examples" / "digits.toml"), folder, on_progress=on_progress)
     picture = console.export_svg(title="", theme=MONOKAI, code_format=FORM, unique_id="live")
     (DOCS / "images" / "live.svg").write_text(picture, encoding="utf-8")
 

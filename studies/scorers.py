@@ -25,11 +25,11 @@ from fedaux.algorithms.server import Server
 from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Arrays, Release
-from fedaux.core.rng import derive, seeded_torch, torch_stream
+from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import FederatedData, open_data
 from fedaux.data.records import Records
-from fedaux.models import dump, linear_head
-from fedaux.models.inference import outputs, transformed
+from fedaux.models import flatten_state, linear_head
+from fedaux.models.inference import predict, transform_rows
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference, Scorer, teacher_weights
@@ -78,7 +78,7 @@ class Setting:
         self.server = _prepared(config, self.data)
         spec = config.prototypes[0]
         model = self.server.models[spec.label]
-        h0 = H0(spec, model.features, dump(model.features), FeatureCache(cache_folder(), private=True))
+        h0 = H0(spec, model.features, flatten_state(model.features), FeatureCache(cache_folder(), private=True))
         self.test, aux = h0.features(self.data.test), h0.features(self.data.aux)
         self.negatives = aux.take(self.server.split.negatives)
         whole = h0.features(self.data.private)
@@ -86,11 +86,11 @@ class Setting:
         self.logits = [self._logits(index, records) for index, records in enumerate(self.own)]
 
     def _logits(self, index: int, records: Records) -> Rows:
-        with seeded_torch(derive(self.config.seed, "study", index)):
+        with seeded_torch(derive_seed(self.config.seed, "study", index)):
             head = linear_head(records.x.shape[1], len(self.data.classes))
         generator = torch_stream(self.config.seed, "study", index)
         train_local(head, records, epochs=20, batch_size=32, optimizer=Optimizer(), generator=generator)
-        return outputs(head, self.test).astype(np.float64)
+        return predict(head, self.test).astype(np.float64)
 
     def accuracy(self, weights: Rows) -> float:
         """weights: (clients, test rows), positive."""
@@ -112,12 +112,12 @@ class Setting:
         def embed(rows: NDArray[np.float32]) -> NDArray[np.floating]:
             return scorer.embed(public, rows)
 
-        reference = Reference(transformed(self.negatives, embed).astype(np.float64))
-        asked = transformed(self.test, embed).astype(np.float64)
+        reference = Reference(transform_rows(self.negatives, embed).astype(np.float64))
+        asked = transform_rows(self.test, embed).astype(np.float64)
         sent = self._sent(scorer, public, privacy)
         fitted = scorer.fit(public, reference, sent)
-        seen = asked if fitted.look is None else fitted.look(asked)
-        log_odds = np.stack([fitted.odds[one.client](seen) for one in sent])
+        seen = asked if fitted.transform is None else fitted.transform(asked)
+        log_odds = np.stack([fitted.log_odds[one.client](seen) for one in sent])
         kind = "certainty" if "paper" in privacy.scorer else "odds"
         return self._judged(teacher_weights(log_odds, log_odds.max(axis=0), kind))
 

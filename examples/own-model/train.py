@@ -6,7 +6,7 @@ settings = {
     "rounds": 5,
     "prototypes": [{"name": "mine:network", "width": 32}],
     "data": {"source": "mine:tumours", "clients": 4, "alpha": 0.1},
-    "aux": {"share": 0.4},
+    "aux": {"fraction": 0.4},
     "pretrain": {"epochs": 0},
     "local": {"epochs": 5},
     "distill": {"epochs": 10, "lr": 1e-3},

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedaux.export.export import export_model as export_model
     from fedaux.export.model import Model as Model
     from fedaux.models import register as register
-    from fedaux.privacy.apart import keeps_records_apart as keeps_records_apart
+    from fedaux.privacy.module_validation import keeps_records_apart as keeps_records_apart
     from fedaux.report.write import write_report as write_report
 
 __version__ = "0.1.0"
@@ -46,7 +46,7 @@ _HOMES = {
     "audit_client": "deploy.audit.run",
     "compare": "experiments.sweeps.comparison",
     "export_model": "export.export",
-    "keeps_records_apart": "privacy.apart",
+    "keeps_records_apart": "privacy.module_validation",
     "make_trackers": "experiments.tracking",
     "planner": "experiments.runner",
     "pretrain": "experiments.runner",

@@ -3,7 +3,7 @@
 import pytest
 
 from fedaux.core.messages import OrderError
-from fedaux.deploy.audit.finding import Terms
+from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.deploy.audit.run import ATTACKS, attack
 from fedaux.flower import client_app as client
 from fedaux.flower.serialization import MessageError
@@ -23,7 +23,7 @@ def cases() -> list[object]:
 @pytest.mark.parametrize(("mutation", "name"), cases())
 def test_a_defect_that_is_put_back_is_found(mutation: Mutation, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.patch(monkeypatch)
-    found = attack(name, mutation.terms)
+    found = attack(name, mutation.audit)
     if found.skipped:
         pytest.skip(found.detail)
     assert found.violated, found
@@ -34,7 +34,7 @@ def test_a_defect_that_is_put_back_is_found(mutation: Mutation, name: str, monke
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ATTACKS]
 )
 def test_as_it_is_the_client_withstands_the_attack(name: str) -> None:
-    found = attack(name, Terms())
+    found = attack(name, AuditConfig())
     if found.skipped:
         pytest.skip(found.detail)
     assert not found.violated, found
@@ -52,9 +52,9 @@ def test_a_client_that_answers_nothing_passes_no_audit(name: str, monkeypatch: p
     def refuse(context: object) -> None:
         raise OrderError("no")
 
-    monkeypatch.setattr(client, "site_config", refuse)
+    monkeypatch.setattr(client, "load_site_config", refuse)
     try:
-        found = attack(name, Terms())
+        found = attack(name, AuditConfig())
     except (AssertionError, KeyError, MessageError):
         return
     assert found.violated

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import torch
 
-from fedaux.config.demo import DIGITS
 from fedaux.config.methods import METHODS
+from fedaux.config.presets import DEMO
 from fedaux.experiments.sweeps.comparison import compare
 
 
 def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
     """At least 25 points above FedDF+P and 35 above FedAVG, on average, at full participation and ε ≤ 1."""
     torch.set_num_threads(1)
-    assert DIGITS.privacy.epsilon <= 1
-    assert DIGITS.fraction == 1.0
-    assert DIGITS.privacy.unsafe_seed < 0
-    found = compare(DIGITS, tmp_path, seeds=5, methods=("fedavg", "feddf+p", "fedaux"), cache=tmp_path)
+    assert DEMO.privacy.epsilon <= 1
+    assert DEMO.fraction == 1.0
+    assert DEMO.privacy.unsafe_seed < 0
+    found = compare(DEMO, tmp_path, seeds=5, methods=("fedavg", "feddf+p", "fedaux"), cache=tmp_path)
     print({label: [round(float(value), 3) for value in curve[:, -1]] for label, curve in found.curves.items()})
     assert found.last["FedAUX"] - found.last["FedDF+P"] >= 0.25
     assert found.last["FedAUX"] - found.last["FedAVG"] >= 0.35
@@ -30,7 +30,7 @@ def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
 def test_without_scores_the_lead_is_gone(tmp_path: Path) -> None:
     """The lead comes from the certainty scores: at ε = 0.001 they are noise, and FedAUX falls back to FedDF+P."""
     torch.set_num_threads(1)
-    base = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=0.001))
+    base = replace(DEMO, privacy=replace(DEMO.privacy, epsilon=0.001))
     found = compare(base, tmp_path, seeds=2, methods=("feddf+p", "fedaux"), cache=tmp_path)
     assert abs(found.last["FedAUX"] - found.last["FedDF+P"]) < 0.12
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.deploy.layout import Address, init
-from fedaux.deploy.settings import try_out
+from fedaux.deploy.settings import demo_config
 from helpers.deployments import AWKWARD
 
 pytestmark = [
@@ -77,7 +77,7 @@ def playing(script: Path) -> Iterator[tuple[Path, int]]:
 
 def test_a_federation_of_one(tmp_path: Path) -> None:
     folder, port = tmp_path / AWKWARD, free_port()
-    init(folder, ["berlin"], Address("127.0.0.1", port), try_out())
+    init(folder, ["berlin"], Address("127.0.0.1", port), demo_config())
     server, site = folder / "server", folder / "sites" / "berlin"
     env = site / "site.env"
     env.write_text(env.read_text().replace("PORT=9101", f"PORT={free_port()}"))

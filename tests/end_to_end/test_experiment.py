@@ -62,10 +62,11 @@ def test_every_method_runs_and_learns_something(method: str, tmp_path: Path) -> 
     assert len(result.curve) == 3
     assert result.state.round == 3
     assert len(result.state.releases) == (4 if method == "fedaux" else 0)
-    record = result.state.history[-1]
-    assert (record["distill_loss"] is not None) == METHODS[method].distils
+    last = result.state.history[-1]
+    assert (last.distill_loss is not None) == METHODS[method].distils
     if METHODS[method].distils:
-        assert record["teachers"] == pytest.approx(15.0 if method.startswith("fedbe") else 4.0) or method == "fedaux"
+        teachers = pytest.approx(15.0 if method.startswith("fedbe") else 4.0)
+        assert last.effective_teachers == teachers or method == "fedaux"
     changed = RunState.load(tmp_path / "run").weights
     assert same_weights(result.state, replace(result.state, weights=changed))
 
@@ -129,7 +130,7 @@ def test_mixed_prototypes_each_have_their_own_average_and_student(tmp_path: Path
         assert np.allclose(averages[spec.label], naive, atol=1e-6)
         assert not np.allclose(state.weights[spec.label]["parameters"], naive, atol=1e-6)  # the student moved on
     assert len(ensembles) == 1
-    assert set(state.history[-1]["accuracy"]) == {spec.label for spec in specs}
+    assert set(state.history[-1].accuracy) == {spec.label for spec in specs}
 
 
 class Broken:
@@ -151,8 +152,8 @@ def test_failing_clients_cost_their_contribution_only(bad: set[str], tmp_path: P
     state = run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), bad), None, lambda state: None)
     assert state.round == 2
     assert set(state.releases) == set(data.clients) - bad
-    assert [record["clients"] for record in state.history] == [4 - len(bad)] * 2
-    assert {client for client, _ in state.history[0]["failures"]} == bad
+    assert [len(result.client_metrics) for result in state.history] == [4 - len(bad)] * 2
+    assert {failure.client for failure in state.history[0].failures} == bad
 
 
 @pytest.mark.parametrize(("quorum", "kept"), [(0.5, True), (0.51, False)])
@@ -161,7 +162,7 @@ def test_half_of_the_clients_gone_is_a_matter_of_the_quorum(quorum: float, kept:
     server, saved = make_server(config, cache=tmp_path), []
     broken = Broken(in_process(config, tmp_path / "run"), {"client-000", "client-003"})
     if kept:
-        assert run_rounds(server, broken, None, saved.append).history[0]["clients"] == 2
+        assert len(run_rounds(server, broken, None, saved.append).history[0].client_metrics) == 2
     else:
         with pytest.raises(NoAnswerError, match=r"2 contributions of 4.*asks for 3 \(client-000: gone"):
             run_rounds(server, broken, None, saved.append)
@@ -175,7 +176,7 @@ def test_spare_clients_are_asked_but_not_waited_for(tmp_path: Path) -> None:
     server = make_server(config, cache=tmp_path)
     broken = Broken(in_process(config, tmp_path / "run"), {"client-002"})
     state = run_rounds(server, broken, None, lambda state: None)
-    assert [record["clients"] for record in state.history] == [2, 2, 2]
+    assert [len(result.client_metrics) for result in state.history] == [2, 2, 2]
     assert len(state.releases) >= 2
 
 
@@ -245,8 +246,8 @@ def test_an_absurd_update_costs_its_contribution_only(method: str, tmp_path: Pat
     data = open_data(config)
     server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
     state = run_rounds(server, Liar(in_process(config, tmp_path / "run"), {"client-001"}), None, lambda state: None)
-    assert state.history[0]["clients"] == 3
-    assert [client for client, _ in state.history[0]["failures"]] == ["client-001"]
+    assert len(state.history[0].client_metrics) == 3
+    assert [failure.client for failure in state.history[0].failures] == ["client-001"]
     assert np.abs(state.weights[TINY.prototypes[0].label]["parameters"]).max() < 10
 
 
@@ -335,7 +336,7 @@ def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(method: str
     whole, cut = (RunState.load(tmp_path / name) for name in ("whole", "cut"))
     assert whole.round == cut.round == 4
     assert same_weights(whole, cut)
-    assert [r["accuracy"] for r in whole.history] == [r["accuracy"] for r in cut.history]
+    assert [result.accuracy for result in whole.history] == [result.accuracy for result in cut.history]
 
 
 def test_resuming_a_finished_run_reads_it(tmp_path: Path) -> None:

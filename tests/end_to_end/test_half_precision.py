@@ -8,15 +8,15 @@ import pytest
 
 from fedaux import run
 from fedaux.algorithms.server import make_server
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 from fedaux.config.schema import FederationConfig
-from fedaux.models import dump, halved, load
+from fedaux.models import flatten_state, load_state, to_half
 
 SMALL = replace(
-    DIGITS,
+    DEMO,
     rounds=2,
-    pretrain=replace(DIGITS.pretrain, epochs=1),
-    privacy=replace(DIGITS.privacy, unsafe_seed=1),
+    pretrain=replace(DEMO.pretrain, epochs=1),
+    privacy=replace(DEMO.privacy, unsafe_seed=1),
 )
 HALF = replace(SMALL, federation=FederationConfig(precision="float16"))
 
@@ -35,9 +35,11 @@ def test_orders_carry_half_as_many_bytes_and_all_clients_the_same_arrays(tmp_pat
 def test_a_model_read_from_half_precision_is_the_rounded_one(tmp_path: Path) -> None:
     server = make_server(SMALL, cache=tmp_path)
     (model,) = server.models.values()
-    weights = dump(model)
-    load(model, halved(weights))
-    assert np.array_equal(dump(model)["parameters"], weights["parameters"].astype(np.float16).astype(np.float32))
+    weights = flatten_state(model)
+    load_state(model, to_half(weights))
+    assert np.array_equal(
+        flatten_state(model)["parameters"], weights["parameters"].astype(np.float16).astype(np.float32)
+    )
 
 
 def test_it_learns_as_well(tmp_path: Path) -> None:

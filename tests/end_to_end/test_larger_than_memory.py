@@ -31,7 +31,7 @@ held = int(next(line for line in open("/proc/self/status") if line.startswith("V
 limit = held * 1024 + {ROOM} * 2**20
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 result = run(config, folder / "run", cache=folder)
-print(len(result.state.history), result.state.history[0]["clients"], result.state.history[0]["failures"])
+print(len(result.state.history), len(result.state.history[0].client_metrics), list(result.state.history[0].failures))
 try:
     (folder / "public.npy").read_bytes()
 except MemoryError:

@@ -33,9 +33,9 @@ def test_three_architectures_learn_from_one_ensemble(tmp_path: Path) -> None:
         }
     )
     result = run(config, tmp_path / "run", cache=tmp_path)
-    assert set(result.state.history[-1]["accuracy"]) == {"resnet8", "mobilenetv2", "shufflenet"}
-    print([{**record["accuracy"], "teachers": record["teachers"]} for record in result.state.history])
-    assert not any(record["failures"] for record in result.state.history)
-    first, last = (record["distill_loss"] for record in result.state.history)
+    assert set(result.state.history[-1].accuracy) == {"resnet8", "mobilenetv2", "shufflenet"}
+    print([(each.accuracy, each.effective_teachers) for each in result.state.history])
+    assert not any(each.failures for each in result.state.history)
+    first, last = (each.distill_loss for each in result.state.history)
     assert last < first
-    assert all(accuracy > 0.1 for accuracy in result.state.history[-1]["accuracy"].values())
+    assert all(accuracy > 0.1 for accuracy in result.state.history[-1].accuracy.values())

@@ -13,8 +13,8 @@ from fedaux.config.schema import DataConfig, DistillConfig, LocalConfig, Pretrai
 from fedaux.core.messages import Failure, Refusal, Update
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
-from fedaux.privacy.apart import RecordsMixError
 from fedaux.privacy.budget import read_account
+from fedaux.privacy.module_validation import UnsupportedModuleError
 
 CONFIG = Config(
     rounds=3,
@@ -31,7 +31,7 @@ CONFIG = Config(
 def test_scores_and_heads_have_one_total(tmp_path: Path) -> None:
     result = run(CONFIG, tmp_path / "run", cache=tmp_path / "cache")
     ledger = result.ledger
-    assert ledger.bare == 0
+    assert ledger.unprotected_models == 0
     assert len(ledger.clients) == 3
     for client in ledger.clients:
         assert ledger.trained[client] == 3
@@ -39,7 +39,7 @@ def test_scores_and_heads_have_one_total(tmp_path: Path) -> None:
         entries = read_account(tmp_path / "run" / "clients" / client)[1]
         assert sum(one.steps for one in entries if not one.request) == 3 * 2 * 2
     assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in result.privacy
-    assert [record["local_loss"] for record in result.state.history] == [0.0] * 3  # a loss would be one more release
+    assert [each.local_loss for each in result.state.history] == [0.0] * 3  # a loss would be one more release
 
 
 def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
@@ -57,7 +57,7 @@ def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
         assert reply.noise > 0
     (refused,) = in_process(config, tmp_path).ask([order])
     assert isinstance(refused, Failure)
-    assert refused.reason == Refusal.BUDGET.in_words
+    assert refused.reason == Refusal.BUDGET.description
     assert "planned for 2 rounds, and they are used up" in caplog.text
 
 
@@ -69,7 +69,7 @@ def test_an_order_cannot_stretch_the_budget(change: dict[str, int], tmp_path: Pa
     server.take_up(state)
     (refused,) = in_process(CONFIG, tmp_path).ask([replace(server.train_order(state, "client-000"), **change)])
     assert isinstance(refused, Failure)
-    assert refused.reason == Refusal.ORDER.in_words
+    assert refused.reason == Refusal.ORDER.description
     assert not (tmp_path / "clients" / "client-000" / "account.jsonl").exists()
 
 
@@ -86,7 +86,7 @@ def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> N
     network = PrototypeSpec.of("cnn", width=4, features=8, norm="group")
     config = replace(CONFIG, head_only=False, rounds=1, prototypes=(network,))
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
-    assert result.ledger.bare == 0
+    assert result.ledger.unprotected_models == 0
     assert all(result.ledger.epsilon(client) <= 1.05 for client in result.ledger.clients)
     before = open_data(config)  # the extractor has moved as well, not only the head
     fresh = Server(config, before.aux, before.test, 10, before.clients, tmp_path / "cache").initial_state()
@@ -97,5 +97,5 @@ def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> N
 
 def test_batchnorm_cannot_be_protected_and_says_what_to_do(tmp_path: Path) -> None:
     config = replace(CONFIG, head_only=False, prototypes=(PrototypeSpec.of("cnn", width=4, norm="batch"),))
-    with pytest.raises(RecordsMixError, match="norm = 'group' in its prototype, or head_only = true"):
+    with pytest.raises(UnsupportedModuleError, match="norm = 'group' in its prototype, or head_only = true"):
         run(config, tmp_path / "run", cache=tmp_path / "cache")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedaux import METHODS, Config, run
-from fedaux.config.demo import DIGITS
+from fedaux.config.presets import DEMO
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,13 +31,13 @@ def test_the_python_block_runs_as_it_stands(
 
 
 def test_the_example_is_the_demo() -> None:
-    assert Config.load(ROOT / "examples" / "digits.toml") == DIGITS
+    assert Config.load(ROOT / "examples" / "digits.toml") == DEMO
 
 
 def test_the_mixed_example_runs(tmp_path: Path) -> None:
     config = Config.load(ROOT / "examples" / "mixed.toml", ["rounds=1", "pretrain.epochs=1", "distill.epochs=1"])
     result = run(config, tmp_path / "run", cache=tmp_path)
-    assert len(result.state.history[0]["accuracy"]) == 3
+    assert len(result.state.history[0].accuracy) == 3
 
 
 def test_files_named_in_the_docs_exist() -> None:

@@ -11,6 +11,7 @@ from fedaux import Config, run
 from fedaux.algorithms.server import Server
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Failure, PrepareOrder, Refusal
+from fedaux.core.progress import PretrainingProgress, ProgressEvent, ReleasesProgress
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
 from helpers.tiny_text import publish_encoder, write_texts
@@ -41,7 +42,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 def test_heads_on_a_published_encoder(config: Config, tmp_path: Path) -> None:
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
     assert result.accuracy > 0.7  # three topics
-    assert not any(record["failures"] for record in result.state.history)
+    assert not any(each.failures for each in result.state.history)
 
 
 def test_a_published_encoder_does_not_travel(config: Config, tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_a_folder_that_the_clients_own_settings_do_not_name_is_not_read(config: 
     public = {"mean": np.zeros(16, np.float32), "basis": np.zeros((16, 4), np.float32)}
     (refused,) = site.ask([PrepareOrder("client-000", foreign, "class-embedding", 3, 15, "x", 0, {}, public)])
     assert isinstance(refused, Failure)
-    assert refused.reason == Refusal.ORDER.in_words
+    assert refused.reason == Refusal.ORDER.description
 
 
 def test_a_bert_is_pretrained_and_fine_tuned(config: Config, tmp_path: Path) -> None:
@@ -83,25 +84,23 @@ def test_a_bert_is_pretrained_and_fine_tuned(config: Config, tmp_path: Path) -> 
         local=replace(config.local, lr=5e-3),
         distill=replace(config.distill, lr=5e-3),
     )
-    told: list[str] = []
-    result = run(
-        whole,
-        tmp_path / "run",
-        cache=tmp_path / "cache",
-        tell=lambda what, done, of, note: told.append(f"{what} {note}"),
-    )
+    events: list[ProgressEvent] = []
+    result = run(whole, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append)
     assert result.accuracy > 0.6
-    assert any(line.startswith("pretrain bert") and "loss" in line for line in told)
-    assert not any(record["failures"] for record in result.state.history)
+    epochs = [event for event in events if isinstance(event, PretrainingProgress)]
+    assert [event.epoch for event in epochs] == [1, 2, 3]
+    assert all(event.prototype.startswith("bert") and event.loss for event in epochs)
+    assert not any(each.failures for each in result.state.history)
 
 
 def test_what_is_sent_is_said(config: Config, tmp_path: Path) -> None:
     tokenizer = str(dict(config.prototypes[0].options)["folder"])
     bert = PrototypeSpec.of("bert", layers=1, width=16, heads=2, inner=32, tokenizer=tokenizer)
-    told: list[str] = []
+    events: list[ProgressEvent] = []
     for name, spec in (("published", config.prototypes[0]), ("own", bert)):
         once = replace(config, rounds=1, prototypes=(spec,), pretrain=replace(config.pretrain, epochs=0))
-        run(once, tmp_path / name, cache=tmp_path / "cache", tell=lambda what, done, of, note: told.append(note))
-    published, own = (note for note in told if note.startswith("3 releases,"))
-    assert published == "3 releases, extractor not sent: clients have it, public map 0.00 MB"
-    assert own.startswith("3 releases, extractor 0.0")
+        run(once, tmp_path / name, cache=tmp_path / "cache", on_progress=events.append)
+    published, own = (event for event in events if isinstance(event, ReleasesProgress) and event.done == 3)
+    assert (published.extractor_bytes, published.failed) == (0, 0)
+    assert own.extractor_bytes > 1000
+    assert own.public_bytes > 0

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedaux.algorithms.aggregate import Tally
 from fedaux.core.messages import Account, Failure, TrainOrder, Update
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.serialization import pack, unpack
+from fedaux.flower.serialization import deserialize, serialize
 
 SIZE = 5_000_000  # numbers of a model: 20 MB
 server = ServerApp()
@@ -21,12 +21,12 @@ client = ClientApp()
 
 @client.train()
 def train(message: Message, context: Context) -> Message:
-    order = unpack(TrainOrder, message.content)
+    order = deserialize(TrainOrder, message.content)
     weights = {"parameters": np.full(SIZE, float(order.client.rpartition("-")[2]) / 100, np.float32)}
     facts = {"records": 1, "loss": 1.0, "seconds": 0.1, "noise": 0.0, "rate": 1.0, "steps": 0}
     account = Account(0.0, 1e-5, "replace-one", "record", 0).to_json()
     update = Update(order.client, order.round, **facts, account=account, weights=weights, extra={})
-    return Message(pack(update), reply_to=message)
+    return Message(serialize(update), reply_to=message)
 
 
 @server.main()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedaux.config.schema import Config
 from fedaux.deploy.layout import Address, init
-from fedaux.deploy.settings import try_out
+from fedaux.deploy.settings import demo_config
 
 AWKWARD = "50% of $HOME & Anna's"
 
@@ -17,7 +17,7 @@ AWKWARD = "50% of $HOME & Anna's"
 def deploy(
     folder: Path, sites: tuple[str, ...] = ("berlin", "paris"), host: str = "127.0.0.1", base: Config | None = None
 ) -> Path:
-    init(folder, sites, Address(host, 8443), base or try_out())
+    init(folder, sites, Address(host, 8443), base or demo_config())
     return folder
 
 

@@ -20,5 +20,5 @@ config = Config(
     local=LocalConfig(batch_size=64),
 )
 with tempfile.TemporaryDirectory() as folder:
-    assert not run(config, folder).state.history[0]["failures"]
+    assert not run(config, folder).state.history[0].failures
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

@@ -16,17 +16,17 @@ import fedaux.privacy.dp_sgd as private
 from fedaux.algorithms.run_state import RunState
 from fedaux.core.messages import Account, Release, Update
 from fedaux.data import federated
-from fedaux.deploy.audit.finding import Terms
+from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
-from fedaux.flower.serialization import pack
+from fedaux.flower.serialization import serialize
 from fedaux.models.inference import predict_batches
-from fedaux.privacy import accounting, budget, gaussian, ledger, per_record
+from fedaux.privacy import accounting, budget, gaussian, ledger, per_record, site_account
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
 from fedaux.scoring import class_sums, embedding
 
-USUAL = Terms()
-FINE = Terms(draws=400)  # twice the distance, seen with certainty
+USUAL = AuditConfig()
+FINE = AuditConfig(draws=400)  # twice the distance, seen with certainty
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -37,7 +37,7 @@ class Mutation:
     name: str
     patch: Patch
     attacks: tuple[str, ...]
-    terms: Terms = USUAL
+    audit: AuditConfig = USUAL
     slow: bool = False
 
 
@@ -48,7 +48,7 @@ def whole_batches(patch: pytest.MonkeyPatch) -> None:
 
 def unchecked_modules(patch: pytest.MonkeyPatch) -> None:
     """What a network is made of is not looked at; it sees records in batches."""
-    patch.setattr(per_record, "check_records_apart", lambda module, training=False: None)
+    patch.setattr(per_record, "validate_module", lambda module, training=False: None)
     patch.setattr(per_record, "outputs", predict_batches)
 
 
@@ -70,9 +70,9 @@ def batched_gradients(patch: pytest.MonkeyPatch) -> None:
         with torch.no_grad():
             error = torch.softmax(model(x), dim=1) - torch.nn.functional.one_hot(labels, model.head.out_features)
         each = torch.cat([(error[:, :, None] * x[:, None, :]).flatten(1), error], dim=1)
-        return private.to_steps(private.clip_rows(each.double().numpy() / clip)).sum(axis=0)
+        return private.quantize(private.clip_rows(each.double().numpy() / clip)).sum(axis=0)
 
-    patch.setattr(private, "summed_steps", summed)
+    patch.setattr(private, "sum_clipped_gradients", summed)
 
 
 def evaluate_again(patch: pytest.MonkeyPatch) -> None:
@@ -86,22 +86,24 @@ def evaluate_again(patch: pytest.MonkeyPatch) -> None:
 
 def labels_by_record(patch: pytest.MonkeyPatch) -> None:
     """Labels are numbered from the records that are there."""
-    patch.setattr(federated, "_private", lambda data, classes: federated._read(data).train)
+    patch.setattr(federated, "_cached_private", lambda data, classes: federated._open_corpus(data).train)
 
 
 def classes_by_record(patch: pytest.MonkeyPatch) -> None:
     """Hello tells the classes that the records have."""
-    patch.setattr(client, "declared_classes", lambda config, name: federated._classes(federated._read(config.data)))
+    patch.setattr(
+        client, "class_names", lambda config, name: federated._class_names(federated._open_corpus(config.data))
+    )
 
 
 def history_only(patch: pytest.MonkeyPatch) -> None:
     """The server adds up the rounds that it kept."""
 
     def of(cls: Any, releases: Any, accounts: Any, unheard: Any, history: Any) -> Any:
-        spends: dict[str, list[accounting.Spend]] = {}
-        for record in history:
-            for name, (noise, rate, steps) in record["spent"].items():
-                spends.setdefault(name, []).append(accounting.Spend(noise, rate, steps))
+        spends: dict[str, list[accounting.Mechanism]] = {}
+        for result in history:
+            for name, spent in result.private_training.items():
+                spends.setdefault(name, []).append(accounting.Mechanism(spent.noise, spent.rate, spent.steps))
         totals = {
             name: replace(accounts[name], epsilon=accounting.total_epsilon(one, 1e-5, accounts[name].adjacency))
             for name, one in spends.items()
@@ -142,10 +144,10 @@ def unwritten(patch: pytest.MonkeyPatch) -> None:
 def unstored(patch: pytest.MonkeyPatch) -> None:
     """A question that is asked again gets new noise."""
 
-    def release(self: BudgetStore, request: str, spend: Any, make: Any, heard: int = 0) -> Release:
+    def release(self: BudgetStore, request: str, mechanism: Any, make: Any, known_entries: int = 0) -> Release:
         with self._locked() as entries:
             if request not in {entry.request for entry in entries}:
-                self._enter(entries, self._entry(request, spend), "")
+                self._add(entries, self._entry(request, mechanism), "")
             return replace(make(), account=self._account(self._read()).to_json())
 
     patch.setattr(BudgetStore, "release", release)
@@ -155,17 +157,17 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     """A question that has an entry is answered, whatever noise the entry states."""
     release = BudgetStore.release
 
-    def answered(self: BudgetStore, request: str, spend: Any, make: Any, heard: int = 0) -> Release:
+    def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, known_entries: int = 0) -> Release:
         entries = budget.read_account(self.folder)[1]
-        known = [entry.spend for entry in entries if entry.request == request]
-        return release(self, request, known[0] if known else spend, make, heard)
+        known = [entry.mechanism for entry in entries if entry.request == request]
+        return release(self, request, known[0] if known else mechanism, make, known_entries)
 
     patch.setattr(BudgetStore, "release", answered)
 
 
 def heard_ignored(patch: pytest.MonkeyPatch) -> None:
     """What the server has heard of before is not asked."""
-    patch.setattr(BudgetStore, "_check_heard", lambda self, entries, heard: None)
+    patch.setattr(BudgetStore, "_check_known", lambda self, entries, known_entries: None)
 
 
 def scores_only(patch: pytest.MonkeyPatch) -> None:
@@ -193,7 +195,7 @@ def plain_handlers(patch: pytest.MonkeyPatch) -> None:
 
 
 def plain_drop_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(flower_client, "sealed", lambda handler: handler)
+    patch.setattr(flower_client, "redact_errors", lambda handler: handler)
 
 
 def to_nearest(module: Any) -> Patch:
@@ -205,20 +207,20 @@ def extra_field(patch: pytest.MonkeyPatch) -> None:
     """A reply with one more field than anybody classified."""
 
     def packed(item: Any) -> RecordDict:
-        content = pack(item)
+        content = serialize(item)
         content["fedaux"]["mean"] = 0.5  # type: ignore[index]
         return content
 
-    patch.setattr(client, "pack", packed)
+    patch.setattr(client, "serialize", packed)
 
 
 def seconds_told(patch: pytest.MonkeyPatch) -> None:
     """How long private training took."""
 
     def packed(item: Any) -> RecordDict:
-        return pack(replace(item, seconds=time.perf_counter()) if isinstance(item, Update) else item)
+        return serialize(replace(item, seconds=time.perf_counter()) if isinstance(item, Update) else item)
 
-    patch.setattr(client, "pack", packed)
+    patch.setattr(client, "serialize", packed)
 
 
 def persons_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -240,12 +242,12 @@ def person_cap_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def person_summed(patch: pytest.MonkeyPatch) -> None:
     """A person's gradient is the sum of their records', each shortened by itself."""
-    one = private.unit_steps
+    one = private.clipped_unit_gradient
 
     def steps(model: Any, records: Any, labels: Any, rows: Any, clip: float) -> Any:
         return sum(one(model, records, labels, rows[i : i + 1], clip) for i in range(len(rows)))
 
-    patch.setattr(private, "unit_steps", steps)
+    patch.setattr(private, "clipped_unit_gradient", steps)
 
 
 def noise(make: Callable[[Any, float], Any]) -> Patch:
@@ -275,12 +277,12 @@ def without_counts(values: Any, scale: float) -> Any:
 def unclipped(patch: pytest.MonkeyPatch) -> None:
     """Gradients as long as they are."""
     patch.setattr(private, "clip_rows", lambda rows: rows)
-    patch.setattr(private, "to_steps", lambda rows: np.trunc(rows * 2**30).astype(np.int64))
+    patch.setattr(private, "quantize", lambda rows: np.trunc(rows * 2**30).astype(np.int64))
 
 
 def half_reach(patch: pytest.MonkeyPatch) -> None:
     """A sensitivity that counts one of the two records that are exchanged."""
-    patch.setattr(class_sums, "REACH", {"replace-one": 1.0, "add-remove": 1.0})
+    patch.setattr(class_sums, "SENSITIVITY", {"replace-one": 1.0, "add-remove": 1.0})
 
 
 def _all() -> Iterator[Mutation]:
@@ -300,7 +302,7 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("plain handlers", plain_handlers, ("errors",))  # 9
     yield Mutation("plain drop-in", plain_drop_in, ("errors",))  # 9
     yield Mutation("printed to nearest by the run", to_nearest(ledger), ("printed",))  # 10
-    yield Mutation("printed to nearest by the site", to_nearest(budget), ("printed",))  # 10
+    yield Mutation("printed to nearest by the site", to_nearest(site_account), ("printed",))  # 10
     yield Mutation("seconds told", seconds_told, ("fields",))  # 10
     yield Mutation("extra field", extra_field, ("fields",))
     yield Mutation("account unwritten", unwritten, ("questions",))
@@ -315,11 +317,11 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("half the noise", half, ("noise-scores",), FINE)
     yield Mutation("half the noise", half, ("noise-mean", "noise-drop-in", "noise-training"), FINE, slow=True)
     yield Mutation("half the reach", half_reach, ("noise-scores",), FINE, slow=True)
-    yield Mutation("seeded noise", noise(seeded), ("noise-scores", "noise-training"), Terms(draws=100))
-    yield Mutation("seeded noise", noise(seeded), ("noise-mean", "noise-drop-in"), Terms(draws=100), slow=True)
+    yield Mutation("seeded noise", noise(seeded), ("noise-scores", "noise-training"), AuditConfig(draws=100))
+    yield Mutation("seeded noise", noise(seeded), ("noise-mean", "noise-drop-in"), AuditConfig(draws=100), slow=True)
     yield Mutation("no noise", noise(lambda values, scale: values), ("canaries",))
-    yield Mutation("bare counts", noise(without_counts), ("noise-scores",), Terms(draws=100))
-    yield Mutation("unclipped", unclipped, ("canaries", "noise-training"), Terms(draws=100))
+    yield Mutation("bare counts", noise(without_counts), ("noise-scores",), AuditConfig(draws=100))
+    yield Mutation("unclipped", unclipped, ("canaries", "noise-training"), AuditConfig(draws=100))
 
 
 MUTATIONS = tuple(_all())

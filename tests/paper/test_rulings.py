@@ -25,7 +25,7 @@ from fedaux.core.messages import Account
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.models import build, dump
+from fedaux.models import build, flatten_state
 from fedaux.models.inference import predict_batches
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy import gaussian
@@ -249,8 +249,8 @@ def test_i_the_default_scorer_has_a_signal_and_the_papers_is_kept() -> None:
         made = default.summarise(facts, own, np.full(625, i), "replace-one", 625, np.ones(625))
         sent.append(release(made, f"c{i}", PrivacyConfig(epsilon=1.0)))
     fitted = default.fit(facts, Reference(np.asarray(reference, np.float64)), sent)
-    seen = reference if fitted.look is None else fitted.look(reference)
-    odds = np.stack([one(seen) for one in fitted.odds.values()])
+    seen = reference if fitted.transform is None else fitted.transform(reference)
+    odds = np.stack([one(seen) for one in fitted.log_odds.values()])
     check(teacher_weights(odds, odds.max(axis=0), "odds"))
     norm = np.linalg.norm(np.concatenate([*clients, public]), axis=1).max()
     literal = np.stack([expit(public / norm @ erm(own, public, 0.1)) for own in clients])
@@ -288,7 +288,7 @@ def test_k_a_private_record_equal_to_a_public_one_relabels_nothing() -> None:
     def check(gradient: Callable[[np.ndarray], np.ndarray]) -> None:
         """Exchanging the record −twin for twin."""
         moved = gradient(np.vstack([rest, twin])) - gradient(np.vstack([rest, -twin]))
-        assert np.linalg.norm(moved) <= 1.0 * logistic.gradient_reach(50, "replace-one") / 2 + 1e-9
+        assert np.linalg.norm(moved) <= 1.0 * logistic.gradient_sensitivity(50, "replace-one") / 2 + 1e-9
 
     check(by_index)
     caught(check, by_membership)
@@ -337,7 +337,7 @@ def test_m_batchnorm_is_in_eval_mode_for_whoever_only_looks() -> None:
 
 def test_m_averages_are_weighted_and_keep_buffers() -> None:
     spec = PrototypeSpec.of("mlp", norm="batch")
-    updates = [dump(build(spec, (4,), 2, seed)) for seed in (0, 1)]
+    updates = [flatten_state(build(spec, (4,), 2, seed)) for seed in (0, 1)]
     updates[1]["buffers"] = updates[1]["buffers"] + 4
     tally = Tally()
     for weights, records in zip(updates, (10, 30), strict=True):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from fedaux.core.io import scratch
+from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 
 WEIGHT_BITS = 26  # 1.5e-8 a step before the division by Σ n; room for Σ n·|θ| up to 7e10
@@ -33,7 +33,7 @@ class FixedSum:
 
     def __init__(self, shape: tuple[int, ...], bits: int) -> None:
         self.bits = bits
-        self.steps: NDArray[np.int64] = scratch(shape, np.int64)
+        self.steps: NDArray[np.int64] = temporary_array(shape, np.int64)
 
     def add(self, values: Reals, weight: float | Reals = 1.0) -> None:
         """Add `values` times one weight, or one weight per row of at most 1; block by block to spare memory."""

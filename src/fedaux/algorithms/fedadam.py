@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedaux.algorithms.hooks import Hooks, Vector
-from fedaux.config.parsing import need
+from fedaux.config.parsing import require
 from fedaux.core.messages import Arrays
 
 
@@ -30,8 +30,8 @@ class FedAdam(Hooks):
     def __post_init__(self) -> None:
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
-            need(0 <= value < 1, f"method_options.{name} must be at least 0 and below 1, not {value}.")
-        need(self.server_lr > 0 and self.tau > 0, "method_options.server_lr and method_options.tau must be above 0.")
+            require(0 <= value < 1, f"method_options.{name} must be at least 0 and below 1, not {value}.")
+        require(self.server_lr > 0 and self.tau > 0, "method_options.server_lr and method_options.tau must be above 0.")
 
     def server_state(self, theta: Vector) -> Arrays:
         return {"m": np.zeros_like(theta), "v": np.full_like(theta, self.tau**2)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedaux.algorithms.hooks import Hooks, Vector
-from fedaux.config.parsing import need
+from fedaux.config.parsing import require
 from fedaux.core.messages import Arrays
 
 
@@ -22,8 +22,8 @@ class FedAvgM(Hooks):
     server_lr: float = 1.0  # η
 
     def __post_init__(self) -> None:
-        need(0 <= self.beta < 1, f"method_options.beta must be at least 0 and below 1, not {self.beta}.")
-        need(self.server_lr > 0, f"method_options.server_lr must be above 0, not {self.server_lr}.")
+        require(0 <= self.beta < 1, f"method_options.beta must be at least 0 and below 1, not {self.beta}.")
+        require(self.server_lr > 0, f"method_options.server_lr must be above 0, not {self.server_lr}.")
 
     def server_state(self, theta: Vector) -> Arrays:
         return {"v": np.zeros_like(theta)}

@@ -10,9 +10,10 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Account, Failure, Federation, PrepareOrder, Release, Update
+from fedaux.core.messages import Account, Arrays, Failure, Federation, Release, Update
+from fedaux.core.progress import AggregationStarted, ReleasesProgress, TrainingProgress
 from fedaux.core.rng import numpy_stream
-from fedaux.core.timing import Costs, payload
+from fedaux.core.timing import Costs, payload_bytes
 
 
 class NoAnswerError(FedauxError, RuntimeError):
@@ -41,16 +42,15 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
                 save(state)
         gathering = Gathering.start(server, certainty, state, chosen, costs)
         with costs.phase("train"):
-            orders = costs.asked([server.train_order(state, client) for client in chosen])
+            orders = costs.count_sent([server.train_order(state, client) for client in chosen])
             for reply in federation.ask(orders):  # T1
                 if isinstance(reply, Update):
                     gathering.add(reply)  # T2
                 elif isinstance(reply, Failure):
                     gathering.failures.append(reply)
-                failed = len(gathering.failures)
-                note = f"training, {failed} failed" if failed else "training"
-                server.tell(f"round {state.round + 1}", len(gathering.each) + failed, len(chosen), note)
-                if len(gathering.each) >= wanted:
+                counted, failed = len(gathering.client_metrics), len(gathering.failures)
+                server.on_progress(TrainingProgress(state.round + 1, counted + failed, len(chosen), failed))
+                if counted >= wanted:
                     break  # those asked as a spare are not waited for
         gathering.failures += failures
         state = state.with_accounts(chosen, gathering.accounts)
@@ -59,7 +59,7 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
         except NoAnswerError:
             save(state)  # the round is lost; what it cost the clients is not
             raise
-        server.tell(f"round {state.round + 1}", len(chosen), len(chosen), "averaging and distilling")
+        server.on_progress(AggregationStarted(state.round + 1))
         state, costs = gathering.finish(state), Costs()  # T2, T3
         save(state)
     return state
@@ -75,28 +75,22 @@ def collect_releases(
     missing = [client for client in clients if client not in state.releases]
     found, failures = {}, []
     orders = [server.prepare_order(state, client) for client in missing]
-    sent = sent_in_words(orders)
-    for reply in federation.ask(costs.asked(orders)):
-        costs.received += payload(reply)
+    extractor = max((_bytes(order.extractor) for order in orders), default=0)
+    public = max((_bytes(order.public) for order in orders), default=0)
+    for reply in federation.ask(costs.count_sent(orders)):
+        costs.received += payload_bytes(reply)
         if isinstance(reply, Release):
             found[reply.client] = reply
         elif isinstance(reply, Failure):
             failures.append(Failure(reply.client, f"no score: {reply.reason}"))
-        server.tell("score", len(found) + len(failures), len(missing), f"{len(found)} releases, {sent}")
+        done = len(found) + len(failures)
+        server.on_progress(ReleasesProgress(state.round + 1, done, len(missing), len(failures), extractor, public))
     accounts = {client: Account.from_json(one.account) for client, one in found.items()}
     return state.with_releases(found).with_accounts(missing, accounts), failures
 
 
-def sent_in_words(orders: Sequence[PrepareOrder]) -> str:
-    """What crosses to each new client: h0, unless it has it, and what the scorer published of D⁻."""
-    if not orders:
-        return "nobody new"
-    extractor, public = (
-        max(sum(array.nbytes for array in getattr(order, room).values()) for order in orders) / 1e6
-        for room in ("extractor", "public")
-    )
-    first = f"extractor {extractor:.2f} MB" if extractor else "extractor not sent: clients have it"
-    return f"{first}, public map {public:.2f} MB"
+def _bytes(arrays: Arrays) -> int:
+    return sum(int(array.nbytes) for array in arrays.values())
 
 
 def quorum(config: Config, wanted: int) -> int:
@@ -106,7 +100,7 @@ def quorum(config: Config, wanted: int) -> int:
 
 def check_quorum(gathering: Gathering, config: Config, wanted: int, round_: int) -> None:
     """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
-    needed, got = quorum(config, wanted), len(gathering.each)
+    needed, got = quorum(config, wanted), len(gathering.client_metrics)
     mute = gathering.weighing is not None and not gathering.weighing.teachers
     if got < needed or mute:
         reasons = "; ".join(f"{one.client}: {one.reason}" for one in gathering.failures[:3])

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedaux.algorithms.run_state import Record, RunState
+from fedaux.algorithms.run_state import RunState
 from fedaux.privacy.ledger import Ledger
-
-
-def mean_accuracy(record: Record) -> float:
-    """Over the prototypes."""
-    return float(sum(record["accuracy"].values()) / len(record["accuracy"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +20,7 @@ class Result:
     @property
     def curve(self) -> list[float]:
         """Test accuracy after each round, the mean over prototypes."""
-        return [mean_accuracy(record) for record in self.state.history]
+        return [result.mean_accuracy for result in self.state.history]
 
     @property
     def accuracy(self) -> float:
@@ -47,9 +42,9 @@ class Result:
             "rounds": self.state.round,
             "accuracy": self.accuracy,
             "curve": self.curve,
-            "prototypes": self.state.history[-1]["accuracy"],
-            "failed": sorted({client for record in self.state.history for client, _ in record["failures"]}),
-            "privacy": {"epsilon": ledger.worst or None, "delta": ledger.delta, "statement": self.privacy},
+            "prototypes": self.state.history[-1].accuracy,
+            "failed": sorted({failure.client for result in self.state.history for failure in result.failures}),
+            "privacy": {"epsilon": ledger.max_epsilon or None, "delta": ledger.delta, "statement": self.privacy},
         }
 
     @property

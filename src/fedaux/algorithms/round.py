@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from fedaux.algorithms.aggregate import Ensemble, Tally
 from fedaux.algorithms.hooks import next_model, with_extra, without_extra
-from fedaux.algorithms.run_state import Record, RunState
+from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.core.messages import Account, Arrays, Failure, Update
+from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
-from fedaux.core.timing import Costs, payload
+from fedaux.core.timing import Costs, payload_bytes
 from fedaux.scoring.teacher_weights import Certainty, Weighing
 
 Moved = dict[str, float]  # how far each array of a model went in local training, see `pace`
@@ -38,9 +38,10 @@ class Gathering:
     limits: dict[str, Moved]
     costs: Costs
     tallies: dict[str, Tally] = field(default_factory=dict)
-    each: dict[str, dict[str, Any]] = field(default_factory=dict)  # what is known of the clients that answered
+    client_metrics: dict[str, ClientMetrics] = field(default_factory=dict)  # of updates that count
     accounts: dict[str, Account] = field(default_factory=dict)  # of all that answered
-    spent: dict[str, list[float]] = field(default_factory=dict)  # of clients that trained privately
+    private_training: dict[str, PrivateTraining] = field(default_factory=dict)
+    unprotected: int = 0  # updates that came without noise
     moved: dict[str, list[Moved]] = field(default_factory=dict)  # of each prototype's updates
     ensemble: Ensemble | None = None
 
@@ -57,9 +58,12 @@ class Gathering:
 
     def add(self, update: Update) -> None:
         """T2. An update that makes no sense costs its contribution, never the round."""
-        self.costs.received += payload(update)
+        self.costs.received += payload_bytes(update)
         self.accounts[update.client] = Account.from_json(update.account)
-        self.spent[update.client] = [update.noise, update.rate, update.steps]
+        if update.noise > 0:
+            self.private_training[update.client] = PrivateTraining(update.noise, update.rate, update.steps)
+        else:
+            self.unprotected += 1
         label = self.server.prototype_of[update.client].label
         tally = self.tallies.get(label, Tally())
         bayesian = self.server.method.teachers == "bayesian"
@@ -75,8 +79,7 @@ class Gathering:
             return
         tally.add(arrays, weight, second_moment=bayesian)
         self.tallies[label] = tally
-        facts = {"records": update.records, "loss": update.loss, "seconds": update.seconds, "share": share}
-        self.each[update.client] = facts
+        self.client_metrics[update.client] = ClientMetrics(update.records, update.loss, update.seconds, share)
         self.moved.setdefault(label, []).append(moved)
 
     def _check_moved(self, update: Update, label: str) -> Moved:
@@ -113,40 +116,30 @@ class Gathering:
             teachers = self.ensemble.effective_teachers()
         with self.costs.phase("test"):
             confusions = server.confusions(weights)
-        losses = [one["loss"] for one in self.each.values()]
-        record: Record = {
-            "round": round_,
-            "accuracy": {label: float(np.trace(table) / table.sum()) for label, table in confusions.items()},
-            "clients": len(self.each),
-            "each": self.each,
-            "failures": [[one.client, one.reason[:_REASON]] for one in self.failures],
-            "spent": self.spent if any(noise for noise, _, _ in self.spent.values()) else {},
-            "epsilon": _largest(state.accounts.values()),
-            "local_loss": float(np.mean(losses)),
-            "distill_loss": distill_loss,
-            "teachers": teachers,
-            "loudest": self._loudest(),
-            "moved": {label: medians(each) for label, each in self.moved.items()},
-            **self.costs.to_record(),
-            "confusion": {label: table.tolist() for label, table in confusions.items()},
-        }
-        kept = {label: method_state for label, (_, method_state) in stepped.items()}
-        return state.after(weights, record, self.each, [one.client for one in self.failures], kept)
+        result = RoundResult(
+            round=round_,
+            accuracy={label: float(np.trace(table) / table.sum()) for label, table in confusions.items()},
+            client_metrics=self.client_metrics,
+            failures=tuple(Failure(one.client, one.reason[:_REASON]) for one in self.failures),
+            private_training=self.private_training,
+            unprotected_models=self.unprotected,
+            epsilon=_largest(state.accounts.values()),
+            distill_loss=distill_loss,
+            effective_teachers=teachers,
+            update_norms={label: medians(each) for label, each in self.moved.items()},
+            bytes_sent=self.costs.sent,
+            bytes_received=self.costs.received,
+            seconds=self.costs.seconds,
+            confusion={label: table.tolist() for label, table in confusions.items()},
+        )
+        return state.after(weights, result, {label: kept for label, (_, kept) in stepped.items()})
 
     def _step(self, state: RunState, label: str, tally: Tally) -> tuple[Arrays, Arrays]:
         """The next model of a prototype, and what its method keeps."""
         dealt = [client for client, spec in self.server.prototype_of.items() if spec.label == label]
-        fraction = sum(client in self.each for client in dealt) / len(dealt)
+        fraction = sum(client in self.client_metrics for client in dealt) / len(dealt)
         before = state.weights[label], state.method_state[label]
         return next_model(self.server.hooks, before[0], tally.average(), fraction, before[1])
-
-    def _loudest(self) -> list[str | float] | None:
-        """[client, its share of all teachers' weight, on average over D_distill]; None where nothing is weighed."""
-        shares = {client: one["share"] for client, one in self.each.items() if one["share"] is not None}
-        if not shares:
-            return None
-        client = max(shares, key=lambda one: (shares[one], one))
-        return [client, shares[client]]
 
     def _add_bayesian_teachers(self, ensemble: Ensemble, round_: int) -> None:
         for label, tally in self.tallies.items():
@@ -174,11 +167,11 @@ def medians(each: Sequence[Moved]) -> Moved:
     return {name: float(np.median([one[name] for one in each])) for name in each[0]}
 
 
-def limits(history: Iterable[Record]) -> dict[str, Moved]:
+def limits(history: Iterable[RoundResult]) -> dict[str, Moved]:
     """By prototype: a robust bound, as half of the clients would have to lie to move a median at will."""
     found: dict[str, Moved] = {}
-    for record in history:
-        for label, moved in record.get("moved", {}).items():
+    for result in history:
+        for label, moved in result.update_norms.items():
             known = found.setdefault(label, {})
             known.update({name: max(known.get(name, 0.0), TOO_FAR * size) for name, size in moved.items() if size > 0})
     return found

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -16,13 +15,12 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Account, Arrays, Release
+from fedaux.core.results import RoundResult
 from fedaux.privacy.ledger import Ledger
 
 FILE = "state.safetensors"
 VERSION = "6"
 ROOMS = ("weights", "extractors", "public", "method_state")
-
-Record = dict[str, Any]  # one round's entry in the history; see `Gathering.finish`
 
 
 class StateError(FedauxError, ValueError):
@@ -33,7 +31,7 @@ class StateError(FedauxError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class RunState:
-    """After `round` rounds (0: prepared). Keys of `weights`, `extractors`, `public` and `method_state` are prototypes.
+    """After `round` rounds (0: prepared). Keys of `weights`, `extractors` and `public` are prototype labels.
 
     extractors: h0 of each prototype, kept because scores are always taken on h0. public: what its scorer published.
     """
@@ -47,9 +45,9 @@ class RunState:
     accounts: dict[str, Account] = field(default_factory=dict)  # what each client last said that it had spent
     unheard: frozenset[str] = frozenset()  # clients that were sent an order since, and have not answered it
     prepared: frozenset[str] = frozenset()  # clients that have shown to hold h0's features of their data
-    history: tuple[Record, ...] = ()
+    history: tuple[RoundResult, ...] = ()
     last_round: dict[str, int] = field(default_factory=dict)  # in which each client's update was used
-    method_state: dict[str, Arrays] = field(default_factory=dict)  # what the method's hooks keep between rounds
+    method_state: dict[str, Arrays] = field(default_factory=dict)  # by prototype: what the method's hooks keep
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -64,27 +62,19 @@ class RunState:
         return self.accounts[client].entries if client in self.accounts else 0
 
     def after(
-        self,
-        weights: dict[str, Arrays],
-        record: Record,
-        answered: Iterable[str] = (),
-        failed: Iterable[str] = (),
-        method_state: dict[str, Arrays] | None = None,
+        self, weights: dict[str, Arrays], result: RoundResult, method_state: dict[str, Arrays] | None = None
     ) -> RunState:
-        """The state one round later. Who failed may have lost its features, and is sent the extractor again.
-
-        Only the last round keeps its confusion matrices: a thousand classes would fill the history.
-        """
-        prepared = (self.prepared | set(answered)) - set(failed)
-        history = (*({key: one[key] for key in one if key != "confusion"} for one in self.history), record)
+        """The state one round later. Who failed may have lost its features, and is sent the extractor again."""
+        prepared = (self.prepared | set(result.client_metrics)) - {failure.client for failure in result.failures}
+        history = (*(replace(earlier, confusion=None) for earlier in self.history), result)
         return replace(
             self,
             round=self.round + 1,
             weights=weights,
-            method_state=self.method_state | (method_state or {}),
             prepared=prepared,
-            last_round=self.last_round | dict.fromkeys(answered, self.round + 1),
             history=history,
+            last_round=self.last_round | dict.fromkeys(result.client_metrics, self.round + 1),
+            method_state=self.method_state | (method_state or {}),
         )
 
     @property
@@ -110,7 +100,7 @@ class RunState:
             "unheard": sorted(self.unheard),
             "prepared": sorted(self.prepared),
             "last_round": self.last_round,
-            "history": self.history,
+            "history": [result.to_dict() for result in self.history],
         }
         # a million releases are one array and one text: the header of the file has room for neither
         tensors["releases"] = np.concatenate(values) if values else np.zeros(0, np.int64)
@@ -152,9 +142,8 @@ class RunState:
             start += size
         if start != len(values):
             raise ValueError(f"{len(values)} numbers for releases of {start}")
-        config, history = Config.from_dict(facts["config"]), tuple(facts["history"])
         return cls(
-            config,
+            Config.from_dict(facts["config"]),
             facts["round"],
             **rooms,
             releases=releases,
@@ -162,5 +151,5 @@ class RunState:
             unheard=frozenset(facts["unheard"]),
             prepared=frozenset(facts["prepared"]),
             last_round=facts["last_round"],
-            history=history,
+            history=tuple(map(RoundResult.from_dict, facts["history"])),
         )

@@ -21,7 +21,7 @@ import numpy as np
 
 from fedaux.algorithms.fednova import accumulated
 from fedaux.algorithms.hooks import ClientUpdate, Hooks, LocalWork, Vector
-from fedaux.config.parsing import need
+from fedaux.config.parsing import require
 from fedaux.core.messages import Arrays
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Scaffold(Hooks):
     server_lr: float = 1.0  # η_g
 
     def __post_init__(self) -> None:
-        need(self.server_lr > 0, f"method_options.server_lr must be above 0, not {self.server_lr}.")
+        require(self.server_lr > 0, f"method_options.server_lr must be above 0, not {self.server_lr}.")
 
     def server_state(self, theta: Vector) -> Arrays:
         return {"c": np.zeros_like(theta)}

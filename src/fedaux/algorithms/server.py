@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,15 +22,16 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Arrays, PrepareOrder, TrainOrder
-from fedaux.core.rng import derive, numpy_stream, torch_stream
+from fedaux.core.progress import FeaturesProgress, OnProgress, PretrainingProgress, no_progress
+from fedaux.core.rng import derive_seed, numpy_stream, torch_stream
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
-from fedaux.models import Prototype, build, dump, halved, linear_head, load, origin
-from fedaux.models.inference import outputs, transformed
-from fedaux.pretraining.store import pretrained
-from fedaux.pretraining.trainer import Epoch
-from fedaux.privacy.apart import check_records_apart
+from fedaux.models import Prototype, build, flatten_state, linear_head, load_state, published_weights, to_half
+from fedaux.models.inference import predict, transform_rows
+from fedaux.pretraining.store import load_or_pretrain
+from fedaux.pretraining.trainer import EpochMetrics
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.class_sums import pool
 from fedaux.scoring.closed_form import discriminant_head, set_head
@@ -38,8 +39,6 @@ from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import Certainty, trusted
-
-Tell = Callable[[str, int, int, str], None]  # (what, done, of, how it goes)
 
 
 class DivergedError(FedauxError, ArithmeticError):
@@ -56,7 +55,7 @@ class Server:
     classes: int
     clients: Sequence[str]
     cache: Path
-    tell: Tell = field(default=lambda what, done, of, note: None, repr=False)
+    on_progress: OnProgress = field(default=no_progress, repr=False)
     h0: dict[str, H0] = field(default_factory=dict, repr=False)  # see `take_up`
     _seen: dict[str, tuple[Records, Records]] = field(default_factory=dict, repr=False)
     _halved: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `on_the_wire`
@@ -83,7 +82,7 @@ class Server:
         """One resident network per prototype: teachers, students and tests all pass through it in turn."""
         seed = self.config.seed
         return {
-            p.label: build(p, self.test.shape, self.classes, derive(seed, "init", p.label))
+            p.label: build(p, self.test.shape, self.classes, derive_seed(seed, "init", p.label))
             for p in self.config.prototypes
         }
 
@@ -94,7 +93,7 @@ class Server:
             return self.models
         heads = {label: linear_head(model.width, self.classes) for label, model in self.models.items()}
         for label, head in heads.items():
-            load(head.head, dump(self.models[label].head))
+            load_state(head.head, flatten_state(self.models[label].head))
         return heads
 
     @cached_property
@@ -112,18 +111,20 @@ class Server:
     def initial_state(self) -> RunState:
         """Random or pre-trained weights, and what scorers publish if the method has any."""
         for spec in self.config.prototypes:
-            if self.method.pretrained and (self.config.pretrain.epochs > 0 or origin(self.models[spec.label].features)):
+            if self.method.pretrained and (
+                self.config.pretrain.epochs > 0 or published_weights(self.models[spec.label].features)
+            ):
                 self.pretrain(spec)
         if self.config.privacy.private_training:
             for model in self.learners.values():
-                check_records_apart(model, training=True)
-        weights = {label: dump(model) for label, model in self.learners.items()}
+                validate_module(model, training=True)
+        weights = {label: flatten_state(model) for label, model in self.learners.items()}
         kept = {label: self.hooks.server_state(arrays["parameters"]) for label, arrays in weights.items()}
         if not (self.method.scores or self.config.head_only):
             return RunState(self.config, 0, weights, method_state=kept)
         for model in self.models.values():
-            check_records_apart(model.features)  # every client would refuse it, and keep the reason to itself
-        extractors = {label: dump(model.features) for label, model in self.models.items()}
+            validate_module(model.features)  # every client would refuse it, and keep the reason to itself
+        extractors = {label: flatten_state(model.features) for label, model in self.models.items()}
         state = RunState(self.config, 0, weights, extractors, method_state=kept)
         if not self.method.scores:
             return state
@@ -136,19 +137,19 @@ class Server:
 
     def pretrain(self, spec: PrototypeSpec) -> Path:
         """Give a prototype its pre-trained extractor, and say where that is kept."""
-        config, what = self.config.pretrain, f"pretrain {spec.label}"
+        config, progress = self.config.pretrain, partial(PretrainingProgress, spec.label)
 
-        def watch(epoch: Epoch) -> None:
-            note = f"loss {epoch.loss:.3f}, rank {epoch.quality.rank:.1f}, {epoch.views_per_second:,.0f} views/s"
-            self.tell(what, epoch.epoch, config.epochs, note)
+        def watch(epoch: EpochMetrics) -> None:
+            figures = epoch.loss, epoch.quality.rank, epoch.views_per_second
+            self.on_progress(progress(epoch.epoch, config.epochs, "training", *figures))
 
-        if origin(self.models[spec.label].features):
+        if published_weights(self.models[spec.label].features):
             self.models[spec.label].features.restore()  # type: ignore[operator]
-            self.tell(what, 1, 1, "published weights")
-            return Path(origin(self.models[spec.label].features))
-        path, known = pretrained(spec, self.models[spec.label], self.aux, config, self.cache, watch)
+            self.on_progress(progress(1, 1, "published"))
+            return Path(published_weights(self.models[spec.label].features))
+        path, known = load_or_pretrain(spec, self.models[spec.label], self.aux, config, self.cache, watch)
         if known:
-            self.tell(what, config.epochs, config.epochs, "from the cache")
+            self.on_progress(progress(config.epochs, config.epochs, "cache"))
         return path
 
     def take_up(self, state: RunState) -> None:
@@ -157,14 +158,14 @@ class Server:
         for label, arrays in state.extractors.items():
             if label in self.h0 and self.h0[label].arrays is arrays:
                 continue
-            cache = FeatureCache(self.cache, watch=partial(self.tell_features, label))
+            cache = FeatureCache(self.cache, on_progress=partial(self.report_features, label))
             self.h0[label] = H0(specs[label], self.models[label].features, arrays, cache)
             if self.config.head_only:
                 distill = self.h0[label].features(self.aux).take(self.split.distill)
                 self._seen[label] = distill, self.h0[label].features(self.test)
 
-    def tell_features(self, label: str, done: int, of: int) -> None:
-        self.tell("features", done, of, label)
+    def report_features(self, label: str, done: int, total: int) -> None:
+        self.on_progress(FeaturesProgress(label, done, total))
 
     def seen(self, label: str) -> tuple[Records, Records]:
         """(D_distill, test) as this prototype's learner sees them."""
@@ -173,7 +174,7 @@ class Server:
     def extractor_for(self, state: RunState, client: str) -> Arrays:
         """h0 itself, or nothing where the client has its features already or a copy of the published encoder."""
         label = self.prototype_of[client].label
-        own_copy = self.method.pretrained and origin(self.models[label].features)
+        own_copy = self.method.pretrained and published_weights(self.models[label].features)
         return {} if own_copy or client in state.prepared else state.extractors[label]
 
     # P2, P3
@@ -199,8 +200,8 @@ class Server:
         for label, public in state.public.items():
             embed = partial(self.scorer.embed, public)
             seen = self.h0[label].features(self.aux)
-            reference[label] = Reference(transformed(seen.take(self.split.negatives), embed).astype(np.float64))
-            embedded[label] = transformed(seen.take(self.split.distill), embed)
+            reference[label] = Reference(transform_rows(seen.take(self.split.negatives), embed).astype(np.float64))
+            embedded[label] = transform_rows(seen.take(self.split.distill), embed)
         labels = {client: spec.label for client, spec in self.prototype_of.items()}
         weights, share = self.config.teachers.weights, self.config.teachers.max_share
         return Certainty(self.scorer, weights, state.public, reference, embedded, labels, share)
@@ -213,9 +214,9 @@ class Server:
             known = [state.releases[client] for client in clients]
             if known:
                 pooled = pool(trusted(known), self.classes)
-                load(model, weights[label])
+                load_state(model, weights[label])
                 set_head(model, *discriminant_head(state.public[label], certainty.reference[label], pooled))
-                weights[label] = dump(model)
+                weights[label] = flatten_state(model)
         return replace(state, weights=weights)
 
     # T1
@@ -236,7 +237,7 @@ class Server:
             momentum=local.momentum,
             weight_decay=local.weight_decay,
             mu=local.mu if self.method.proximal else 0.0,
-            seed=derive(self.config.seed, "batches", client, round_),
+            seed=derive_seed(self.config.seed, "batches", client, round_),
             h0=self.h0[spec.label].hash if self.config.head_only else "",
             heard=state.heard(client),
             run=self.config.run_id,
@@ -252,7 +253,7 @@ class Server:
             return weights
         whole, half = self._halved.get(label, (None, {}))
         if whole is not weights:
-            half = halved(weights)
+            half = to_half(weights)
             self._halved[label] = weights, half
         return half
 
@@ -268,8 +269,8 @@ class Server:
 
     def teach(self, label: str, weights: Arrays, ensemble: Ensemble, importance: NDArray[np.float64] | None) -> None:
         """Add one teacher's weighted predictions on D_distill; one that makes no sense adds nothing and raises."""
-        load(self.learners[label], weights)
-        logits = outputs(self.learners[label], self.seen(label)[0])
+        load_state(self.learners[label], weights)
+        logits = predict(self.learners[label], self.seen(label)[0])
         ensemble.add(logits, np.ones(len(logits)) if importance is None else importance)
 
     # T3
@@ -278,7 +279,7 @@ class Server:
         """One student per prototype, each from its own average, all from the one ensemble."""
         students, losses, config = {}, [], self.config.distill
         for label, model in self.learners.items():
-            load(model, weights[label])
+            load_state(model, weights[label])
             generator = torch_stream(self.config.seed, "distill", label, round_)
             losses.append(
                 distill(
@@ -291,7 +292,7 @@ class Server:
                     generator=generator,
                 )
             )
-            students[label] = dump(model)
+            students[label] = flatten_state(model)
         if not np.isfinite(losses).all():
             raise DivergedError("distillation diverged: lower distill.lr and go on with `fedaux resume`")
         return students, float(np.mean(losses))
@@ -300,14 +301,11 @@ class Server:
         """Test records of each prototype by true (rows) and predicted class. Nothing is ever chosen by it."""
         found = {}
         for label, model in self.learners.items():
-            load(model, weights[label])
+            load_state(model, weights[label])
             found[label] = confusion(model, self.seen(label)[1], self.classes)
         return found
 
 
-def make_server(config: Config, tell: Tell | None = None, cache: Path | None = None) -> Server:
+def make_server(config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None) -> Server:
     data, names = open_public(config), client_names(config)
-    server = Server(config, data.aux, data.test, len(data.classes), names, cache or cache_folder())
-    if tell is not None:
-        server.tell = tell
-    return server
+    return Server(config, data.aux, data.test, len(data.classes), names, cache or cache_folder(), on_progress)

@@ -35,9 +35,9 @@ def init(
     from fedaux.config.schema import Config
     from fedaux.deploy.layout import Address
     from fedaux.deploy.layout import init as write
-    from fedaux.deploy.settings import try_out
+    from fedaux.deploy.settings import demo_config
 
-    write(folder, site, Address(host, port), Config.load(config) if config else try_out())
+    write(folder, site, Address(host, port), Config.load(config) if config else demo_config())
     if as_json:
         emit({"folder": str(folder), "sites": site, "readme": str(folder / "README.md")})
         return
@@ -49,9 +49,9 @@ def init(
 @app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))
 def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], as_json: Json = False) -> None:
     """Make a site's key pair. Only key.pub is for the server; key never leaves the site."""
-    from fedaux.deploy.certificates import make_key
+    from fedaux.deploy.certificates import generate_key_pair
 
-    public = make_key(folder)
+    public = generate_key_pair(folder)
     if as_json:
         emit({"public_key": str(public)})
         return
@@ -61,11 +61,11 @@ def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], a
 @app.command(epilog=examples("fedaux deploy check hospitals/sites/berlin     # at the site, before it takes part"))
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], as_json: Json = False) -> None:
     """Find what is wrong with a site before it takes part: certificate, server, clock, key, data, disk, budget."""
-    from fedaux.deploy.checks import check as find
+    from fedaux.deploy.checks import check_site
 
     sys.path.append(str(folder.absolute()))  # for a module:function beside the settings, as supernode.sh has it
     findings, console = [], console_for(as_json)
-    for found in find(folder):
+    for found in check_site(folder):
         findings.append(found)
         console.print(
             f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}", highlight=False, soft_wrap=True

@@ -66,12 +66,12 @@ def predict(
     """Classify new records with an exported model."""
     from rich.markup import escape
 
-    from fedaux.data.inputs import Inputs
+    from fedaux.export.input_files import InputReader
     from fedaux.export.model import Model
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
-    reader = Inputs(loaded.form, resize, column or _column(loaded))
+    reader = InputReader(loaded.record_spec, resize, column or _column(loaded))
     found = [one for names, x in reader.blocks(inputs) for one in _named(loaded, names, x, top)]
     if out is not None:
         _write(found, out)

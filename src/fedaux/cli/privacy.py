@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from fedaux.deploy.audit.finding import Finding
+    from fedaux.deploy.audit.attack_result import AttackResult
     from fedaux.scoring.planner import Planner
 
 from fedaux.cli.common import Json, beside, console_for, emit, examples
@@ -43,7 +43,7 @@ def report(
     from fedaux.report.terminal import results_table
 
     ledger = RunState.load(folder).ledger
-    rows, console, facts = ledger.rows(), console_for(as_json), ledger.facts()
+    rows, console, facts = ledger.rows(), console_for(as_json), ledger.to_dict()
     if as_json:
         names = ("client", "releases", "trained", "epsilon")
         clients = [dict(zip(names, row, strict=True)) for row in rows]
@@ -60,7 +60,8 @@ def report(
 def _site_report(vault: Path, delta: float, as_json: bool) -> None:
     """A client's own account: it knows of everything that it sent, whether or not anybody received it."""
     from fedaux.privacy.accounting import BudgetError
-    from fedaux.privacy.budget import FILE, SiteAccount
+    from fedaux.privacy.budget import FILE
+    from fedaux.privacy.site_account import SiteAccount
     from fedaux.report.terminal import results_table
 
     accounts = [SiteAccount.read(path.parent, delta) for path in sorted(vault.rglob(FILE))]
@@ -68,7 +69,7 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
         raise BudgetError(f"there is no account below {vault}: nothing was sent under noise, or this is no vault")
     console = console_for(as_json)
     if as_json:
-        emit({"accounts": [account.facts() for account in accounts]})
+        emit({"accounts": [account.to_dict() for account in accounts]})
         return
     for account in accounts:
         header = ("entry", "what", "noise σ", "sampling rate", "steps")
@@ -161,16 +162,15 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Attack the whole client: data on disk, a hostile server, the real handlers, real noise."""
-    from fedaux.deploy.audit.finding import Terms
+    from fedaux.deploy.audit.attack_result import AuditConfig
     from fedaux.deploy.audit.run import ATTACKS, audit_client
+    from fedaux.report.progress import describe
 
     console, names = console_for(as_json), only or list(ATTACKS)
     with console.status("attacking") as status:
-
-        def tell(name: str) -> None:
-            status.update(f"attack {names.index(name) + 1} of {len(names)}: {name}")
-
-        found = list(audit_client(Terms(epsilon, delta, draws), names, tell))
+        found = list(
+            audit_client(AuditConfig(epsilon, delta, draws), names, lambda event: status.update(describe(event)))
+        )
     violated = [one.name for one in found if one.violated]
     if as_json:
         emit({"violated": bool(violated), "delta": delta, "findings": [_finding_facts(one) for one in found]})
@@ -187,7 +187,7 @@ def audit(
     )
 
 
-def _findings_table(found: list[Finding], delta: float) -> Table:
+def _findings_table(found: list[AttackResult], delta: float) -> Table:
     title = f"ε claimed, and ε proven against it, at δ = {delta:g}; all bounds hold together with 95 % confidence"
     table = Table(title=title, title_justify="left", header_style="bold")
     for name in ("attack", "what is attacked", "claimed", "proven", "draws", "verdict"):
@@ -199,6 +199,6 @@ def _findings_table(found: list[Finding], delta: float) -> Table:
     return table
 
 
-def _finding_facts(one: Finding) -> dict[str, object]:
+def _finding_facts(one: AttackResult) -> dict[str, object]:
     """JSON knows no infinity: null is an ε that nothing bounds."""
     return {**vars(one), "bound": one.bound if one.bound < float("inf") else None}

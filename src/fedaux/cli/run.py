@@ -73,7 +73,7 @@ def run(
     set_threads(threads)
     console = console_for(as_json)
     with Live(console) as live:
-        result = run_experiment(settings, folder, tell=live.tell, trackers=[live, *trackers])
+        result = run_experiment(settings, folder, on_progress=live.on_progress, trackers=trackers)
     show(result, console, as_json)
 
 
@@ -88,7 +88,7 @@ def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json
     set_threads(threads)
     console = console_for(as_json)
     with Live(console) as live:
-        result = resume_experiment(folder, tell=live.tell, trackers=[live, *trackers])
+        result = resume_experiment(folder, on_progress=live.on_progress, trackers=trackers)
     show(result, console, as_json)
 
 
@@ -112,7 +112,7 @@ def prepare(
     from fedaux.config.schema import Config
     from fedaux.experiments.runner import pretrain
     from fedaux.experiments.runner import probe as probe_experiment
-    from fedaux.pretraining.store import read_card
+    from fedaux.pretraining.store import read_pretraining_card
     from fedaux.report.live import Live
     from fedaux.report.pictures import draw_pretraining
     from fedaux.report.terminal import results_table
@@ -120,12 +120,12 @@ def prepare(
     settings, console = Config.load(beside(config), set_ or []), console_for(as_json)
     set_threads(threads)
     with Live(console) as live:
-        found = pretrain(settings, tell=live.tell, cache=cache)
-        accuracies = probe_experiment(settings, tell=live.tell, cache=cache) if probe else {}
+        found = pretrain(settings, on_progress=live.on_progress, cache=cache)
+        accuracies = probe_experiment(settings, on_progress=live.on_progress, cache=cache) if probe else {}
     for label, path in found.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
         if path.with_suffix(".json").is_file():  # a published encoder has no curve of ours
-            draw_pretraining(read_card(path)["curve"], path.with_suffix(".png"), f"{label}, pre-training")
+            draw_pretraining(read_pretraining_card(path)["curve"], path.with_suffix(".png"), f"{label}, pre-training")
     if accuracies:
         title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
         rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]
@@ -167,7 +167,7 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     config, last = result.state.config, result.state.history[-1]
     draw_run(None if config.data.partition == "own" else open_data(config), result.state, result.folder)
     page = write_run_report(result.folder)
-    failed = {client: reason for record in result.state.history for client, reason in record["failures"]}
+    failed = {one.client: one.reason for each in result.state.history for one in each.failures}
     if as_json:
         emit({**result.to_dict(), "report": str(page)})
         return
@@ -175,8 +175,8 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
     rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
     console.print(f"\n[bold]{label}[/bold] after {rounds}: {figure}")
-    if len(last["accuracy"]) > 1:
-        for name, accuracy in last["accuracy"].items():
+    if len(last.accuracy) > 1:
+        for name, accuracy in last.accuracy.items():
             console.print(f"  {escape(name)}: {accuracy:.3f}")
     if failed:
         client, reason = next(iter(failed.items()))

@@ -40,11 +40,11 @@ def demo(
     """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
     from dataclasses import replace
 
-    from fedaux.config.demo import DIGITS
     from fedaux.config.methods import PAPER
+    from fedaux.config.presets import DEMO
     from fedaux.experiments.sweeps.grid import Sweep
 
-    config = replace(DIGITS, privacy=replace(DIGITS.privacy, epsilon=epsilon))
+    config = replace(DEMO, privacy=replace(DEMO.privacy, epsilon=epsilon))
     plan = Sweep.of(config, {"method": list(PAPER)}, seeds)
     title = "Test accuracy in %, 10 clients with about one digit each"
     _sweep(plan, out, jobs, threads, as_json, title, cache=out / "cache")
@@ -161,7 +161,7 @@ def _sweep(
     if plan.about:
         console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}", highlight=False)
     with Live(console) as live:
-        found = run_sweep(plan, folder, jobs=jobs, threads=threads, tell=live.tell, trackers=[live], cache=cache)
+        found = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
     found = write_results(found)
     if as_json:
         emit({**found.to_dict(), "report": str(found.report)})

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from fedaux.config.parsing import ConfigError, build, need
-from fedaux.core.errors import UnknownNameError, import_attribute, unknown
+from fedaux.config.parsing import ConfigError, from_table, require
+from fedaux.core.errors import UnknownNameError, import_attribute, unknown_name
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Method:
     def make_hooks(self, options: Mapping[str, Any]) -> Any:
         """An instance of `hooks` with these options, None where there are no hooks. No option is silently ignored."""
         if not self.hooks:
-            need(not options, f"{self.label} has no options: delete method_options.")
+            require(not options, f"{self.label} has no options: delete method_options.")
             return None
         cls = self.hooks if isinstance(self.hooks, type) else _imported(self.hooks, "hooks", "class", type)
-        need(
+        require(
             hasattr(cls, "server_step"), f"the hooks of {self.label}, {cls.__name__}, are no subclass of fedaux.Hooks."
         )
-        return build(cls, options, "method_options.")
+        return from_table(cls, options, "method_options.")
 
 
 _ROOM = "fedaux.algorithms"
@@ -92,7 +92,7 @@ def find_method(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:
-        raise ConfigError(str(unknown("method", name, [*METHODS, "module:attribute"])))
+        raise ConfigError(str(unknown_name("method", name, [*METHODS, "module:attribute"])))
     row: Method = _imported(name, "method", "Method", Method)
     return row
 

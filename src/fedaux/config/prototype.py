@@ -1,4 +1,4 @@
-"""A network by name and options, as a configuration names it."""
+"""The specification of a prototype: its name and options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Option = int | float | str | bool
 
 @dataclass(frozen=True)
 class PrototypeSpec:
-    """A prototype by name and options; clients whose specs are equal, options in the same order, share parameters."""
+    """A prototype by name and options; clients with equal specs share parameters."""
 
     name: str
     options: tuple[tuple[str, Option], ...] = ()
@@ -19,7 +19,7 @@ class PrototypeSpec:
         keys = [key for key, _ in self.options]
         if len(set(keys)) < len(keys):
             raise ValueError(f"{self.label} gives an option twice; keep one of them")
-        object.__setattr__(self, "options", tuple(sorted(self.options)))  # one order, so that equal networks are equal
+        object.__setattr__(self, "options", tuple(sorted(self.options)))  # the order does not matter for equality
 
     @classmethod
     def of(cls, name: str, **options: Option) -> PrototypeSpec:
@@ -36,7 +36,6 @@ class PrototypeSpec:
 
     @property
     def label(self) -> str:
-        """Readable and complete, for tables: `resnet8(norm=group, width=16)`."""
-        return (
-            f"{self.name}({', '.join(f'{key}={value}' for key, value in self.options)})" if self.options else self.name
-        )
+        """Name and options as text: `resnet8(norm=group, width=16)`."""
+        options = ", ".join(f"{key}={value}" for key, value in self.options)
+        return f"{self.name}({options})" if options else self.name

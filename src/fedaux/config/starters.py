@@ -1,11 +1,11 @@
-"""What `fedaux init` writes: a commented config to start from, and what it needs beside it."""
+"""Starter projects for `fedaux init`: a commented config and the files it needs."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
 
-from fedaux.core.errors import Exit, FedauxError, unknown
+from fedaux.core.errors import Exit, FedauxError, unknown_name
 from fedaux.core.io import write_atomically
 
 STARTERS = {
@@ -16,15 +16,15 @@ STARTERS = {
 
 
 class StarterError(FedauxError):
-    """A file that is already there."""
+    """A file of the starter exists already."""
 
     code = Exit.FOLDER
 
 
 def write_starter(kind: str, folder: Path) -> list[Path]:
-    """The files of a starter, none of which may exist already."""
+    """Write the files of a starter into `folder`; existing files are not overwritten."""
     if kind not in STARTERS:
-        raise unknown("kind of project", kind, STARTERS)
+        raise unknown_name("kind of project", kind, STARTERS)
     paths = [folder / name for name in STARTERS[kind][1]]
     for path in paths:
         if path.exists():

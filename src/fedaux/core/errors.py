@@ -1,4 +1,4 @@
-"""Errors that a user can act on, their exit codes, and the look-ups most come from: by name, and `module:function`."""
+"""User-facing errors and their exit codes; look-up of names and of `module:function`."""
 
 from __future__ import annotations
 
@@ -13,77 +13,77 @@ from typing import Any
 
 
 class Exit(IntEnum):
-    """What the program tells the shell."""
+    """Exit codes of the command line."""
 
-    NEGATIVE = 1  # a verdict: an audit that found a violation, a site with problems
-    USAGE = 2  # words that the command does not know
-    SETTINGS = 3  # a setting that cannot be right
-    DATA = 4  # data that are not there, or not as they should be
-    FOLDER = 5  # a folder that holds no run, another run, or a damaged one
-    MISSING = 6  # a package that is not installed
-    CLIENTS = 7  # too few clients that answer
-    DIVERGED = 8  # training that left the real numbers
-    DISK = 9  # a disk that is full or may not be written
-    PRIVACY = 10  # a budget that would be exceeded
+    NEGATIVE = 1  # the check ran and failed: an audit with a violation, a site with problems
+    USAGE = 2  # unknown command or option
+    SETTINGS = 3  # invalid configuration
+    DATA = 4  # missing or malformed data
+    FOLDER = 5  # a folder without a run, with another run, or with a damaged one
+    MISSING = 6  # an optional package is not installed
+    CLIENTS = 7  # too few clients answered
+    DIVERGED = 8  # training produced NaN or infinity
+    DISK = 9  # disk full or not writable
+    PRIVACY = 10  # the privacy budget would be exceeded
     BUG = 70
     STOPPED = 130
 
 
 class FedauxError(Exception):
-    """Shown as one paragraph at the terminal, which then ends with `code`; anything else is a bug."""
+    """An error the user can act on: the command line prints its message and exits with `code`. All others are bugs."""
 
     code = Exit.DATA
 
 
 class UnknownNameError(FedauxError, ValueError):
-    """A word that is not among the allowed ones."""
+    """A name that is not among the allowed ones."""
 
     code = Exit.SETTINGS
 
 
 class MissingPackageError(FedauxError, ImportError):
-    """An optional part that was not installed; the message has the command that does it."""
+    """An optional package that is not installed; the message has the command that installs it."""
 
     code = Exit.MISSING
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 def exit_code(error: BaseException) -> Exit:
-    """How a program that ends with this error should end."""
+    """The exit code of a program that ends with this error."""
     if isinstance(error, FedauxError):
         return error.code
     if isinstance(error, ImportError):
         return Exit.MISSING
     if isinstance(error, OSError):
-        return Exit.DISK if isinstance(error, PermissionError) or error.errno in _NO_ROOM else Exit.DATA
+        return Exit.DISK if isinstance(error, PermissionError) or error.errno in _DISK_ERRNOS else Exit.DATA
     return Exit.DATA if isinstance(error, (ValueError, OverflowError)) else Exit.BUG
 
 
-def unknown(what: str, given: str, allowed: Iterable[str]) -> UnknownNameError:
-    """All that is allowed, and the nearest: `raise unknown("prototype", "resnet", names)`."""
-    words = list(allowed)
-    near = difflib.get_close_matches(given, words, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return UnknownNameError(f"unknown {what} {given!r}{hint}; choose from {', '.join(words) or 'none at all'}")
+def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameError:
+    """An error that lists the allowed names and suggests the closest: `raise unknown_name("norm", kind, NORMS)`."""
+    names = list(allowed)
+    closest = difflib.get_close_matches(name, names, n=1)
+    hint = f" (did you mean {closest[0]!r}?)" if closest else ""
+    return UnknownNameError(f"unknown {what} {name!r}{hint}; choose from {', '.join(names) or 'none at all'}")
 
 
-def import_attribute(name: str, what: str, noun: str, fits: Callable[[Any], bool]) -> Any:
-    """A user's own `module:attribute`; `fits` tells which attributes of the module will do."""
+def import_attribute(name: str, what: str, noun: str, valid: Callable[[Any], bool]) -> Any:
+    """A user's own `module:attribute`, if it is `valid`."""
     module, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), attribute]):
         raise UnknownNameError(f"{what} {name!r} is not of the form module:{noun}")
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there, something that it imports is not
         raise UnknownNameError(f"{what} {name!r}: no module {module!r}; is its folder on PYTHONPATH?") from error
-    value = getattr(found, attribute, None)
-    if not fits(value):
-        public = [key for key, value in vars(found).items() if fits(value) and not key.startswith("_")]
-        raise unknown(f"{noun} of module {module!r}", attribute, public)
+    value = getattr(imported, attribute, None)
+    if not valid(value):
+        public = [key for key, value in vars(imported).items() if valid(value) and not key.startswith("_")]
+        raise unknown_name(f"{noun} of module {module!r}", attribute, public)
     return value
 
 
@@ -92,20 +92,20 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
     return import_attribute(name, what, "function", callable)  # type: ignore[no-any-return]
 
 
-class OwnFunctionError(FedauxError):
-    """A user's own function that failed; its own error is the cause."""
+class UserCodeError(FedauxError):
+    """A `module:function` of the user's raised an error, which is the cause of this one."""
 
 
 @contextmanager
-def own_function(what: str, name: str) -> Iterator[None]:
-    """Around a call of `name`: what goes wrong within a user's own function is said to be theirs."""
+def user_code(what: str, name: str) -> Iterator[None]:
+    """Around a call of `name`: an exception in a `module:function` becomes a `UserCodeError` with file and line."""
     try:
         yield
     except (FedauxError, OSError, ImportError):
-        raise  # they say enough themselves
+        raise  # already clear to the user
     except Exception as error:
         if ":" not in name:
             raise
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{where.filename}, line {where.lineno}"
-        raise OwnFunctionError(f"{what} {name!r} failed: {type(error).__name__}: {error} ({place}).") from error
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename}, line {frame.lineno}"
+        raise UserCodeError(f"{what} {name!r} failed: {type(error).__name__}: {error} ({place}).") from error

@@ -1,4 +1,4 @@
-"""Files that are either as they were or as they shall be, also after a crash or a power cut; scratch space; cache."""
+"""Atomic writes, temporary arrays and the cache folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
-    """`private` files are for their owner's eyes only."""
+    """Write a file that is complete or absent, also after a power cut; `private` gives it mode 0600."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -22,7 +22,7 @@ def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)  # the rename itself must survive a power cut as well
+        folder = os.open(path.parent, os.O_RDONLY)  # makes the rename durable too
         try:
             os.fsync(folder)
         finally:
@@ -32,14 +32,14 @@ def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
         raise
 
 
-def scratch(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> NDArray[Any]:
-    """Zeros to work on: in memory up to `limit` bytes, beyond that in a file that vanishes with them."""
+def temporary_array(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> NDArray[Any]:
+    """Zeros: in memory up to `limit` bytes, above that in a memory-mapped temporary file."""
     if int(np.prod(shape)) * np.dtype(dtype).itemsize <= limit:
         return np.zeros(shape, dtype)
-    with tempfile.NamedTemporaryFile(prefix="fedaux-") as file:  # the map keeps the unlinked file alive
+    with tempfile.NamedTemporaryFile(prefix="fedaux-") as file:  # the mapping keeps the unlinked file alive
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
 
 
 def cache_folder() -> Path:
-    """Where converted data and trained extractors wait to be used again: $FEDAUX_CACHE, or ~/.cache/fedaux."""
+    """The folder of converted data and pre-trained extractors: $FEDAUX_CACHE, or ~/.cache/fedaux."""
     return Path(os.environ.get("FEDAUX_CACHE") or Path.home() / ".cache" / "fedaux")

@@ -1,7 +1,7 @@
-"""The words that cross between server and client, as plain frozen types.
+"""Messages between server and clients: orders one way, replies the other.
 
-An order holds what the work needs besides the client's data and its own settings, which alone decide on privacy.
-`weights` are a model's flat arrays (`prototypes.weights`); nothing here knows how they travel.
+An order holds everything that the work needs except the client's data and its own settings; only these decide on
+privacy. `weights` is a model's flat state (`models.flat_state`). Serialisation is the transport's business.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Refusal(StrEnum):
-    """All that crosses when a client does not do as it is told: the reason itself stays in its own log."""
+    """Why a client refused an order. Only this category leaves the client; the details stay in its own log."""
 
     BUDGET = "budget"
     ORDER = "order"
@@ -28,11 +28,11 @@ class Refusal(StrEnum):
     FAILED = "failed"
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         return {
             Refusal.BUDGET: "its privacy budget does not allow it",
             Refusal.ORDER: "the order does not fit the client's own settings",
-            Refusal.SETTINGS: "the client's own settings cannot be right",
+            Refusal.SETTINGS: "the client's own settings are invalid",
             Refusal.FAILED: "it failed; the reason is in the client's own log",
         }[self]
 
@@ -45,12 +45,12 @@ class OrderError(FedauxError, ValueError):
 
 @dataclass(frozen=True)
 class HelloOrder:
-    """Who is there? Asked of a node before anything else."""
+    """The first order to a node: which clients does it have?"""
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The clients that a node speaks for, and the classes declared to it, each as JSON. No data is opened for it."""
+    """The names of a node's clients and of its declared classes, each as JSON. No data is read to answer."""
 
     clients: str
     classes: str
@@ -58,13 +58,13 @@ class Hello:
 
 @dataclass(frozen=True)
 class Account:
-    """What a client says of itself: ε of everything that it ever sent under noise, in this run and in others."""
+    """A client's own running total: ε of all its private releases and training, in this run and all others."""
 
-    epsilon: float  # an upper bound at `delta`; ∞ where any noise came from a known seed
+    epsilon: float  # an upper bound at `delta`; ∞ if any noise was seeded
     delta: float
     adjacency: str
     unit: str
-    entries: int  # that its account has; the server sends the number back, see `heard`
+    entries: int  # in the client's account; the server returns the number as `heard`
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -76,22 +76,22 @@ class Account:
 
 @dataclass(frozen=True, eq=False)
 class PrepareOrder:
-    """P2, P3: summarise your data with this extractor and scorer, and release the summary as your own budget allows."""
+    """P2, P3: compute the scorer's summary of the client's data and release it within the client's own budget."""
 
     client: str
     prototype: str  # PrototypeSpec as JSON
     scorer: str
     classes: int
-    size: int  # of the vector that this scorer releases
+    size: int  # dimension of the released vector
     h0: str  # hash of the extractor
-    heard: int  # entries of the client's account that the server knows of
-    extractor: Arrays = field(repr=False)  # empty where the client has it, or its features, already
-    public: Arrays = field(repr=False)  # what the scorer derived from D⁻
+    heard: int  # entries of the client's account known to the server: detects an account restored from an old copy
+    extractor: Arrays = field(repr=False)  # empty if the client already has it or its features
+    public: Arrays = field(repr=False)  # computed by the scorer from D⁻
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """P3: the one private summary of a client, noise included; all the server derives from it is post-processing.
+    """P3: a client's summary with noise added; everything the server computes from it is post-processing.
 
     `values * step` is the summary, `scale * step` the standard deviation of its noise, `records` the public |D_i|.
     """
@@ -106,14 +106,14 @@ class Release:
     sensitivity: float  # ℓ₂, in steps
     scale: float  # of the noise, in steps
     step: float
-    unsafe: bool  # seeded noise: no privacy at all
+    unsafe: bool  # seeded noise: no privacy guarantee
     account: str  # `Account` as JSON
     arrays: Arrays = field(repr=False)  # {"values": int64 (k,)}
 
 
 @dataclass(frozen=True, eq=False)
 class TrainOrder:
-    """T1: start from these weights and train on your data."""
+    """T1: train on the client's data, starting from these weights."""
 
     client: str
     round: int
@@ -129,7 +129,7 @@ class TrainOrder:
     weight_decay: float
     mu: float
     seed: int
-    h0: str  # "" trains the whole network; a hash trains the head on features of that extractor
+    h0: str  # hash of the extractor on whose features only the head is trained; "" trains the whole network
     heard: int
     run: str  # by which the client knows its state of this run
     last_round: int  # in which the server used an update of this client: its state goes on from there; 0: none yet
@@ -140,9 +140,9 @@ class TrainOrder:
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """The locally trained model. `noise`, `rate` and `steps` are those of private training (`privacy.accounting`).
+    """The locally trained model. `noise`, `rate` and `steps` describe private training (`privacy.accounting`).
 
-    Noise 0 means that nothing protects the model. Under private training neither the loss nor the seconds are told.
+    Noise 0 means training was not private. Private training does not report `loss` and `seconds`.
     """
 
     client: str
@@ -160,7 +160,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Failure:
-    """A client that did not answer, or whose answer was refused: it costs its contribution, never the round."""
+    """A client without a valid reply. The round goes on without its contribution."""
 
     client: str
     reason: str
@@ -171,6 +171,6 @@ Reply = Release | Update | Failure
 
 
 class Federation(Protocol):
-    """All the loop knows of the clients. Replies stream in any order; each should be used and dropped."""
+    """Sends orders to clients and streams their replies in any order; each can be processed and dropped."""
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]: ...

@@ -1,8 +1,8 @@
-"""Named random streams: every draw of a run comes from `(seed, name, ...)` and from nothing else.
+"""Named random streams: every generator of a run is seeded from `(seed, name, ...)`.
 
-A stream is made anew from its name wherever it is needed, never carried along, so a resumed run draws exactly what an
-uninterrupted one would have drawn. The names in use: `split`, `aux`, `init`, `pretrain`, `sampling`, `batches`,
-`distill`, `bayes`. Privacy noise is not among them: it comes from the operating system (`privacy.release`).
+A stream is recreated from its name where it is needed, so a resumed run draws the same numbers as an uninterrupted one.
+Names in use: `split`, `aux`, `init`, `pretrain`, `sampling`, `batches`, `distill`, `bayes`. Privacy noise comes from
+the operating system instead (`privacy.release`).
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     import torch
 
 
-def derive(seed: int, *names: str | int) -> int:
-    """A 63-bit seed that depends on the run's seed and on every part of the name."""
+def derive_seed(seed: int, *names: str | int) -> int:
+    """A 63-bit seed from the run's seed and every part of the name."""
     text = "\x1f".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def numpy_stream(seed: int, *names: str | int) -> np.random.Generator:
-    return np.random.default_rng(derive(seed, *names))
+    return np.random.default_rng(derive_seed(seed, *names))
 
 
 def torch_stream(seed: int, *names: str | int) -> torch.Generator:
     import torch
 
-    return torch.Generator().manual_seed(derive(seed, *names))
+    return torch.Generator().manual_seed(derive_seed(seed, *names))
 
 
 @contextmanager
 def seeded_torch(seed: int) -> Iterator[None]:
-    """For what must draw from PyTorch's global generator; outside of the block that generator is untouched."""
+    """Seed PyTorch's global generator within the block and restore its state afterwards."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

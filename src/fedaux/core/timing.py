@@ -1,4 +1,4 @@
-"""What a round costs: seconds by phase, and the bytes of all arrays that cross in either direction."""
+"""Cost of a round: seconds by phase, and bytes of arrays sent and received."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from fedaux.core.messages import Order
 
 
 @dataclass
 class Costs:
-    """Phases may lie within one another; each second is counted once, for the innermost."""
+    """Phases may be nested; each second counts once, for the innermost phase."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     sent: int = 0
@@ -21,22 +20,19 @@ class Costs:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        before, started = sum(self.seconds.values()), time.perf_counter()
+        before, start = sum(self.seconds.values()), time.perf_counter()
         try:
             yield
         finally:
-            within = sum(self.seconds.values()) - before
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started - within
+            nested = sum(self.seconds.values()) - before
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start - nested
 
-    def asked(self, orders: Sequence[Order]) -> Sequence[Order]:
-        self.sent += sum(map(payload, orders))
+    def count_sent(self, orders: Sequence[Order]) -> Sequence[Order]:
+        self.sent += sum(map(payload_bytes, orders))
         return orders
 
-    def to_record(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "bytes": {"sent": self.sent, "received": self.received}}
 
-
-def payload(message: object) -> int:
-    """Bytes of the arrays in a message; its few facts and what the transport adds are not counted."""
-    rooms = (value for value in vars(message).values() if isinstance(value, dict))
-    return sum(int(array.nbytes) for arrays in rooms for array in arrays.values())
+def payload_bytes(message: object) -> int:
+    """Bytes of the arrays in a message, without its scalars and the transport's overhead."""
+    groups = (value for value in vars(message).values() if isinstance(value, dict))
+    return sum(int(array.nbytes) for arrays in groups for array in arrays.values())

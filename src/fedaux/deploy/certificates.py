@@ -1,4 +1,4 @@
-"""Who is who: an authority and a server certificate for TLS, and a key pair by which the server knows a site."""
+"""A certificate authority and a server certificate for TLS, and the key pairs that authenticate sites."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
 
 
 class KeyExistsError(FedauxError, ValueError):
-    """A key that would be overwritten."""
+    """A key file that would be overwritten."""
 
     code = Exit.FOLDER
 
 
 @dataclass(frozen=True)
-class Signed:
+class IssuedCertificate:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
@@ -40,17 +40,19 @@ class Signed:
         )
 
 
-def make_authority(days: int = AUTHORITY_DAYS) -> Signed:
-    """It signs nothing but this deployment's server: sites trust it, and no other, at that address."""
+def create_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
+    """A self-signed authority for this deployment's server only: sites trust no other."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux deployment")])
     usage = _usage(signs_certificates=True)
     builder = _builder(name, name, key, key, days).add_extension(x509.BasicConstraints(True, 0), critical=True)
-    return Signed(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
+    return IssuedCertificate(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
 
 
-def make_server(authority: Signed, hosts: Sequence[str], days: int = SERVER_DAYS) -> Signed:
-    """A certificate for all names and addresses at which the server is called."""
+def issue_server_certificate(
+    authority: IssuedCertificate, hosts: Sequence[str], days: int = SERVER_DAYS
+) -> IssuedCertificate:
+    """A certificate for all host names and addresses of the server."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux server")])
     builder = (
@@ -60,25 +62,25 @@ def make_server(authority: Signed, hosts: Sequence[str], days: int = SERVER_DAYS
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     )
-    return Signed(builder.sign(authority.key, hashes.SHA256()), key)
+    return IssuedCertificate(builder.sign(authority.key, hashes.SHA256()), key)
 
 
-def make_key(folder: Path) -> Path:
+def generate_key_pair(folder: Path) -> Path:
     """A site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` makes it; the public half is returned."""
     if (folder / "key").exists():
         raise KeyExistsError(
-            f"{folder / 'key'} exists, and the server may know the site by it; delete it first if it shall be replaced"
+            f"{folder / 'key'} exists, and the server may know the site by it; delete it first to replace it"
         )
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
     write_atomically(folder / "key", private, private=True)
-    write_atomically(folder / "key.pub", public_half(key) + b"\n")
+    write_atomically(folder / "key.pub", public_key_bytes(key) + b"\n")
     return folder / "key.pub"
 
 
-def public_half(key: ec.EllipticCurvePrivateKey) -> bytes:
+def public_key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
 
 
@@ -107,7 +109,7 @@ def _builder(
     issuer_key: ec.EllipticCurvePrivateKey,
     days: int,
 ) -> x509.CertificateBuilder:
-    """What both certificates have; valid since yesterday, for clocks that are behind."""
+    """What both certificates have in common; valid since yesterday, for clocks that are behind."""
     day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
     end = now + days * day
     return (

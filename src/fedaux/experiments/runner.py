@@ -11,21 +11,22 @@ from pathlib import Path
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
-from fedaux.algorithms.server import Server, Tell, make_server
-from fedaux.config.demo import DIGITS
+from fedaux.algorithms.server import Server, make_server
+from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Federation
+from fedaux.core.progress import OnProgress, RoundFinished, RunStarted, no_progress
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
-from fedaux.experiments.tracking import JsonLines, Tracker, in_words
+from fedaux.experiments.tracking import JsonLines, Tracker
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.models import dump
+from fedaux.models import flatten_state
 from fedaux.pretraining.probe import linear_probe
 from fedaux.privacy.clipping import Bounds
-from fedaux.scoring.base import bounds_of
+from fedaux.scoring.base import bound_function
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.planner import Planner
@@ -35,7 +36,7 @@ def run(
     config: Config,
     folder: str | Path,
     *,
-    tell: Tell | None = None,
+    on_progress: OnProgress = no_progress,
     cache: Path | None = None,
     trackers: Sequence[Tracker] = (),
 ) -> Result:
@@ -47,7 +48,7 @@ def run(
     Args:
         config: What to run.
         folder: Where; made if it is not there. One that holds another run raises `StateError`.
-        tell: Called with (what, done, of how many, note) as work goes on.
+        on_progress: Called with an event of `fedaux.core.progress` as work goes on.
         cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
         trackers: Who else is told every round's figures (`make_trackers`); JSON lines are always in the folder.
 
@@ -56,8 +57,8 @@ def run(
     """
     folder = Path(folder)
     state = stored_state(config, folder)
-    server = make_server(config, tell, cache)
-    federation = in_process(config, folder, server.cache, bounds_of(server.scorer))
+    server = make_server(config, on_progress, cache)
+    federation = in_process(config, folder, server.cache, bound_function(server.scorer))
     return run_in(folder, server, federation, state, trackers)
 
 
@@ -73,14 +74,28 @@ def run_in(
         for one in told:  # lines of a round that is not saved are dropped when the run goes on
             one.saved(state)
         state.save(folder)
-        write_atomically(folder / "history.json", json.dumps(state.history, indent=1).encode())
-        server.tell(server.method.label, state.round, server.config.rounds, in_words(state))
+        history = [result.to_dict() for result in state.history]
+        write_atomically(folder / "history.json", json.dumps(history, indent=1).encode())
+        if state.round > finished[0]:
+            finished[0] = state.round
+            server.on_progress(RoundFinished(state.history[-1], server.config.rounds, state.ledger.summary()))
 
+    finished = [state.round if state else 0]
+    history = state.history if state else ()
+    server.on_progress(RunStarted(server.method.label, describe(server.config), history, server.config.rounds))
     try:
         return Result(run_rounds(server, federation, state, save), folder)
     finally:
         for one in told:
             one.end()
+
+
+def describe(config: Config) -> str:
+    """Data, clients, networks and seed in a line."""
+    alpha = f", α = {config.data.alpha:g}" if config.data.partition == "dirichlet" else ""
+    clients = len(config.federation.sites) or config.data.clients
+    networks = ", ".join(spec.label for spec in config.prototypes)
+    return f"{config.data.source}: {clients} clients{alpha}, {networks}, seed {config.seed}"
 
 
 def stored_state(config: Config, folder: Path) -> RunState | None:
@@ -97,33 +112,33 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
     return replace(state, config=config)
 
 
-def pretrain(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, Path]:
+def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, Path]:
     """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache.
 
-    Stopped, it goes on after the last finished epoch. `tell` and `cache` are as in `run`.
+    Stopped, it goes on after the last finished epoch. `on_progress` and `cache` are as in `run`.
 
     Returns:
         For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
     """
-    server = make_server(config, tell, cache)
+    server = make_server(config, on_progress, cache)
     return {spec.label: server.pretrain(spec) for spec in config.prototypes}
 
 
-def probe(config: Config, *, tell: Tell | None = None, cache: Path | None = None) -> dict[str, float]:
+def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, float]:
     """Accuracy of a linear classifier on the features of each extractor, on a random one's, and on the raw records.
 
     It is fitted to all private records and their labels, which nobody has in a real federation: for studies, and after
     the fact. Nothing is chosen by it.
     """
-    data, server = open_data(config), make_server(config, tell, cache)
+    data, server = open_data(config), make_server(config, on_progress, cache)
     found = {}
     for spec in config.prototypes:
         model = server.models[spec.label]
         for kind in ("random", "pre-trained"):
             if kind == "pre-trained":
                 server.pretrain(spec)
-            features = FeatureCache(server.cache, private=True, watch=partial(server.tell_features, spec.label))
-            h0 = H0(spec, model.features, dump(model.features), features)
+            features = FeatureCache(server.cache, private=True, on_progress=partial(server.report_features, spec.label))
+            h0 = H0(spec, model.features, flatten_state(model.features), features)
             found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
     if not is_text(data.test.x):
         found["the records themselves"] = linear_probe(data.private, data.test)
@@ -132,13 +147,11 @@ def probe(config: Config, *, tell: Tell | None = None, cache: Path | None = None
 
 def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
     """Plans on the public features of a config, or without one on those of the demo's digits."""
-    config = (
-        Config.load(path, ["method=fedaux"]) if path else replace(DIGITS, pretrain=replace(DIGITS.pretrain, epochs=0))
-    )
+    config = Config.load(path, ["method=fedaux"]) if path else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
     privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
-    server = make_server(config, None, cache)
+    server = make_server(config, cache=cache)
     server.take_up(server.initial_state())
     h0 = next(iter(server.h0.values()))
     negatives = h0.features(server.aux).take(server.split.negatives).gather()
@@ -146,13 +159,17 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
 
 
 def resume(
-    folder: str | Path, *, tell: Tell | None = None, cache: Path | None = None, trackers: Sequence[Tracker] = ()
+    folder: str | Path,
+    *,
+    on_progress: OnProgress = no_progress,
+    cache: Path | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> Result:
     """Go on where a stopped run left off, to the same bits as if it had not stopped; a finished one is simply read.
 
-    The configuration is the one stored in the folder. `tell` and `cache` are as in `run`.
+    The configuration is the one stored in the folder. `on_progress` and `cache` are as in `run`.
     """
-    return run(RunState.load(Path(folder)).config, folder, tell=tell, cache=cache, trackers=trackers)
+    return run(RunState.load(Path(folder)).config, folder, on_progress=on_progress, cache=cache, trackers=trackers)
 
 
 def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: Bounds | None = None) -> GridFederation:

@@ -11,14 +11,16 @@ from pathlib import Path
 
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
+from fedaux.core.progress import ProgressEvent
 from fedaux.experiments.runner import run_in, stored_state
 from fedaux.export.export import write_models
 from fedaux.flower.server_app import Connect, server_app
+from fedaux.report.progress import describe
 from fedaux.report.run_page import write_run_report
 
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
-    server = make_server(config, _say)
+    server = make_server(config, _print)
     state = stored_state(config, folder)
     result = run_in(folder, server, connect(server), state)
     for path in write_models(result.state, folder / "model"):
@@ -27,8 +29,8 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.privacy}", flush=True)
 
 
-def _say(what: str, done: int, of: int, note: str) -> None:
-    print(f"{what}: {done}/{of} {note}", flush=True)
+def _print(event: ProgressEvent) -> None:
+    print(describe(event), flush=True)
 
 
 app = server_app(main)

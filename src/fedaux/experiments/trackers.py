@@ -13,7 +13,7 @@ from typing import Any
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import find_method
-from fedaux.config.schema import Config, flat
+from fedaux.config.schema import Config, flatten
 from fedaux.experiments.tracking import Row, Tracker, round_metrics
 
 
@@ -41,7 +41,7 @@ class TensorBoard(_EachRound):
         self._round = state.round if state else 0
         self._writer = self._writer_class(str(folder / "tensorboard"), purge_step=self._round + 1)
         if state is None:
-            self._writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in flat(config).items()))
+            self._writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in flatten(config).items()))
 
     def log(self, row: Row, step: int) -> None:
         for name, value in row.items():
@@ -70,7 +70,7 @@ class MLflow(_EachRound):
             mlflow.start_run(
                 run_name=folder.name, tags={"fedaux": identity, "method": find_method(config.method).label}
             )
-            mlflow.log_params(flat(config))
+            mlflow.log_params(flatten(config))
 
     def log(self, row: Row, step: int) -> None:
         self._mlflow.log_metrics({name: float(value) for name, value in row.items()}, step=step)
@@ -93,7 +93,7 @@ class WandB(_EachRound):
             id=f"{folder.name}-{config.hash}",
             resume="allow",
             dir=str(folder),
-            config=flat(config),
+            config=flatten(config),
         )
 
     def log(self, row: Row, step: int) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedaux.algorithms.results import mean_accuracy
-from fedaux.algorithms.run_state import Record, RunState
+from fedaux.algorithms.run_state import RunState
 from fedaux.config.schema import Config
-from fedaux.core.errors import MissingPackageError, unknown
+from fedaux.core.errors import MissingPackageError, unknown_name
 from fedaux.core.io import write_atomically
-from fedaux.privacy.accounting import round_up
+from fedaux.core.results import RoundResult
 
 METRICS, CLIENTS = "metrics.jsonl", "clients.jsonl"
 Row = dict[str, Any]
@@ -30,48 +29,36 @@ class Tracker(Protocol):
         """Also of a run that was stopped or has failed."""
 
 
-def in_words(state: RunState) -> str:
-    """Where a run stands, for a log."""
-    if not state.history:
-        return f"{len(state.releases)} releases" if state.releases else "prepared"
-    last = state.history[-1]
-    words = [f"accuracy {mean_accuracy(last):.3f}", f"{last['clients']} clients"]
-    words += [f"{len(last['failures'])} failed"] if last["failures"] else []
-    words += [f"{last['teachers']:.1f} teachers count"] if last["teachers"] else []
-    words += [f"ε {round_up(last['epsilon'])}"] if last["epsilon"] else []
-    return ", ".join(words)
-
-
 def metrics(state: RunState) -> list[Row]:
     """One flat row of numbers per round; what does not exist, such as teachers of FedAVG, is left out."""
-    return [round_metrics(record) for record in state.history]
+    return [round_metrics(result) for result in state.history]
 
 
-def round_metrics(record: Record) -> Row:
+def round_metrics(result: RoundResult) -> Row:
     row = {
-        "round": record["round"],
-        "accuracy": mean_accuracy(record),
-        **(_named("accuracy", record["accuracy"]) if len(record["accuracy"]) > 1 else {}),
-        "local_loss": record["local_loss"],
-        "distill_loss": record["distill_loss"],
-        "teachers": record["teachers"],
-        "loudest": record["loudest"][1] if record["loudest"] else None,
-        "clients": record["clients"],
-        "failed": len(record["failures"]),
-        "epsilon": record["epsilon"],
-        "bytes_sent": record["bytes"]["sent"],
-        "bytes_received": record["bytes"]["received"],
-        "seconds": sum(record["seconds"].values()),
-        **_named("seconds", record["seconds"]),
+        "round": result.round,
+        "accuracy": result.mean_accuracy,
+        **(_named("accuracy", result.accuracy) if len(result.accuracy) > 1 else {}),
+        "local_loss": result.local_loss,
+        "distill_loss": result.distill_loss,
+        "effective_teachers": result.effective_teachers,
+        "largest_teacher_share": result.largest_teacher[1] if result.largest_teacher else None,
+        "clients": len(result.client_metrics),
+        "failed": len(result.failures),
+        "epsilon": result.epsilon,
+        "bytes_sent": result.bytes_sent,
+        "bytes_received": result.bytes_received,
+        "seconds": sum(result.seconds.values()),
+        **_named("seconds", result.seconds),
     }
     return {key: value for key, value in row.items() if value is not None}
 
 
-def client_rows(record: Record) -> list[Row]:
-    """One row for each client asked in a round: what it did, or why it failed."""
-    done = [{"round": record["round"], "client": name, **facts} for name, facts in record["each"].items()]
-    failed = [{"round": record["round"], "client": name, "failure": reason} for name, reason in record["failures"]]
-    return done + failed
+def client_rows(result: RoundResult) -> list[Row]:
+    """One row for each client asked in a round: its metrics, or why it failed."""
+    counted = [{"round": result.round, "client": name, **vars(one)} for name, one in result.client_metrics.items()]
+    failed = [{"round": result.round, "client": one.client, "failure": one.reason} for one in result.failures]
+    return counted + failed
 
 
 def _named(prefix: str, values: Mapping[str, float]) -> Row:
@@ -92,8 +79,8 @@ class JsonLines:
     def saved(self, state: RunState) -> None:
         if state.round == self._round:
             return
-        self._round, record = state.round, state.history[-1]
-        for name, lines in ((METRICS, [round_metrics(record)]), (CLIENTS, client_rows(record))):
+        self._round, last = state.round, state.history[-1]
+        for name, lines in ((METRICS, [round_metrics(last)]), (CLIENTS, client_rows(last))):
             with (self._folder / name).open("a", encoding="utf-8") as file:
                 file.writelines(map(_line, lines))
 
@@ -121,7 +108,7 @@ def make_trackers(names: Iterable[str]) -> list[Tracker]:
     made: list[Tracker] = []
     for name in names:
         if name not in TRACKERS:
-            raise unknown("tracker", name, TRACKERS)
+            raise unknown_name("tracker", name, TRACKERS)
         try:
             made.append(TRACKERS[name]())
         except ImportError as error:

@@ -11,7 +11,7 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import PublicData, client_names
-from fedaux.data.form import Form
+from fedaux.data.record_spec import RecordSpec
 
 FORMAT = 1
 SHOWN = 50  # classes that the page lists
@@ -27,15 +27,15 @@ WEIGHTS_COVERED = {
 Card = dict[str, Any]
 
 
-def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, form: Form) -> Card:
+def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_spec: RecordSpec) -> Card:
     """Everything known of one prototype of a finished run; what `save_pretrained` writes is added there."""
-    config, accuracy = state.config, state.history[-1]["accuracy"]
+    config, accuracy = state.config, state.history[-1].accuracy
     split: dict[str, Card] = {"dirichlet": {"alpha": config.data.alpha}, "shards": {"shards": config.data.shards}}
     return {
         "format": FORMAT,
         "fedaux": __version__,
         "prototype": {"name": spec.name, "options": dict(spec.options)},
-        "record": form.facts(),
+        "record": record_spec.to_card(),
         "classes": list(public.classes),
         "method": config.method,
         "rounds": state.round,
@@ -44,7 +44,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, form: Fo
             "accuracy_per_prototype": accuracy,
             "test_records": len(public.test),
         },
-        "privacy": state.ledger.facts(),
+        "privacy": state.ledger.to_dict(),
         "data": {
             "source": config.data.source,
             "clients": len(client_names(config)),
@@ -58,15 +58,16 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, form: Fo
     }
 
 
-def page(card: Card, folder: str) -> str:
+def render_page(card: Card, folder: str) -> str:
     """README.md: front matter as model hubs read it, then the card in words. `folder` is the name in the examples."""
-    form = Form(card["record"]["kind"], tuple(card["record"]["shape"]))
+    record_spec = RecordSpec(card["record"]["kind"], tuple(card["record"]["shape"]))
     method, privacy, data = _label(card["method"]), card["privacy"], card["data"]
+    takes = record_spec.description
     split = ", ".join(f"{key} {value}" for key, value in data["split"].items())
-    return f"""{_front(card, form)}
+    return f"""{_front(card, record_spec)}
 # {card["prototype"]["name"]}, trained with {method}
 
-Tells {len(card["classes"])} classes apart, from {form.words}. {data["clients"]} clients trained it together in
+Tells {len(card["classes"])} classes apart, from {takes}. {data["clients"]} clients trained it together in
 {card["rounds"]} rounds of {method} without giving their data away, with fedaux {card["fedaux"]}.
 Everything below is also in `card.json`, for programs, with all settings of the run.
 
@@ -76,7 +77,7 @@ Everything below is also in `card.json`, for programs, with all settings of the 
 from fedaux.export.model import Model
 
 model = Model.from_pretrained({json.dumps(folder, ensure_ascii=False)})
-probabilities = model.predict(records)  # {form.words}; returns (N, {len(card["classes"])})
+probabilities = model.predict(records)  # {takes}; returns (N, {len(card["classes"])})
 ```
 {_onnx_use(card)}
 Classes, in the order of the columns: {_listed(card["classes"])}.
@@ -105,24 +106,24 @@ classified rightly.
 - It knows these classes and no other: whatever it is given, it names one of them.
 - The probabilities are the network's own; whether they are right as often as they say was not measured.
 - The accuracy holds for data like the test data. How good it is for each client or group was not measured.
-{_scaling(form)}
+{_scaling(record_spec)}
 ## Licence
 
 None is given: whoever owns the data and the run decides. Put `license:` into the lines at the top before you publish.
 """
 
 
-def _front(card: Card, form: Form) -> str:
+def _front(card: Card, record_spec: RecordSpec) -> str:
     """JSON values are YAML values, so names with colons and quotes do no harm."""
     tags = ["federated-learning", "fedaux", *(["differential-privacy"] if card["privacy"]["weights_covered"] else [])]
-    name, task = card["prototype"]["name"], {"type": TASKS[form.kind]}
+    name, task = card["prototype"]["name"], {"type": TASKS[record_spec.kind]}
     dataset = {"name": card["data"]["source"], "type": card["data"]["source"]}
     metrics = [{"type": "accuracy", "value": round(card["metrics"]["accuracy"], 4)}]
     index = [{"name": name, "results": [{"task": task, "dataset": dataset, "metrics": metrics}]}]
     return f"""---
 # license: yours to choose, for example apache-2.0
 library_name: fedaux
-pipeline_tag: {TASKS[form.kind]}
+pipeline_tag: {TASKS[record_spec.kind]}
 tags: {json.dumps(tags)}
 metrics: ["accuracy"]
 model-index: {json.dumps(index, ensure_ascii=False)}
@@ -146,10 +147,10 @@ probabilities, logits = session.run(None, {{"{told["input"]}": records}})
 """
 
 
-def _scaling(form: Form) -> str:
-    if form.kind != "image":
+def _scaling(record_spec: RecordSpec) -> str:
+    if record_spec.kind != "image":
         return ""
-    return f"""- Images must have this very size. The network inside sees `{form.facts()["scaling"]}`;
+    return f"""- Images must have this very size. The network inside sees `{record_spec.to_card()["scaling"]}`;
   `Model` and `model.onnx` do that for you.
 """
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from fedaux.algorithms.run_state import RunState, StateError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import open_public
-from fedaux.data.form import Form
+from fedaux.data.record_spec import RecordSpec
 from fedaux.export.card import make_card
 from fedaux.export.model import Model
-from fedaux.export.onnx_graph import check_onnx
-from fedaux.models import Prototype, build, load
+from fedaux.export.onnx_graph import check_onnx_support
+from fedaux.models import Prototype, build, load_state
 
 
 def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:
@@ -33,23 +33,23 @@ def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = Fa
 def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
     """The same from a state at hand; nothing is written where an ONNX graph cannot be."""
     public = open_public(state.config)
-    form = Form.of(public.test)
+    record_spec = RecordSpec.of(public.test)
     if onnx:
-        check_onnx(form)
+        check_onnx_support(record_spec)
     made = []
     for index, spec in enumerate(state.config.prototypes):
-        network = trained(state, spec, form, len(public.classes))
+        network = restore_network(state, spec, record_spec, len(public.classes))
         folder = out / f"{re.sub(r'[^A-Za-z0-9_-]', '-', spec.name.rpartition(':')[2])}-{index}"
-        made.append(Model(network, make_card(state, spec, public, form)).save_pretrained(folder, onnx))
+        made.append(Model(network, make_card(state, spec, public, record_spec)).save_pretrained(folder, onnx))
     return made
 
 
-def trained(state: RunState, spec: PrototypeSpec, form: Form, classes: int) -> Prototype:
+def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int) -> Prototype:
     """The whole network in eval mode, also where only its head was trained."""
-    network = build(spec, form.seen, classes, seed=0)
+    network = build(spec, record_spec.input_shape, classes, seed=0)
     if state.config.head_only:
-        load(network.features, state.extractors[spec.label])
-        load(network.head, state.weights[spec.label])
+        load_state(network.features, state.extractors[spec.label])
+        load_state(network.head, state.weights[spec.label])
     else:
-        load(network, state.weights[spec.label])
+        load_state(network, state.weights[spec.label])
     return network.eval()

@@ -22,13 +22,13 @@ from fedaux.algorithms.run_state import FILE
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.data.form import Form
+from fedaux.data.record_spec import RecordSpec
 from fedaux.data.records import Records
-from fedaux.export.card import FORMAT, Card, page
+from fedaux.export.card import FORMAT, Card, render_page
 from fedaux.export.onnx_graph import to_onnx
 from fedaux.models import Prototype, build
-from fedaux.models.inference import outputs
-from fedaux.models.text import CARRIED, TextExtractor
+from fedaux.models.inference import predict
+from fedaux.models.text import TOKENIZER_OPTION, TextExtractor
 
 CARD, WEIGHTS, ONNX, PAGE, TOKENIZER = "card.json", "model.safetensors", "model.onnx", "README.md", "tokenizer"
 
@@ -52,9 +52,9 @@ class Model:
         return tuple(self.card["classes"])
 
     @property
-    def form(self) -> Form:
+    def record_spec(self) -> RecordSpec:
         """What one record looks like."""
-        return Form(self.card["record"]["kind"], tuple(self.card["record"]["shape"]))
+        return RecordSpec(self.card["record"]["kind"], tuple(self.card["record"]["shape"]))
 
     def predict(self, records: Any) -> NDArray[np.float32]:
         """Probabilities (N, C) for uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of texts."""
@@ -63,10 +63,10 @@ class Model:
 
     def logits(self, records: Any) -> NDArray[np.float32]:
         """What the network says before the softmax, (N, C)."""
-        rows = self.form.rows(records)
+        rows = self.record_spec.validate(records)
         if len(rows) == 0:
             return np.zeros((0, len(self.classes)), np.float32)
-        return outputs(self.network, Records(rows))
+        return predict(self.network, Records(rows))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
@@ -75,11 +75,11 @@ class Model:
         A card may name a network of the user's own as `module:function`, which is then imported and called: read such
         models from people you trust only.
         """
-        folder = find(Path(folder).expanduser())
+        folder = find_model(Path(folder).expanduser())
         card = read_card(folder)
         try:
-            form = Form(card["record"]["kind"], tuple(card["record"]["shape"]))
-            network = build(_spec(card, folder), form.seen, len(card["classes"]), seed=0)
+            record_spec = RecordSpec(card["record"]["kind"], tuple(card["record"]["shape"]))
+            network = build(_spec(card, folder), record_spec.input_shape, len(card["classes"]), seed=0)
             data = _read(folder / WEIGHTS)
             if hashlib.sha256(data).hexdigest() != card["weights"]["sha256"]:
                 raise ValueError(f"{WEIGHTS} is not the file that the card was written for")
@@ -92,7 +92,7 @@ class Model:
     def save_pretrained(self, folder: str | Path, onnx: bool = False) -> Path:
         """Weights, card, page and on request an ONNX graph; the card comes last, so that a torn export shows."""
         folder, card = Path(folder), {key: value for key, value in self.card.items() if key != "onnx"}
-        graph = to_onnx(self.network, self.form) if onnx else None
+        graph = to_onnx(self.network, self.record_spec) if onnx else None
         tensors = {name: value.detach().clone().contiguous() for name, value in self.network.state_dict().items()}
         data = save(tensors)  # clones, because the format refuses tensors that share memory
         card["weights"] = {
@@ -101,20 +101,20 @@ class Model:
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
         write_atomically(folder / WEIGHTS, data)
-        if isinstance(self.network.features, TextExtractor) and card["prototype"]["name"] in CARRIED:
-            self.network.features.carry(folder / TOKENIZER)
-            options = {**card["prototype"]["options"], CARRIED[card["prototype"]["name"]]: TOKENIZER}
+        if isinstance(self.network.features, TextExtractor) and card["prototype"]["name"] in TOKENIZER_OPTION:
+            self.network.features.save_tokenizer(folder / TOKENIZER)
+            options = {**card["prototype"]["options"], TOKENIZER_OPTION[card["prototype"]["name"]]: TOKENIZER}
             card["prototype"] = {**card["prototype"], "options": options}
         (folder / ONNX).unlink(missing_ok=True)  # one of other weights must not stay beside these
         if graph:
             write_atomically(folder / ONNX, graph[0])
             card["onnx"] = graph[1]
-        write_atomically(folder / PAGE, page(card, folder.name).encode())
+        write_atomically(folder / PAGE, render_page(card, folder.name).encode())
         write_atomically(folder / CARD, json.dumps(card, indent=1, ensure_ascii=False).encode())
         return folder
 
 
-def find(folder: Path) -> Path:
+def find_model(folder: Path) -> Path:
     """The folder of the one model that is here: in `folder` itself, below it, or below the `model` of a run."""
     if (folder / CARD).is_file():
         return folder
@@ -149,8 +149,8 @@ def _read(file: Path) -> bytes:
 def _spec(card: Card, folder: Path) -> PrototypeSpec:
     """The network that a card names. The tokenizer of a text network came with it, and lies beside the card."""
     name, options = card["prototype"]["name"], dict(card["prototype"]["options"])
-    if name in CARRIED and options.get(CARRIED[name]) == TOKENIZER:
-        options[CARRIED[name]] = str(folder / TOKENIZER)
+    if name in TOKENIZER_OPTION and options.get(TOKENIZER_OPTION[name]) == TOKENIZER:
+        options[TOKENIZER_OPTION[name]] = str(folder / TOKENIZER)
     if not all(isinstance(value, int | float | str | bool) for value in options.values()):
         raise ValueError(f"the options of prototype {name!r} must be numbers or words")
     return PrototypeSpec.of(name, **options)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.core.errors import Exit, FedauxError, MissingPackageError
-from fedaux.data.form import Form
+from fedaux.data.record_spec import RecordSpec
 
 TOLERANCE = 1e-4  # of the largest logit
 
@@ -26,7 +26,7 @@ class OnnxError(FedauxError, ValueError):
     code = Exit.SETTINGS
 
 
-class Served(nn.Module):
+class ServingModule(nn.Module):
     """Raw records → (probabilities, logits); pixels are scaled inside, exactly as `to_tensor` does it."""
 
     def __init__(self, network: nn.Module, image: bool) -> None:
@@ -40,9 +40,9 @@ class Served(nn.Module):
         return logits.softmax(dim=1), logits
 
 
-def check_onnx(form: Form) -> None:
+def check_onnx_support(record_spec: RecordSpec) -> None:
     """Whether a graph can be written at all; asked before any file is touched."""
-    if form.kind == "text":
+    if record_spec.kind == "text":
         raise OnnxError(
             "text cannot be exported as ONNX: the network itself turns text into tokens, which a graph of tensors "
             "cannot do. Export without --onnx and use fedaux.export.model.Model."
@@ -54,12 +54,12 @@ def check_onnx(form: Form) -> None:
         raise MissingPackageError("ONNX needs packages of its own: pip install 'fedaux[onnx]'") from error
 
 
-def to_onnx(network: nn.Module, form: Form) -> tuple[bytes, dict[str, Any]]:
+def to_onnx(network: nn.Module, record_spec: RecordSpec) -> tuple[bytes, dict[str, Any]]:
     """(the file, what a card says of it). Batches may have any size."""
-    check_onnx(form)
-    served = Served(network.eval(), form.kind == "image").eval()
-    name = "images" if form.kind == "image" else "rows"
-    example = torch.from_numpy(_random(form, 2))
+    check_onnx_support(record_spec)
+    served = ServingModule(network.eval(), record_spec.kind == "image").eval()
+    name = "images" if record_spec.kind == "image" else "rows"
+    example = torch.from_numpy(_random(record_spec, 2))
     try:
         with _quiet():
             program = torch.onnx.export(
@@ -81,21 +81,21 @@ def to_onnx(network: nn.Module, form: Form) -> tuple[bytes, dict[str, Any]]:
     data = program.model_proto.SerializeToString()
     opset = next(one.version for one in program.model_proto.opset_import if not one.domain)
     facts = {"file": "model.onnx", "opset": opset, "input": name, "outputs": ["probabilities", "logits"]}
-    dtype = "uint8" if form.kind == "image" else "float32"
+    dtype = "uint8" if record_spec.kind == "image" else "float32"
     return data, {
         **facts,
         "dtype": dtype,
-        "shape": ["batch", *form.shape],
-        "largest_difference": _check(data, served, form),
+        "shape": ["batch", *record_spec.shape],
+        "largest_difference": _check(data, served, record_spec),
     }
 
 
-def _check(data: bytes, served: Served, form: Form) -> float:
+def _check(data: bytes, served: ServingModule, record_spec: RecordSpec) -> float:
     """The largest difference of any logit from PyTorch's, on random records in batches of several sizes."""
     runtime = importlib.import_module("onnxruntime")
     session, worst = runtime.InferenceSession(data, providers=["CPUExecutionProvider"]), 0.0
     for size in (1, 2, 5):
-        rows = _random(form, size)
+        rows = _random(record_spec, size)
         with torch.inference_mode():
             wanted = [output.numpy() for output in served(torch.from_numpy(rows))]
         found = session.run(None, {session.get_inputs()[0].name: rows})
@@ -109,11 +109,11 @@ def _check(data: bytes, served: Served, form: Form) -> float:
     return worst
 
 
-def _random(form: Form, size: int) -> NDArray[Any]:
+def _random(record_spec: RecordSpec, size: int) -> NDArray[Any]:
     rng = np.random.default_rng(size)
-    if form.kind == "image":
-        return rng.integers(0, 256, (size, *form.shape), dtype=np.uint8)
-    return rng.standard_normal((size, *form.shape), dtype=np.float32)
+    if record_spec.kind == "image":
+        return rng.integers(0, 256, (size, *record_spec.shape), dtype=np.uint8)
+    return rng.standard_normal((size, *record_spec.shape), dtype=np.float32)
 
 
 @contextmanager

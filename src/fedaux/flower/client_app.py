@@ -1,8 +1,8 @@
-"""The client: three handlers of a Flower ClientApp. Private records are read here and nowhere else, and never leave.
+"""The ClientApp: three message handlers. Private records are read here and nowhere else, and never leave.
 
-What a client may reveal is decided by its own settings, which stand in its node's configuration. An order names what
-the server would like: it carries no budget, no noise and no code. A run's configuration is the server's as well.
-`privacy.crossing` lists everything that leaves.
+What a client may reveal is decided by its own settings, in its node's configuration. An order carries no budget, no
+noise and no code. The run configuration is the server's, and decides nothing either. `privacy.disclosure` lists
+everything that leaves.
 """
 
 from __future__ import annotations
@@ -26,20 +26,29 @@ from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, Release, TrainOrder, Update
-from fedaux.core.rng import derive, seeded_torch, torch_stream
-from fedaux.data.federated import declared_classes, open_private
+from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
+from fedaux.data.federated import class_names, open_private
 from fedaux.data.records import Records
-from fedaux.flower.node_settings import own_clients, own_settings, site_config
-from fedaux.flower.sealed import sealed
-from fedaux.flower.serialization import pack, unpack
-from fedaux.models import Prototype, build, dump, halved, layout, linear_head, load, origin
+from fedaux.flower.error_redaction import redact_errors
+from fedaux.flower.node_settings import load_site_config, node_clients, read_node_settings
+from fedaux.flower.serialization import deserialize, serialize
+from fedaux.models import (
+    Prototype,
+    build,
+    flatten_state,
+    linear_head,
+    load_state,
+    published_weights,
+    state_sizes,
+    to_half,
+)
 from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.models.optimizer import Optimizer, Term
-from fedaux.privacy.accounting import BudgetError, Spend, plan_training
-from fedaux.privacy.apart import check_records_apart
+from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
 from fedaux.privacy.budget import BudgetStore, Entry, account_folder
 from fedaux.privacy.dp_sgd import train_private
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.module_validation import validate_module
+from fedaux.privacy.release import release_mechanism
 from fedaux.privacy.units import Units
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import extractor_hash
@@ -49,50 +58,50 @@ app = ClientApp()
 
 
 @app.query("hello")
-@sealed
+@redact_errors
 def hello(message: Message, context: Context) -> Message:
-    """Whom this node speaks for, so that the server finds clients by their own names after any restart."""
-    unpack(HelloOrder, message.content)
-    config, clients = site_config(context), own_clients(context)
-    classes = declared_classes(config, clients[0])
-    return Message(pack(Hello(json.dumps(clients), json.dumps(list(classes)))), reply_to=message)
+    """The clients of this node, so that the server finds them by name after any restart."""
+    deserialize(HelloOrder, message.content)
+    config, clients = load_site_config(context), node_clients(context)
+    classes = class_names(config, clients[0])
+    return Message(serialize(Hello(json.dumps(clients), json.dumps(list(classes)))), reply_to=message)
 
 
 @app.query("prepare")
-@sealed
+@redact_errors
 def prepare(message: Message, context: Context) -> Message:
     """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
-    order = unpack(PrepareOrder, message.content)
-    config = own_config(context, order)
-    spend = release_spend(order.size, config.privacy)
-    store = BudgetStore(own_account(context, order), config.privacy)
+    order = deserialize(PrepareOrder, message.content)
+    config = validate_order(context, order)
+    mechanism = release_mechanism(order.size, config.privacy)
+    store = BudgetStore(account_path(context, order), config.privacy)
 
     def make() -> Release:
-        return release_scores(order, own_records(context, order), own_features(order, context), config.privacy)
+        return release_scores(order, load_records(context, order), load_features(order, context), config.privacy)
 
-    made = store.release(request_hash(order), spend, make, order.heard)
-    return Message(pack(replace(made, client=order.client)), reply_to=message)
+    release = store.release(request_hash(order), mechanism, make, order.heard)
+    return Message(serialize(replace(release, client=order.client)), reply_to=message)
 
 
 @app.train()
-@sealed
+@redact_errors
 def train(message: Message, context: Context) -> Message:
     """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone."""
-    order, started = unpack(TrainOrder, message.content), time.perf_counter()
-    config, folder = own_config(context, order), own_account(context, order)
+    order, started = deserialize(TrainOrder, message.content), time.perf_counter()
+    config, folder = validate_order(context, order), account_path(context, order)
     hooks, store = ordered_hooks(order, config), BudgetStore(folder, config.privacy)
     states = ClientState(folder, order.client, order.run)
     start, state = order.weights["parameters"].astype(np.float32), states.load(order.last_round)
     term = gradient_term(hooks, order.mu, start, order.broadcast, state)
     if config.privacy.private_training:
-        model, size, spend, account = train_privately(order, context, config, store, term)
-        loss, steps, seconds = 0.0, spend.steps, 0.0
+        model, size, mechanism, account = train_with_privacy(order, context, config, store, term)
+        loss, steps, seconds = 0.0, mechanism.steps, 0.0
     else:
-        account, spend = store.account(), Spend(noise=0.0, steps=0)
-        model, records = own_task(order, context)
-        size, (loss, steps) = len(records), train_plainly(order, model, records, term)
+        account, mechanism = store.account(), Mechanism(noise_multiplier=0.0, steps=0)
+        model, records = load_task(order, context)
+        size, (loss, steps) = len(records), train_without_privacy(order, model, records, term)
         seconds = time.perf_counter() - started
-    weights = dump(model)
+    weights = flatten_state(model)
     work = LocalWork(steps, order.lr, order.optimizer, order.momentum, order.mu)
     sent = hooks.client_update(start, weights["parameters"], work, order.broadcast, state)
     if sent.state:
@@ -104,27 +113,27 @@ def train(message: Message, context: Context) -> Message:
         records=size,
         loss=loss,
         seconds=seconds,
-        noise=spend.noise,
-        rate=spend.rate,
-        steps=spend.steps,
+        noise=mechanism.noise_multiplier,
+        rate=mechanism.sample_rate,
+        steps=mechanism.steps,
         account=account.to_json(),
-        weights=halved(weights) if order.weights["parameters"].dtype == "float16" else weights,
+        weights=to_half(weights) if order.weights["parameters"].dtype == "float16" else weights,
         extra=sent.extra,
     )
-    return Message(pack(update), reply_to=message)
+    return Message(serialize(update), reply_to=message)
 
 
-def own_config(context: Context, order: PrepareOrder | TrainOrder) -> Config:
-    """The client's own settings, once the order has been found to respect them."""
-    config, spec = site_config(context), PrototypeSpec.from_json(order.prototype)
-    if order.client not in own_clients(context):
+def validate_order(context: Context, order: PrepareOrder | TrainOrder) -> Config:
+    """The client's own settings, or an `OrderError` if the order does not respect them."""
+    config, spec = load_site_config(context), PrototypeSpec.from_json(order.prototype)
+    if order.client not in node_clients(context):
         raise OrderError(f"this client is not {order.client!r}")
     foreign = ":" in spec.name or not {"folder", "tokenizer"}.isdisjoint(dict(spec.options))
     if foreign and spec not in config.prototypes:
         raise OrderError(f"the order names code or files, {spec.label!r}, which this client's own settings do not")
     if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
         raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
-    declared = len(declared_classes(config, order.client))
+    declared = len(class_names(config, order.client))
     if order.classes != declared:
         raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
     return config
@@ -141,50 +150,50 @@ def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
         raise OrderError(f"the order asks for a method that is not known here: {error}") from error
 
 
-def own_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
+def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
     """The client's private data: its part of the configured split, or all that its site holds."""
-    return open_private(site_config(context), order.client)[0]
+    return open_private(load_site_config(context), order.client)[0]
 
 
-def own_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
+def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
     """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
-    records = own_records(context, order)
+    records = load_records(context, order)
     if order.h0:
-        features = own_features(order, context)
-        model = resident_head(features.shape[1], order.classes)
+        features = load_features(order, context)
+        model = cached_head(features.shape[1], order.classes)
         records = Records(features, records.labels, person=None if records.person is None else records.persons)
     else:
-        model = resident(order.prototype, records.shape, order.classes)
-    load(model, order.weights)
+        model = cached_model(order.prototype, records.shape, order.classes)
+    load_state(model, order.weights)
     return model, records
 
 
-def own_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
+def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
     """h0 over the client's own data, computed once and kept where only the client can read it."""
 
     def extractor() -> nn.Module:
         """h0 from the order, or this site's own copy of a published encoder: to the bit what the order's hash says."""
-        module = resident(order.prototype, records.shape, 2).features  # the head plays no part here
+        module = cached_model(order.prototype, records.shape, 2).features  # the head plays no part here
         if order.extractor:
-            load(module, order.extractor)
-        elif origin(module):
+            load_state(module, order.extractor)
+        elif published_weights(module):
             module.restore()  # type: ignore[operator]
         else:
             raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
-        if extractor_hash(dump(module), order.prototype) != order.h0:
+        if extractor_hash(flatten_state(module), order.prototype) != order.h0:
             raise OrderError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
         return module
 
-    records = own_records(context, order)
-    folder = Path(own_settings(context).get("features", str(own_account(context, order))))
+    records = load_records(context, order)
+    folder = Path(read_node_settings(context).get("features", str(account_path(context, order))))
     return FeatureCache(folder, private=True).features(order.h0, records, extractor)
 
 
-def own_account(context: Context, order: PrepareOrder | TrainOrder) -> Path:
-    return account_folder(site_config(context), Path(own_settings(context)["vault"]), order.client)
+def account_path(context: Context, order: PrepareOrder | TrainOrder) -> Path:
+    return account_folder(load_site_config(context), Path(read_node_settings(context)["vault"]), order.client)
 
 
-def train_plainly(order: TrainOrder, model: Prototype, records: Records, term: Term | None) -> Trained:
+def train_without_privacy(order: TrainOrder, model: Prototype, records: Records, term: Term | None) -> Trained:
     """Without any privacy. A record whose label was not declared takes no part."""
     labelled = records.take(np.flatnonzero(records.labels >= 0))
     with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
@@ -203,9 +212,9 @@ def ordered_optimizer(order: TrainOrder) -> Optimizer:
     return Optimizer(order.optimizer, order.lr, order.momentum, order.weight_decay)
 
 
-def train_privately(
+def train_with_privacy(
     order: TrainOrder, context: Context, config: Config, store: BudgetStore, term: Term | None
-) -> tuple[Prototype, int, Spend, Account]:
+) -> tuple[Prototype, int, Mechanism, Account]:
     """As much noise as the client's own settings ask for, for as many rounds as they foresee, and no more of them.
 
     What is left of the total after everything spent, and after the scores even if they are still to come, is spread
@@ -214,52 +223,52 @@ def train_privately(
     privacy, local = config.privacy, config.local
     if bool(order.h0) != config.head_only or (order.epochs, order.batch_size) != (local.epochs, local.batch_size):
         raise OrderError("the order asks for other training than this client's budget was planned for")
-    model, records = own_task(order, context)
-    check_records_apart(model, training=True)
+    model, records = load_task(order, context)
+    validate_module(model, training=True)
     units = Units.of(records, privacy.unit, privacy.max_records_per_person)
-    size, parameters = units.public_size(privacy), layout(model)["parameters"]
+    size, parameters = units.public_size(privacy), state_sizes(model)["parameters"]
     allowed = privacy.train_rounds or config.rounds
 
-    def plan(entries: Sequence[Entry]) -> Spend:
+    def plan(entries: Sequence[Entry]) -> Mechanism:
         trained = [entry for entry in entries if not entry.request]
         if len(trained) >= allowed:
             raise BudgetError(
                 f"training is refused: this client's budget was planned for {allowed} rounds, and they are used up. "
                 "Its own setting privacy.train_rounds says how many there may be; more of them need more noise."
             )
-        before = [entry.spend for entry in entries]
+        before = [entry.mechanism for entry in entries]
         if find_method(config.method).scores and len(trained) == len(entries):
-            before.append(release_spend(order.classes * (privacy.embedding_dim + 1), privacy))
-        known = trained[-1].noise if trained else 0.0
-        return plan_training(privacy, local, size, allowed - len(trained), parameters, before, known)
+            before.append(release_mechanism(order.classes * (privacy.embedding_dim + 1), privacy))
+        previous = trained[-1].noise if trained else 0.0
+        return plan_training(privacy, local, size, allowed - len(trained), parameters, before, previous)
 
-    spend, account = store.train(plan, order.heard)
-    seed = derive(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
+    mechanism, account = store.train(plan, order.heard)
+    seed = derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
     train_private(
         model,
         records,
         units,
-        spend,
+        mechanism,
         size=size,
         clip=privacy.max_grad_norm,
         optimizer=ordered_optimizer(order),
         term=term,
         unsafe_seed=seed,
     )
-    return model, size, spend, account
+    return model, size, mechanism, account
 
 
 def request_hash(order: PrepareOrder) -> str:
-    """What was asked for, to the bit: the same question gets the same answer, any other is a new release."""
+    """Identifies what was asked for, to the bit: an equal request gets the stored release, any other a new one."""
     return fingerprint_arrays(order.public, facts=[order.prototype, order.scorer, str(order.classes), order.h0])
 
 
 @lru_cache(maxsize=8)
-def resident(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
-    """One model per prototype stays in memory; every order loads its weights into it."""
-    return build(PrototypeSpec.from_json(prototype), shape, classes, derive(0, "resident"))
+def cached_model(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
+    """One model per prototype stays in memory; every order loads its own weights into it."""
+    return build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
 
 
 @lru_cache(maxsize=8)
-def resident_head(width: int, classes: int) -> Prototype:
+def cached_head(width: int, classes: int) -> Prototype:
     return linear_head(width, classes)

@@ -17,14 +17,14 @@ from torch import nn
 
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import OrderError, PrepareOrder, Release
+from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import SettingsError
-from fedaux.flower.sealed import sealed
-from fedaux.flower.serialization import pack, unpack
+from fedaux.flower.serialization import deserialize, serialize
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
-from fedaux.models import load
+from fedaux.models import load_state
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.release import release_mechanism
 from fedaux.scoring.feature_cache import private_outputs
 from fedaux.scoring.registry import release_scores
 
@@ -56,21 +56,21 @@ def answer(
     code = Own(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
 
     @app.query(ACTION)
-    @sealed
+    @redact_errors
     def fedaux(message: Message, context: Context) -> Message:
-        order, own = unpack(PrepareOrder, message.content), code.at(context)
+        order, own = deserialize(PrepareOrder, message.content), code.at(context)
         if order.scorer != own.privacy.scorer:
             raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client has {own.privacy.scorer!r}")
         asked = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
 
         def make() -> Release:
             extractor, records = Extractor(model(), features), Given.of(*data(context))
-            load(extractor.model, order.extractor)
+            load_state(extractor.model, order.extractor)
             return release_scores(order, records, private_outputs(extractor, records), own.privacy)
 
         store = BudgetStore(own.vault, own.privacy)
-        made = store.release(asked, release_spend(order.size, own.privacy), make, order.heard)
-        return Message(pack(replace(made, client=order.client)), reply_to=message)
+        made = store.release(asked, release_mechanism(order.size, own.privacy), make, order.heard)
+        return Message(serialize(replace(made, client=order.client)), reply_to=message)
 
 
 @dataclass(frozen=True)

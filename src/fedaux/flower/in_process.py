@@ -1,6 +1,6 @@
-"""A Flower Grid in this very process: the same ClientApp, the same messages, no servers and no start-up time.
+"""A Flower Grid in this process: the same ClientApp and the same messages, without servers or start-up time.
 
-A message is run when its reply is pulled, so only one client works at a time and only its reply is in memory.
+A message is handled when its reply is pulled, so one client works at a time and only its reply is in memory.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Handler = Callable[[Message, Context], Message]
 
 
 class InProcessGrid(Grid):
-    """One context per node. `settings` are each node's own configuration; its `state` survives between messages."""
+    """One context per node: `settings` are its node configuration, and its `state` persists between messages."""
 
     def __init__(self, app: Handler, clients: int, settings: Mapping[str, str | float | int | bool]) -> None:
-        # Flower's own processes set this identity; without it no message can be made
+        # Flower's own processes set this identity; messages cannot be created without it
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         self._app = app
         self._run: Run | None = None
-        self._waiting: dict[str, Message] = {}
+        self._pending: dict[str, Message] = {}
         self._contexts = {
             node + 2: Context(1, node + 2, {"partition-id": node, **settings}, RecordDict(), {})
             for node in range(clients)
@@ -39,7 +39,7 @@ class InProcessGrid(Grid):
     @property
     def run(self) -> Run:
         if self._run is None:
-            raise RuntimeError("this grid belongs to no Flower run; it was made in process")
+            raise RuntimeError("an in-process grid belongs to no Flower run")
         return self._run
 
     def create_message(
@@ -55,20 +55,20 @@ class InProcessGrid(Grid):
         for message in messages:
             identity = uuid.uuid4().hex
             message.metadata.__dict__["_message_id"] = identity
-            self._waiting[identity] = message
+            self._pending[identity] = message
             identities.append(identity)
         return identities
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Replies in the order asked, each made when it is taken."""
+        """Replies in the order of the ids, each computed when it is taken."""
         for identity in message_ids:
-            if identity in self._waiting:
-                yield self._answer(self._waiting.pop(identity))
+            if identity in self._pending:
+                yield self._handle(self._pending.pop(identity))
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         return list(self.pull_messages(self.push_messages(messages)))
 
-    def _answer(self, message: Message) -> Message:
+    def _handle(self, message: Message) -> Message:
         context = self._contexts[message.metadata.dst_node_id]
         try:
             return self._app(message, context)

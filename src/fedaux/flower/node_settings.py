@@ -1,4 +1,4 @@
-"""Where a node's settings come from: its own `--node-config`, and in a simulation on one machine the run's.
+"""A node's settings: from its own `--node-config`, or in a simulation on one machine from the run configuration.
 
 A site's settings decide what it reveals, so a server must not be able to supply them. Only where Flower simulates all
 clients in Ray workers beside the server, and there is no site, do they come with the run.
@@ -19,53 +19,53 @@ from fedaux.data.federated import client_names
 
 
 class SettingsError(FedauxError, ValueError):
-    """A node or a run that was not told what it needs."""
+    """A node or a run without the settings that it needs."""
 
     code = Exit.SETTINGS
 
 
-def own_settings(context: Context) -> dict[str, str]:
-    """`config` (a TOML file, or JSON), `vault` (a folder), and perhaps `clients`, `partition-id`, `features`."""
-    own = {key: str(value) for key, value in context.node_config.items()}
-    if "config" in own and "vault" in own:
-        return own
-    if not simulated():
+def read_node_settings(context: Context) -> dict[str, str]:
+    """`config` (a TOML file, or JSON), `vault` (a folder), and optionally `clients`, `partition-id`, `features`."""
+    settings = {key: str(value) for key, value in context.node_config.items()}
+    if "config" in settings and "vault" in settings:
+        return settings
+    if not is_simulation():
         raise SettingsError(
             "this node has no settings of its own: start its SuperNode with --node-config "
             '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; `fedaux deploy init` writes the command'
         )
     config, folder = run_settings(context)
-    return {**own, "config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
+    return {**settings, "config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
 
 
-def site_config(context: Context) -> Config:
-    return _parse(own_settings(context)["config"])
+def load_site_config(context: Context) -> Config:
+    return _parse(read_node_settings(context)["config"])
 
 
-def own_clients(context: Context) -> list[str]:
-    """Whom the node speaks for: the names it was given, or the one at its place among simulated clients."""
-    own = own_settings(context)
-    if "clients" in own:
-        return [name.strip() for name in own["clients"].split(",")]
-    return [client_names(_parse(own["config"]))[int(own["partition-id"])]]
+def node_clients(context: Context) -> list[str]:
+    """The clients of this node: those in its settings, or the simulated client of its partition."""
+    settings = read_node_settings(context)
+    if "clients" in settings:
+        return [name.strip() for name in settings["clients"].split(",")]
+    return [client_names(_parse(settings["config"]))[int(settings["partition-id"])]]
 
 
 def run_settings(context: Context) -> tuple[Config, Path]:
     """(config, folder of the run) from Flower's run configuration: `config`, `out`, and `set` for overrides."""
-    told = context.run_config
-    if "config" not in told or "out" not in told:
+    settings = context.run_config
+    if "config" not in settings or "out" not in settings:
         raise SettingsError('the run needs config, a TOML file, and out, a folder: --run-config \'config="…" out="…"\'')
-    folder = Path(str(told["out"]))
+    folder = Path(str(settings["out"]))
     if not folder.is_absolute():
         raise SettingsError(
             f"out = {str(folder)!r} must be an absolute path: Flower runs apps from a folder of its own"
         )
-    overrides = [text.strip() for text in str(told.get("set", "")).split(";") if text.strip()]
-    return Config.load(_found(str(told["config"])), overrides), folder
+    overrides = [text.strip() for text in str(settings.get("set", "")).split(";") if text.strip()]
+    return Config.load(_find_file(str(settings["config"])), overrides), folder
 
 
-def _found(name: str) -> Path:
-    """The file itself, or one that was packed with the app, whose folder Flower puts on the path."""
+def _find_file(name: str) -> Path:
+    """The file itself, or one that was packed with the app, whose folder Flower puts on `sys.path`."""
     for folder in ("", *sys.path):
         path = Path(folder) / name
         if path.is_file():
@@ -73,8 +73,8 @@ def _found(name: str) -> Path:
     return Path(name)
 
 
-def simulated() -> bool:
-    """Is this a Ray worker of Flower's simulation, rather than the ClientApp of a real SuperNode?"""
+def is_simulation() -> bool:
+    """Whether this is a Ray worker of Flower's simulation, rather than the ClientApp of a real SuperNode."""
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
 

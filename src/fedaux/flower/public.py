@@ -17,9 +17,9 @@ from fedaux.core.rng import numpy_stream
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.records import Records
 from fedaux.flower.user_model import Extractor, Given
-from fedaux.models import dump, load
-from fedaux.models.inference import outputs, transformed
-from fedaux.privacy.apart import check_records_apart
+from fedaux.models import flatten_state, load_state
+from fedaux.models.inference import predict, transform_rows
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import Features, Reference, Scorer
 from fedaux.scoring.frozen_extractor import extractor_hash
 from fedaux.scoring.teacher_weights import Certainty, Weighing
@@ -86,14 +86,14 @@ class Public:
         kept = Question.load(keep) if keep is not None and keep.exists() else None
         if kept is not None:
             _take_up(extractor, kept, keep)
-        check_records_apart(extractor)  # every client would refuse it, and keep the reason to itself
-        seen = Records(outputs(extractor, rows))
-        question = kept or Question(dump(extractor.model), scorer.publish(seen.take(split.negatives).gather()))
+        validate_module(extractor)  # every client would refuse it, and keep the reason to itself
+        seen = Records(predict(extractor, rows))
+        question = kept or Question(flatten_state(extractor.model), scorer.publish(seen.take(split.negatives).gather()))
         if keep is not None and kept is None:
             question.save(keep)
         embed = partial(scorer.embed, question.map)
-        reference = Reference(transformed(seen.take(split.negatives), embed).astype(np.float64))
-        embedded = transformed(seen.take(split.distill), embed)
+        reference = Reference(transform_rows(seen.take(split.negatives), embed).astype(np.float64))
+        embedded = transform_rows(seen.take(split.distill), embed)
         return cls(scorer, question, rows.take(split.distill), reference, embedded, max_share)
 
     def weighing(self, releases: dict[str, Release], teachers: list[str]) -> Weighing:
@@ -106,7 +106,7 @@ class Public:
 
 def _take_up(extractor: Extractor, kept: Question, path: Path | None) -> None:
     try:
-        load(extractor.model, kept.h0)
+        load_state(extractor.model, kept.h0)
     except ValueError as error:
         raise KeptError(
             f"keep = {str(path)!r} is of another model: name another file. To the clients that is another question, "

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from fedaux.core.messages import Arrays, Failure
 from fedaux.flower.serialization import MessageError, from_array
-from fedaux.flower.validation import MAX_RECORDS, Refused, check_weights
+from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,9 @@ def sane(answers: Iterable[Message], sent: Arrays, size_key: str) -> tuple[list[
         node = str(message.metadata.src_node_id)
         try:
             if told != usual[0][0]:
-                raise Refused(f"its reply holds {told}; those of most others hold {usual[0][0]}")
+                raise InvalidReplyError(f"its reply holds {told}; those of most others hold {usual[0][0]}")
             found.append(Trained(node, message, model_in(message.content, sent, size_key)))
-        except (Refused, MessageError) as error:
+        except (InvalidReplyError, MessageError) as error:
             failures.append(Failure(node, str(error)))
     return found, failures
 
@@ -43,11 +43,13 @@ def model_in(content: RecordDict, sent: Arrays, size_key: str) -> ArrayRecord:
     models = [record for record in content.values() if isinstance(record, ArrayRecord)]
     metrics = [record for record in content.values() if isinstance(record, MetricRecord)]
     if len(models) != 1 or len(metrics) != 1:
-        raise Refused(f"sends {len(models)} ArrayRecords and {len(metrics)} MetricRecords, one of each is expected")
+        raise InvalidReplyError(
+            f"sends {len(models)} ArrayRecords and {len(metrics)} MetricRecords, one of each is expected"
+        )
     size = metrics[0].get(size_key, 0)
     if isinstance(size, list) or not 0 < size <= MAX_RECORDS:
-        raise Refused(f"states {size_key} = {size}; above 0 and up to {MAX_RECORDS} is believed")
-    check_weights(sent, {name: from_array(array) for name, array in models[0].items()})
+        raise InvalidReplyError(f"states {size_key} = {size}; above 0 and up to {MAX_RECORDS} is believed")
+    validate_weights(sent, {name: from_array(array) for name, array in models[0].items()})
     return models[0]
 
 

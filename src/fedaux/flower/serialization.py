@@ -1,4 +1,4 @@
-"""Exchange types ⇄ Flower records: scalars in a ConfigRecord, arrays in ArrayRecords; typed, versioned, no pickle."""
+"""Messages to Flower records and back: scalars in a ConfigRecord, arrays in ArrayRecords; versioned, no pickle."""
 
 from __future__ import annotations
 
@@ -11,33 +11,20 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedaux.core.messages import (
-    Arrays,
-    Hello,
-    HelloOrder,
-    Order,
-    PrepareOrder,
-    Release,
-    TrainOrder,
-    Update,
-)
+from fedaux.core.messages import Arrays, Hello, HelloOrder, Order, PrepareOrder, Release, TrainOrder, Update
 
 VERSION = 5
-ACTIONS: dict[type, str] = {
-    HelloOrder: "query.hello",
-    PrepareOrder: "query.prepare",
-    TrainOrder: "train",
-}
+MESSAGE_TYPES: dict[type, str] = {HelloOrder: "query.hello", PrepareOrder: "query.prepare", TrainOrder: "train"}
 
 T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | Release | Update)
 
 
 class MessageError(ValueError):
-    """A message that is not what it says it is."""
+    """A message that cannot be read."""
 
 
 def to_array(values: NDArray[Any]) -> Array:
-    """Flower's `Array(ndarray)` to the byte, but with one copy of a model instead of three."""
+    """The same bytes as Flower's `Array(ndarray)`, with one copy of a model instead of three."""
     values = np.asarray(values, order="C")
     if values.dtype.hasobject:
         raise MessageError(f"arrays of {values.dtype} are not sent: they would need pickle")
@@ -47,7 +34,7 @@ def to_array(values: NDArray[Any]) -> Array:
 
 
 def from_array(array: Array) -> NDArray[Any]:
-    """A read-only view of the bytes that really arrived: a header that promises more allocates nothing."""
+    """A read-only view of the received bytes: a header that promises more allocates nothing."""
     stream = BytesIO(array.data)
     try:
         if npy.read_magic(stream) != (1, 0):
@@ -60,13 +47,13 @@ def from_array(array: Array) -> NDArray[Any]:
         raise MessageError(f"an array is not what its header says: {error}") from error
 
 
-class Packer:
-    """Turns orders into records. Arrays broadcast to many clients are packed once, so they are hashed and sent once."""
+class Serializer:
+    """Serializes orders. Arrays that go to many clients are serialized once, so they are hashed and sent once."""
 
     def __init__(self) -> None:
-        self._packed: dict[int, tuple[Arrays, ArrayRecord]] = {}
+        self._records: dict[int, tuple[Arrays, ArrayRecord]] = {}
 
-    def pack(self, item: Any) -> RecordDict:
+    def serialize(self, item: Any) -> RecordDict:
         scalars: dict[str, Any] = {"version": VERSION, "kind": type(item).__name__}
         records: dict[str, ArrayRecord | ConfigRecord] = {}
         for field in dataclasses.fields(item):
@@ -78,29 +65,29 @@ class Packer:
         return RecordDict({"fedaux": ConfigRecord(scalars), **records})
 
     def _arrays(self, arrays: Arrays) -> ArrayRecord:
-        known = self._packed.get(id(arrays))
-        if known is None or known[0] is not arrays:
-            known = arrays, ArrayRecord({name: to_array(array) for name, array in arrays.items()})
-            self._packed[id(arrays)] = known
-        return known[1]
+        cached = self._records.get(id(arrays))
+        if cached is None or cached[0] is not arrays:
+            cached = arrays, ArrayRecord({name: to_array(array) for name, array in arrays.items()})
+            self._records[id(arrays)] = cached
+        return cached[1]
 
 
-def pack(item: Order | Hello | HelloOrder | Release | Update) -> RecordDict:
-    return Packer().pack(item)
+def serialize(item: Order | Hello | HelloOrder | Release | Update) -> RecordDict:
+    return Serializer().serialize(item)
 
 
-def unpack(kind: type[T], content: RecordDict) -> T:
-    """The exchange type back, or a `MessageError` that says what is wrong with the message."""
-    # content[...] and not content.array_records: the latter ties the message into a cycle that only the collector frees
-    facts = content.get("fedaux")
-    if not isinstance(facts, ConfigRecord):
+def deserialize(kind: type[T], content: RecordDict) -> T:
+    """The message, or a `MessageError` that says what is wrong with it."""
+    # content[...] and not content.array_records: the latter puts the message into a reference cycle
+    scalars = content.get("fedaux")
+    if not isinstance(scalars, ConfigRecord):
         raise MessageError("the message has no fedaux record; is the other side running fedaux?")
-    if facts.get("version") != VERSION:
+    if scalars.get("version") != VERSION:
         raise MessageError(
-            f"the message speaks version {facts.get('version')!r}, this side {VERSION}; upgrade the older one"
+            f"the message has version {scalars.get('version')!r}, this side has {VERSION}; upgrade the older one"
         )
-    if facts.get("kind") != kind.__name__:
-        raise MessageError(f"a {facts.get('kind')!r} came where a {kind.__name__} was expected")
+    if scalars.get("kind") != kind.__name__:
+        raise MessageError(f"a {scalars.get('kind')!r} came where a {kind.__name__} was expected")
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for name, hint in hints.items():
@@ -109,8 +96,8 @@ def unpack(kind: type[T], content: RecordDict) -> T:
             if not isinstance(arrays, ArrayRecord):
                 raise MessageError(f"{kind.__name__}.{name} is missing")
             values[name] = {key: from_array(array) for key, array in arrays.items()}
-        elif type(facts.get(name)) is hint:
-            values[name] = facts[name]
+        elif type(scalars.get(name)) is hint:
+            values[name] = scalars[name]
         else:
-            raise MessageError(f"{kind.__name__}.{name} should be {hint.__name__}, it is {facts.get(name)!r}")
+            raise MessageError(f"{kind.__name__}.{name} should be {hint.__name__}, it is {scalars.get(name)!r}")
     return kind(**values)

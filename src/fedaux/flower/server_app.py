@@ -1,4 +1,4 @@
-"""A Flower ServerApp around any function of a configuration, a folder and the sites that answer."""
+"""A Flower ServerApp around any function of a configuration, a folder and a way to connect to the sites."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fedaux.algorithms.server import Server
 from fedaux.config.schema import Config
 from fedaux.data.federated import open_public
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.node_registry import Directory
+from fedaux.flower.node_registry import NodeRegistry
 from fedaux.flower.node_settings import run_settings
-from fedaux.scoring.base import bounds_of
+from fedaux.scoring.base import bound_function
 
 Connect = Callable[[Server], GridFederation]  # waits for the sites
 Run = Callable[[Config, Path, Connect], None]
 
 
 def server_app(run: Run) -> ServerApp:
-    """`run` is called with what Flower's run configuration names, and with a way to reach the sites."""
+    """`run` gets the config and the folder that Flower's run configuration names, and `connect`."""
     app = ServerApp()
 
     @app.main()
@@ -34,9 +34,9 @@ def server_app(run: Run) -> ServerApp:
 
 
 def connect(grid: Grid, server: Server) -> GridFederation:
-    """Wait for the sites of a run; raises where too few come up."""
+    """Wait for the sites of a run; raises if too few connect."""
     config, policy = server.config, server.config.federation
-    directory = Directory(grid, server.clients, open_public(config).classes, lambda text: print(text, flush=True))
-    here = directory.wait(policy.connect_timeout, enough=quorum(config, len(server.clients)))
-    bounds = bounds_of(server.scorer)
-    return GridFederation(grid, here, policy.timeout, policy.max_records, directory.look, bounds)
+    registry = NodeRegistry(grid, server.clients, open_public(config).classes, server.on_progress)
+    nodes = registry.wait_for_clients(policy.connect_timeout, quorum(config, len(server.clients)))
+    bounds = bound_function(server.scorer)
+    return GridFederation(grid, nodes, policy.timeout, policy.max_records, registry.refresh, bounds)

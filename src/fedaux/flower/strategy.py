@@ -20,17 +20,17 @@ from fedaux.algorithms.server import DivergedError
 from fedaux.config.schema import DistillConfig, PrivacyConfig
 from fedaux.core.messages import Account, Arrays, Failure, Release
 from fedaux.core.rng import torch_stream
-from fedaux.flower.federation import read, replies
+from fedaux.flower.federation import read_reply, stream_replies
 from fedaux.flower.in_process import CLIENT_EXCEPTION
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.public import Public
 from fedaux.flower.replies import Trained, sane
-from fedaux.flower.serialization import MessageError, Packer, from_array
+from fedaux.flower.serialization import MessageError, Serializer, from_array
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
-from fedaux.flower.validation import Refused, check
-from fedaux.models.inference import outputs
+from fedaux.flower.validation import InvalidReplyError, validate_reply
+from fedaux.models.inference import predict
 from fedaux.privacy.ledger import Ledger
-from fedaux.scoring.base import bounds_of
+from fedaux.scoring.base import bound_function
 from fedaux.scoring.registry import make_scorer
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
@@ -78,7 +78,7 @@ class FedAUX(FedAvg):
         self._model, self._mute, self._sent = copy.deepcopy(model).cpu(), set[str](), Arrays()
         self._unheard: set[str] = set()  # nodes that were asked for a release, and made none that could be used
         rows, path = Given.of(public), None if keep is None else Path(keep).expanduser()
-        found = outputs(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
+        found = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if found != (classes,):
             raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {found} numbers for a row")
         made = make_scorer(PrivacyConfig(scorer=scorer, embedding_dim=embedding_dim), classes)
@@ -88,7 +88,7 @@ class FedAUX(FedAvg):
     def privacy(self) -> str:
         """In words: what of this run is differentially private, and what is not."""
         accounts = {node: Account.from_json(one.account) for node, one in self.releases.items()}
-        return Ledger(self.releases, accounts, bare=1, unheard=self._unheard).statement()
+        return Ledger(self.releases, accounts, unprotected_models=1, unresponsive=self._unheard).statement()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -107,20 +107,22 @@ class FedAUX(FedAvg):
 
     def _ask(self, grid: Grid, nodes: Iterable[int]) -> None:
         """Whoever fails keeps its place in the average. One that answers wrongly is not asked again in this run."""
-        scorer, packer = self._public.scorer, Packer()
+        scorer, serializer = self._public.scorer, Serializer()
         new = [node for node in nodes if str(node) not in {*self.releases, *self._mute}]
         orders = [self._public.question.order(node, scorer, self.classes) for node in new]
         asked = zip(orders, new, strict=True)
-        messages = ((o, Message(packer.pack(o), node, f"query.{ACTION}", ttl=self.patience)) for o, node in asked)
-        for order, message in replies(grid, messages, self.patience):
+        messages = (
+            (o, Message(serializer.serialize(o), node, f"query.{ACTION}", ttl=self.patience)) for o, node in asked
+        )
+        for order, message in stream_replies(grid, messages, self.patience):
             if message is None or (message.has_error() and message.error.code != CLIENT_EXCEPTION):
                 log.warning("node %s made no release, and is asked again when it is next chosen", order.client)
                 self._unheard.add(order.client)
                 continue
             try:
-                made = read(Release, message)
-                check(order, made, bounds=bounds_of(scorer))
-            except (MessageError, Refused) as error:
+                made = read_reply(Release, message)
+                validate_reply(order, made, bounds=bound_function(scorer))
+            except (MessageError, InvalidReplyError) as error:
                 log.warning("node %s has no score: %s", order.client, str(error)[:_REASON])
                 self._mute.add(order.client)
                 self._unheard.add(order.client)
@@ -170,7 +172,7 @@ class FedAUX(FedAvg):
         for one in teachers:
             self._load(one.model)
             try:
-                ensemble.add(outputs(self._model, self._public.distill), weighing.weights(one.node))
+                ensemble.add(predict(self._model, self._public.distill), weighing.weights(one.node))
             except ValueError as error:
                 mistaken.append(Failure(one.node, str(error)))
         return ensemble, mistaken

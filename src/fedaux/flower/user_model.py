@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedaux.data.records import Indices, Records
 from fedaux.flower.node_settings import SettingsError
-from fedaux.privacy.apart import keeps_records_apart
+from fedaux.privacy.module_validation import keeps_records_apart
 
 FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)
 ACTION = "fedaux"  # what both sides call the handler: messages are of the type query.fedaux

@@ -1,6 +1,6 @@
-"""Every reply is checked before it touches a model: what is wrong costs that client's contribution, never the round.
+"""Validation of every reply before it reaches a model: an invalid one costs the client's contribution, not the round.
 
-A client may still lie within these bounds, about its labels for one; `teachers.max_share` limits what that is worth.
+A client may still lie within these bounds, about its labels for one; `teachers.max_share` limits the effect.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from numpy.typing import NDArray
 
 from fedaux.algorithms.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.core.messages import Account, Arrays, Order, PrepareOrder, Release, TrainOrder, Update
-from fedaux.privacy.clipping import REACH, Bound, Bounds
+from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, Bounds
 from fedaux.privacy.gaussian import CALIBRATIONS
 from fedaux.privacy.release import release_multiplier
 from fedaux.privacy.units import UNITS
 
-NORM_FACTOR = 1e4  # a reply may not be longer than this many times what was sent, plus one per number
+NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
-MAX_RECORDS = 10**8  # of one client; a larger claim would drown all others in the average
-SAME = 1e-6  # two sides that compute the same number agree to this share of it
-TAIL = 10.0  # standard deviations by which noise may be longer than it is on average: honest noise never is, e⁻⁵⁰
+MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
+RELATIVE_TOLERANCE = 1e-6  # between server and client where both compute the same number
+NOISE_TAIL = 10.0  # standard deviations by which its norm may exceed √size; honest noise does with probability e⁻⁵⁰
 
 
-class Refused(ValueError):
-    """A reply that must not be used, and why."""
+class InvalidReplyError(ValueError):
+    """A reply that must not be used, with the reason."""
 
 
-def check(order: Order, reply: Release | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None) -> None:
-    """Raise `Refused` unless the reply answers the order and is sane. `bounds` are those of the order's scorer."""
+def validate_reply(
+    order: Order, reply: Release | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
+) -> None:
+    """Raise `InvalidReplyError` unless the reply answers the order and is plausible. `bounds` are its scorer's."""
     if reply.client != order.client:
-        raise Refused(f"answers for {reply.client!r}")
+        raise InvalidReplyError(f"answers for {reply.client!r}")
     if not 1 <= reply.records <= max_records:
-        raise Refused(f"claims {reply.records} records; from 1 to {max_records} are believed")
+        raise InvalidReplyError(f"claims {reply.records} records; from 1 to {max_records} are believed")
     _check_account(reply.account)
     if isinstance(order, PrepareOrder) and isinstance(reply, Release):
         _check_release(order, reply)
@@ -44,16 +46,16 @@ def check(order: Order, reply: Release | Update, max_records: int = MAX_RECORDS,
         _check_noise(reply)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         if reply.round != order.round:
-            raise Refused(f"answers round {reply.round}, not {order.round}")
-        check_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
+            raise InvalidReplyError(f"answers round {reply.round}, not {order.round}")
+        validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
         if not np.isfinite(reply.loss):
-            raise Refused(f"its training diverged: the loss is {reply.loss}")
+            raise InvalidReplyError(f"its training diverged: the loss is {reply.loss}")
         if not 0 <= reply.seconds < math.inf:
-            raise Refused(f"claims to have trained for {reply.seconds} s")
+            raise InvalidReplyError(f"claims to have trained for {reply.seconds} s")
         if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
-            raise Refused("the noise it states for its training means nothing here")
+            raise InvalidReplyError("the noise it states for its training means nothing here")
     else:
-        raise Refused(f"sends a {type(reply).__name__} for a {type(order).__name__}")
+        raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
 
 
 def untrained(order: TrainOrder, reply: Update) -> Arrays:
@@ -67,37 +69,37 @@ def untrained(order: TrainOrder, reply: Update) -> Arrays:
     return hooks.client_update(start, start, work, order.broadcast, {}).extra
 
 
-def longest(bound: Bound, scale: float, size: int) -> float:
+def max_release_norm(bound: Bound, scale: float, size: int) -> float:
     """The norm, in steps, that an honest release of `size` integers does not exceed, noise of that scale included."""
-    return bound.norm + scale * (math.sqrt(size) + TAIL)
+    return bound.norm + scale * (math.sqrt(size) + NOISE_TAIL)
 
 
 def _check_account(text: str) -> None:
-    """A client may understate what it spent, to its own harm alone; but the statement must make sense."""
+    """A client may understate what it spent, to its own harm alone; but the values must be valid."""
     try:
-        told = Account.from_json(text)
-        sane = told.epsilon >= 0 and 0 < told.delta < 1 and 0 <= told.entries < 2**40
-        known = told.adjacency in REACH and told.unit in UNITS
+        account = Account.from_json(text)
+        in_range = account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
+        known = account.adjacency in UNIT_SENSITIVITY and account.unit in UNITS
     except (ValueError, TypeError) as error:
-        raise Refused("the account that it gives of its privacy is not one") from error
-    if not (sane and known):
-        raise Refused("the account that it gives of its privacy means nothing here")
+        raise InvalidReplyError("the account that it gives of its privacy is not one") from error
+    if not (in_range and known):
+        raise InvalidReplyError("the account that it gives of its privacy means nothing here")
 
 
-def check_weights(sent: Arrays, got: Arrays) -> None:
-    if set(got) != set(sent):
-        raise Refused(f"sends arrays {sorted(got)}, expected {sorted(sent)}")
+def validate_weights(sent: Arrays, received: Arrays) -> None:
+    if set(received) != set(sent):
+        raise InvalidReplyError(f"sends arrays {sorted(received)}, expected {sorted(sent)}")
     for name, ours in sent.items():
-        theirs = got[name]
+        theirs = received[name]
         if theirs.shape != ours.shape or theirs.dtype != ours.dtype:
-            raise Refused(f"{name} is {theirs.dtype}{theirs.shape}, expected {ours.dtype}{ours.shape}")
+            raise InvalidReplyError(f"{name} is {theirs.dtype}{theirs.shape}, expected {ours.dtype}{ours.shape}")
         if not np.issubdtype(theirs.dtype, np.floating):
             if np.any(theirs - ours.astype(np.float64) > MAX_STEPS):
-                raise Refused(f"{name} counts more than {MAX_STEPS} steps in one round")
+                raise InvalidReplyError(f"{name} counts more than {MAX_STEPS} steps in one round")
             continue
         size, limit = _norm(theirs), NORM_FACTOR * (_norm(ours) + np.sqrt(ours.size))
         if not size <= limit:
-            raise Refused(f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed")
+            raise InvalidReplyError(f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed")
 
 
 def _norm(array: NDArray[Any]) -> float:
@@ -108,36 +110,42 @@ def _norm(array: NDArray[Any]) -> float:
 
 def _check_release(order: PrepareOrder, reply: Release) -> None:
     if reply.scorer != order.scorer:
-        raise Refused(f"its release was made by the scorer {reply.scorer!r}")
+        raise InvalidReplyError(f"its release was made by the scorer {reply.scorer!r}")
     values = reply.arrays.get("values")
     if set(reply.arrays) != {"values"} or values is None or values.dtype != np.int64 or values.shape != (order.size,):
-        raise Refused(f"its release is not one vector of {order.size} integers")
+        raise InvalidReplyError(f"its release is not one vector of {order.size} integers")
     if not all(0 < number < 2.0**60 for number in (reply.scale, reply.sensitivity, reply.step, reply.epsilon)):
-        raise Refused("the noise, the sensitivity or the budget it states is not a positive number")
-    if reply.adjacency not in REACH or reply.calibration not in CALIBRATIONS or not 0 < reply.delta < 1:
-        raise Refused("the budget it states means nothing here")
+        raise InvalidReplyError("the noise, the sensitivity or the budget it states is not a positive number")
+    if reply.adjacency not in UNIT_SENSITIVITY or reply.calibration not in CALIBRATIONS or not 0 < reply.delta < 1:
+        raise InvalidReplyError("the budget it states means nothing here")
 
 
 def _check_bound(reply: Release, bound: Bound) -> None:
-    """The scorer fixes what a step means and how far one record reaches; only the noise is the client's own choice."""
-    for what, told, known in (
+    """The scorer fixes the step and the sensitivity; only the noise is the client's own choice."""
+    for what, stated, expected in (
         ("step", reply.step, bound.step),
         ("sensitivity", reply.sensitivity, bound.sensitivity),
     ):
-        if not math.isclose(told, known, rel_tol=SAME):
-            raise Refused(f"states a {what} of {told:.7g}; for {reply.records} records the scorer's is {known:.7g}")
+        if not math.isclose(stated, expected, rel_tol=RELATIVE_TOLERANCE):
+            raise InvalidReplyError(
+                f"states a {what} of {stated:.7g}; for {reply.records} records the scorer's is {expected:.7g}"
+            )
     values = reply.arrays["values"]
-    size, limit = float(np.linalg.norm(values)), longest(bound, reply.scale, len(values))
+    size, limit = float(np.linalg.norm(values)), max_release_norm(bound, reply.scale, len(values))
     if size > limit:
-        raise Refused(f"its release has norm {size:.3g}; {reply.records} records and its noise reach {limit:.3g}")
+        raise InvalidReplyError(
+            f"its release has norm {size:.3g}; {reply.records} records and its noise reach {limit:.3g}"
+        )
 
 
 def _check_noise(reply: Release) -> None:
-    """Releases are trusted by their noise: one that states too little would drown the others."""
+    """Releases are weighted by their noise: one that states too little would dominate the others."""
     budget = (reply.epsilon, reply.delta, reply.calibration, reply.adjacency)
     try:
-        asked = release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
+        expected = release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
     except Exception as error:  # the calibrations fail in many ways on hostile budgets
-        raise Refused(f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}") from error
-    if not math.isclose(reply.scale, asked, rel_tol=SAME):
-        raise Refused(f"states noise of scale {reply.scale:.7g}; its budget asks for {asked:.7g}")
+        raise InvalidReplyError(
+            f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}"
+        ) from error
+    if not math.isclose(reply.scale, expected, rel_tol=RELATIVE_TOLERANCE):
+        raise InvalidReplyError(f"states noise of scale {reply.scale:.7g}; its budget asks for {expected:.7g}")

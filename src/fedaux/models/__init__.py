@@ -8,9 +8,9 @@ from fedaux.models import (
     small,  # noqa: F401  (importing them registers them)
     text,  # noqa: F401  (importing them registers them)
 )
-from fedaux.models.flat_state import Weights, dump, halved, layout, load
+from fedaux.models.flat_state import Weights, flatten_state, load_state, state_sizes, to_half
 from fedaux.models.layers import Extractor, make_norm
-from fedaux.models.registry import Prototype, available, build, linear_head, origin, register
+from fedaux.models.registry import Prototype, available, build, linear_head, published_weights, register
 
 __all__ = [
     "Extractor",
@@ -20,12 +20,12 @@ __all__ = [
     "Weights",
     "available",
     "build",
-    "dump",
-    "halved",
-    "layout",
+    "flatten_state",
     "linear_head",
-    "load",
+    "load_state",
     "make_norm",
-    "origin",
+    "published_weights",
     "register",
+    "state_sizes",
+    "to_half",
 ]

@@ -6,7 +6,7 @@
 
 The policy when clients are averaged: parameters and buffers are means weighted by |D_i|, counters take the maximum, and
 every network is in eval mode except in local training. Nothing is left out of the average, nothing is averaged twice.
-It works on any module, so `dump(prototype.features)` is the extractor h0 alone.
+It works on any module, so `flatten_state(prototype.features)` is the extractor h0 alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def dump(module: nn.Module) -> Weights:
+def flatten_state(module: nn.Module) -> Weights:
     """A fresh copy of the state, on the CPU."""
     weights: Weights = {}
     for kind, tensors in _tensors(module).items():
@@ -39,9 +39,9 @@ def dump(module: nn.Module) -> Weights:
 
 
 @torch.no_grad()
-def load(module: nn.Module, weights: Weights) -> None:
+def load_state(module: nn.Module, weights: Weights) -> None:
     """Copy `weights` into the tensors the module already has, wherever they are; a misfit leaves it untouched."""
-    _check(layout(module), weights)
+    _check(state_sizes(module), weights)
     for kind, tensors in _tensors(module).items():
         start = 0
         for tensor in tensors:  # torch.tensor copies, as from_numpy will not read a message's read-only array
@@ -49,13 +49,13 @@ def load(module: nn.Module, weights: Weights) -> None:
             start += tensor.numel()
 
 
-def halved(weights: Weights) -> Weights:
-    """Floating arrays in half precision: half the bytes on the wire. `load` reads them as they are."""
+def to_half(weights: Weights) -> Weights:
+    """Floating arrays in half precision: half the bytes on the wire. `load_state` reads them as they are."""
     return {kind: array.astype(np.float16) if array.dtype == np.float32 else array for kind, array in weights.items()}
 
 
-def layout(module: nn.Module) -> dict[str, int]:
-    """How many numbers of each kind `dump` returns and `load` accepts."""
+def state_sizes(module: nn.Module) -> dict[str, int]:
+    """How many numbers of each kind `flatten_state` returns and `load_state` accepts."""
     return {kind: sum(tensor.numel() for tensor in tensors) for kind, tensors in _tensors(module).items()}
 
 

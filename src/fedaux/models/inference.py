@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.core.io import scratch
+from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records, is_text
 
@@ -31,23 +31,23 @@ def predict_batches(
         yield rows, output
 
 
-def outputs(module: nn.Module, records: Records) -> Rows:
+def predict(module: nn.Module, records: Records) -> Rows:
     """The module over all records in eval mode, (N, H): features of an extractor, logits of a model."""
-    return collect(predict_batches(module, records), len(records))
+    return stack_blocks(predict_batches(module, records), len(records))
 
 
-def transformed(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
+def transform_rows(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
     """A row-wise transform of rows that may lie on disk, (N, H) → (N, k)."""
     blocks = ((rows, transform(records.gather(rows))) for rows in records.blocks(size))
-    return collect(blocks, len(records))
+    return stack_blocks(blocks, len(records))
 
 
-def collect(blocks: Iterable[tuple[slice, NDArray[np.floating]]], count: int) -> Rows:
+def stack_blocks(blocks: Iterable[tuple[slice, NDArray[np.floating]]], count: int) -> Rows:
     """Blocks of rows as one array, which is as wide as the first of them."""
     out: Rows | None = None
     for rows, block in blocks:
         if out is None:
-            out = scratch((count, block.shape[1]), np.float32)
+            out = temporary_array((count, block.shape[1]), np.float32)
         out[rows] = block
     if out is None:
         raise ValueError("there are no records to look at")
@@ -67,7 +67,7 @@ def fingerprint(records: Records, *facts: object) -> str:
     return digest.hexdigest()[:24]
 
 
-def pool_hash(x: NDArray[Any], *facts: object) -> str:
+def cached_fingerprint(x: NDArray[Any], *facts: object) -> str:
     """`fingerprint` of a whole array, which is read once in a process, however often clients ask for parts of it."""
     known, digest = _hashed.get(id(x), (lambda: None, ""))
     if known() is not x:

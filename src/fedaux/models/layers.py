@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
 
 NORMS = ("batch", "group", "none")
 DEEP_NORMS = ("batch", "group")  # without any, the features of a fresh ShuffleNet are of the order of 1000
@@ -18,7 +18,7 @@ class Extractor(nn.Sequential):
         self.width: int = width
 
 
-def groups_of(channels: int) -> int:
+def group_count(channels: int) -> int:
     """At most 32 groups, each of 16 or more channels where there are as many, all of the same size.
 
     Both numbers are those of Wu & He (2018, table 3); sixteen also leaves enough values where there is no image plane.
@@ -29,10 +29,10 @@ def groups_of(channels: int) -> int:
 def make_norm(kind: str, channels: int, *, image: bool = True) -> nn.Module:
     """`batch` (Ioffe & Szegedy 2015), `group` (Wu & He 2018: no buffers, rows never mix, fit for DP-SGD) or `none`."""
     if kind not in NORMS:
-        raise unknown("norm", kind, NORMS)
+        raise unknown_name("norm", kind, NORMS)
     if kind == "batch":
         return nn.BatchNorm2d(channels) if image else nn.BatchNorm1d(channels)
-    return nn.GroupNorm(groups_of(channels), channels) if kind == "group" else nn.Identity()
+    return nn.GroupNorm(group_count(channels), channels) if kind == "group" else nn.Identity()
 
 
 def conv(
@@ -53,7 +53,7 @@ def conv(
 def image_channels(name: str, shape: tuple[int, ...], norm: str, norms: tuple[str, ...] = DEEP_NORMS) -> int:
     """The channels of an image shape; any other shape, and a norm the network cannot do with, is refused."""
     if norm not in norms:
-        raise unknown(f"norm for {name!r}", norm, norms)
+        raise unknown_name(f"norm for {name!r}", norm, norms)
     if len(shape) != 3 or min(shape) < 1:
         raise ValueError(
             f"prototype {name!r} expects images (channels, height, width), not rows of shape {tuple(shape)}; "
@@ -62,7 +62,7 @@ def image_channels(name: str, shape: tuple[int, ...], norm: str, norms: tuple[st
     return shape[0]
 
 
-def positive(**options: float) -> None:
+def require_positive(**options: float) -> None:
     """Refuse sizes of zero and below before they become an empty layer."""
     for name, value in options.items():
         if not value > 0:

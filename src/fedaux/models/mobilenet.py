@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from fedaux.models.layers import Extractor, conv, image_channels, positive
+from fedaux.models.layers import Extractor, conv, image_channels, require_positive
 from fedaux.models.registry import register
 
 # table 2 of the paper: (expansion, channels, repeats, stride), but stride 1 where 224×224 images have 2 early on
@@ -40,7 +40,7 @@ def mobilenetv2(shape: tuple[int, ...], width: float = 0.5, norm: str = "batch")
     readings of the paper are needed for that number: the stem keeps its 32 channels, the first block has a 1×1
     convolution although it expands by one, and a block of stride 1 that changes the channels has a 1×1 shortcut.
     """
-    positive(width=width)
+    require_positive(width=width)
     inputs = STEM
     blocks: list[nn.Module] = []
     for expansion, channels, repeats, stride in STAGES:

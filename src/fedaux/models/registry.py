@@ -2,8 +2,8 @@
 
 A network is a function `(shape, **options) → nn.Module` that returns a feature extractor with an integer attribute
 `width`, the number of features H. It is found by the name it was registered under, or as `module:function`.
-An extractor that was published with weights has an `origin`, where they are, and `restore()`, which loads them:
-P1's result without the work, at every site that has the origin. Building alone never loads them.
+An extractor with published weights has an attribute `published_weights`, their folder, and a method `restore()` that
+loads them: the result of P1 without the work, at every site that has the folder. `build` never loads them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.errors import import_function, own_function, unknown
+from fedaux.core.errors import import_function, unknown_name, user_code
 from fedaux.core.rng import seeded_torch
 from fedaux.models.layers import Extractor
 
@@ -56,9 +56,9 @@ def linear_head(width: int, classes: int) -> Prototype:
         return Prototype(Extractor(width=width), classes)
 
 
-def origin(features: nn.Module) -> str:
+def published_weights(features: nn.Module) -> str:
     """Where this extractor's published weights are; "" where it has none."""
-    return str(getattr(features, "origin", "") or "")
+    return str(getattr(features, "published_weights", "") or "")
 
 
 def register(name: str) -> Callable[[M], M]:
@@ -90,7 +90,7 @@ def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) 
     maker = _find(spec.name)
     _check_options(spec, maker)
     with _building, seeded_torch(seed), torch.device("cpu"):
-        with own_function("prototype", spec.name):
+        with user_code("prototype", spec.name):
             features = maker(shape, **dict(spec.options))
         return Prototype(features, classes)
 
@@ -99,7 +99,7 @@ def _find(name: str) -> Maker:
     if name in _makers:
         return _makers[name]
     if ":" not in name:
-        raise unknown("prototype", name, [*available(), "module:function"])
+        raise unknown_name("prototype", name, [*available(), "module:function"])
     return import_function(name, "prototype")
 
 
@@ -111,7 +111,7 @@ def _check_options(spec: PrototypeSpec, maker: Maker) -> None:
     defaults = {parameter.name: parameter.default for parameter in parameters}
     for key, value in spec.options:
         if key not in defaults:
-            raise unknown(f"option of prototype {spec.name!r}", key, defaults)
+            raise unknown_name(f"option of prototype {spec.name!r}", key, defaults)
         kind = type(defaults[key])
         if kind in (int, float, str, bool) and type(value) is not kind and (kind, type(value)) != (float, int):
             raise ValueError(f"{spec.label}: {key} must be {kind.__name__}, not {type(value).__name__} ({value!r})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedaux.models.layers import Extractor, conv, image_channels, positive
+from fedaux.models.layers import Extractor, conv, image_channels, require_positive
 from fedaux.models.registry import register
 
 
@@ -31,7 +31,7 @@ def resnet8(shape: tuple[int, ...], width: int = 64, norm: str = "batch") -> Ext
     At width 64 the encoder has 4,898,112 parameters on RGB images. The ResNet-8 of FedDF has three stages of 16, 32
     and 64 channels, so state the width beside every number.
     """
-    positive(width=width)
+    require_positive(width=width)
     stages = [width, width, 2 * width, 4 * width, 8 * width]
     blocks = [
         BasicBlock(inputs, outputs, stride, norm)

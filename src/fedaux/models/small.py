@@ -6,7 +6,7 @@ from math import prod
 
 from torch import nn
 
-from fedaux.models.layers import NORMS, Extractor, conv, image_channels, make_norm, positive
+from fedaux.models.layers import NORMS, Extractor, conv, image_channels, make_norm, require_positive
 from fedaux.models.registry import register
 
 
@@ -20,7 +20,7 @@ def dense(inputs: int, outputs: int, norm: str) -> nn.Sequential:
 @register("mlp")
 def mlp(shape: tuple[int, ...], hidden: int = 128, features: int = 64, norm: str = "group") -> Extractor:
     """(B, *shape) → (B, features): rows of any shape, flattened, through one hidden layer."""
-    positive(hidden=hidden, features=features)
+    require_positive(hidden=hidden, features=features)
     if not shape or min(shape) < 1:
         raise ValueError(
             f"prototype 'mlp' expects rows of at least one number, not of shape {tuple(shape)}; "
@@ -35,7 +35,7 @@ def cnn(shape: tuple[int, ...], width: int = 32, features: int = 64, norm: str =
 
     Meant for 8×8 to 28×28; pooling to a fixed grid makes every size fit, and keeps where in the image something is.
     """
-    positive(width=width, features=features)
+    require_positive(width=width, features=features)
     return Extractor(
         conv(image_channels("cnn", shape, norm, NORMS), width, norm, kernel=3, act=nn.ReLU),
         nn.MaxPool2d(2, ceil_mode=True),

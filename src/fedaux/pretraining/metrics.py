@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Quality:
+class FeatureQuality:
     """alignment: mean squared distance of two views of an image on the unit sphere; 0 is perfect.
     uniformity: log of the mean Gaussian potential between images; the lower, the better spread.
     rank: effective number of directions the features use.
@@ -21,7 +21,7 @@ class Quality:
     rank: float
 
 
-def measure(first: Tensor, second: Tensor) -> Quality:
+def feature_quality(first: Tensor, second: Tensor) -> FeatureQuality:
     """From features of two views of the same images, (B, H) each."""
     one, two = F.normalize(first, dim=1), F.normalize(second, dim=1)
     alignment = (one - two).square().sum(dim=1).mean()
@@ -29,4 +29,4 @@ def measure(first: Tensor, second: Tensor) -> Quality:
     spread = torch.linalg.svdvals(first - first.mean(dim=0))
     share = spread / spread.sum().clamp_min(1e-12)
     rank = torch.exp(-(share * share.clamp_min(1e-12).log()).sum())
-    return Quality(float(alignment), float(uniformity), float(rank))
+    return FeatureQuality(float(alignment), float(uniformity), float(rank))

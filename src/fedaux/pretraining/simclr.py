@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedaux.config.schema import PretrainConfig
-from fedaux.core.rng import derive, seeded_torch
+from fedaux.core.rng import derive_seed, seeded_torch
 from fedaux.data.records import Indices, Records, is_image
 from fedaux.pretraining.augment import random_views
-from fedaux.pretraining.metrics import Quality, measure
-from fedaux.pretraining.trainer import SelfSupervised, autocast
+from fedaux.pretraining.metrics import FeatureQuality, feature_quality
+from fedaux.pretraining.trainer import SelfSupervisedTask, autocast
 
 
 def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
@@ -24,7 +24,7 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(similarity, partner)
 
 
-class SimCLR(SelfSupervised):
+class SimCLR(SelfSupervisedTask):
     """Two random views of each image in a batch must find each other among all the others."""
 
     views = 2
@@ -35,7 +35,7 @@ class SimCLR(SelfSupervised):
                 "pre-training needs auxiliary images (uint8, N×H×W×C) or text; "
                 "for other data set pretrain.epochs = 0, or use a method without +P"
             )
-        with seeded_torch(derive(seed, "projection")):
+        with seeded_torch(derive_seed(seed, "projection")):
             projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, config.projection_dim))
         super().__init__(extractor, projection, aux, config, seed)
 
@@ -57,19 +57,19 @@ class SimCLR(SelfSupervised):
             return loss.item()
         with torch.no_grad():
             found = torch.cat(
-                [self._project(part, derive(seed, part_number)) for part_number, part in enumerate(parts)]
+                [self._project(part, derive_seed(seed, part_number)) for part_number, part in enumerate(parts)]
             )
         loss = self._loss(found.requires_grad_())
         loss.backward()  # type: ignore[no-untyped-call]
         assert found.grad is not None
         gradients = torch.split(found.grad, [len(part) for part in parts])
         for part_number, (part, gradient) in enumerate(zip(parts, gradients, strict=True)):
-            self._project(part, derive(seed, part_number)).backward(gradient)  # type: ignore[no-untyped-call]
+            self._project(part, derive_seed(seed, part_number)).backward(gradient)  # type: ignore[no-untyped-call]
         return loss.item()
 
-    def quality(self, rows: Indices, generator: torch.Generator) -> Quality:
+    def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
         first, second = self._views(rows, generator)
-        return measure(*(self.extractor(view.to(self.device)).float().cpu() for view in (first, second)))
+        return feature_quality(*(self.extractor(view.to(self.device)).float().cpu() for view in (first, second)))
 
     def _views(self, rows: Indices, generator: torch.Generator) -> list[Tensor]:
         images = self.aux.tensor(rows)

@@ -12,26 +12,26 @@ from typing import Any
 import torch
 from safetensors.numpy import load_file, save
 
-from fedaux.config.parsing import plain
+from fedaux.config.parsing import to_plain
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import PretrainConfig
 from fedaux.core.io import write_atomically
-from fedaux.core.rng import derive
+from fedaux.core.rng import derive_seed
 from fedaux.data.records import Records, is_text
-from fedaux.models import Prototype, build, dump, load
+from fedaux.models import Prototype, build, flatten_state, load_state
 from fedaux.models.inference import fingerprint
-from fedaux.pretraining.masked_lm import MaskedLanguage
+from fedaux.pretraining.masked_lm import MaskedLanguageModel
 from fedaux.pretraining.simclr import SimCLR
-from fedaux.pretraining.trainer import Epoch, SelfSupervised, pretrain
+from fedaux.pretraining.trainer import EpochMetrics, SelfSupervisedTask, pretrain
 
 
-def pretrained(
+def load_or_pretrain(
     spec: PrototypeSpec,
     model: Prototype,
     aux: Records,
     config: PretrainConfig,
     cache: Path,
-    watch: Callable[[Epoch], None],
+    watch: Callable[[EpochMetrics], None],
 ) -> tuple[Path, bool]:
     """Give `model` its pre-trained extractor: from the cache, from a checkpoint onwards, or from the beginning.
 
@@ -41,23 +41,25 @@ def pretrained(
     data = fingerprint(aux)  # one pass over the data
     path = artifact_path(spec, data, config, cache)
     if path.is_file():
-        load(model.features, load_file(path))
+        load_state(model.features, load_file(path))
         return path, True
     checkpoint = path.with_suffix(".checkpoint")
-    fresh = build(spec, aux.shape, model.head.out_features, derive(config.seed, "init", spec.label))
-    load(model.features, dump(fresh.features))  # so that the artifact depends on nothing but what its key is made of
-    kind: Callable[..., SelfSupervised] = MaskedLanguage if is_text(aux.x) else SimCLR
-    task = kind(model.features, model.width, aux, config, derive(config.seed, "pretrain", spec.label))
+    fresh = build(spec, aux.shape, model.head.out_features, derive_seed(config.seed, "init", spec.label))
+    load_state(
+        model.features, flatten_state(fresh.features)
+    )  # so that the artifact depends on nothing but what its key is made of
+    kind: Callable[..., SelfSupervisedTask] = MaskedLanguageModel if is_text(aux.x) else SimCLR
+    task = kind(model.features, model.width, aux, config, derive_seed(config.seed, "pretrain", spec.label))
     curve = pretrain(task, watch, checkpoint)
     card = {
         "prototype": spec.label,
         "data": {"count": len(aux), "shape": aux.shape, "fingerprint": data},
-        "pretrain": plain(config),
+        "pretrain": to_plain(config),
         "torch": torch.__version__,
         "curve": [asdict(epoch) for epoch in curve],
     }
     write_atomically(path.with_suffix(".json"), json.dumps(card, indent=1).encode())
-    write_atomically(path, save(dump(model.features)))
+    write_atomically(path, save(flatten_state(model.features)))
     checkpoint.unlink(missing_ok=True)
     return path, False
 
@@ -68,6 +70,6 @@ def artifact_path(spec: PrototypeSpec, data: str, config: PretrainConfig, cache:
     return cache / f"extractor-{key}.safetensors"
 
 
-def read_card(artifact: Path) -> dict[str, Any]:
+def read_pretraining_card(artifact: Path) -> dict[str, Any]:
     card: dict[str, Any] = json.loads(artifact.with_suffix(".json").read_text(encoding="utf-8"))
     return card

@@ -19,25 +19,25 @@ from torch import nn
 
 from fedaux.config.schema import PretrainConfig
 from fedaux.core.io import write_atomically
-from fedaux.core.rng import derive, torch_stream
+from fedaux.core.rng import derive_seed, torch_stream
 from fedaux.data.batching import batches
 from fedaux.data.records import Indices, Records
-from fedaux.pretraining.metrics import Quality
+from fedaux.pretraining.metrics import FeatureQuality
 
 SAMPLE = 512  # the records on which quality is watched
 
 
 @dataclass(frozen=True)
-class Epoch:
+class EpochMetrics:
     """One epoch of the curve: the loss, how good the features are without any label, and how fast it went."""
 
     epoch: int
     loss: float
-    quality: Quality
+    quality: FeatureQuality
     views_per_second: float
 
 
-class SelfSupervised(ABC):
+class SelfSupervisedTask(ABC):
     """Extractor, task head, Adam and the curve so far: everything that a checkpoint must hold.
 
     Adam with a tenth of the steps as warm-up, then a cosine to zero. Every epoch draws from a stream of its own, so a
@@ -52,17 +52,17 @@ class SelfSupervised(ABC):
         self.extractor = extractor
         self.model = _placed(nn.Sequential(extractor, head), self.device, torch.channels_last)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
-        self.curve: list[Epoch] = []
+        self.curve: list[EpochMetrics] = []
 
     @abstractmethod
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
         """The mean loss of these records, its gradient added to the model's; `seed` is for dropout, if any."""
 
     @abstractmethod
-    def quality(self, rows: Indices, generator: torch.Generator) -> Quality:
+    def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
         """Of the extractor, in eval mode."""
 
-    def run_epoch(self) -> Epoch:
+    def run_epoch(self) -> EpochMetrics:
         """One pass over D_aux."""
         epoch, started, total = len(self.curve), time.perf_counter(), 0.0
         generator = torch_stream(self.seed, epoch)
@@ -70,19 +70,19 @@ class SelfSupervised(ABC):
         for step, rows in enumerate(batches(len(self.aux), self.config.batch_size, generator)):
             self._set_rate(epoch, step)
             self.optimiser.zero_grad(set_to_none=True)
-            total += len(rows) * self.backward(rows, generator, derive(self.seed, "forward", epoch, step))
+            total += len(rows) * self.backward(rows, generator, derive_seed(self.seed, "forward", epoch, step))
             self.optimiser.step()
         rate = self.views * len(self.aux) / (time.perf_counter() - started)
         self.model.eval()
         with torch.inference_mode():  # on the same few records and views after every epoch
             sample = np.arange(min(SAMPLE, len(self.aux)))
             quality = self.quality(sample, torch_stream(self.seed, "quality"))
-        self.curve.append(Epoch(epoch + 1, total / len(self.aux), quality, rate))
+        self.curve.append(EpochMetrics(epoch + 1, total / len(self.aux), quality, rate))
         return self.curve[-1]
 
     def _set_rate(self, epoch: int, step: int) -> None:
         per_epoch = math.ceil(len(self.aux) / self.config.batch_size)
-        rate = self.config.lr * schedule(epoch * per_epoch + step, self.config.epochs * per_epoch)
+        rate = self.config.lr * warmup_cosine(epoch * per_epoch + step, self.config.epochs * per_epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
 
@@ -104,12 +104,12 @@ class SelfSupervised(ABC):
                 _, index, name = key.split("|")
                 adam["state"].setdefault(int(index), {})[name] = value
         self.optimiser.load_state_dict(adam)
-        self.curve = [Epoch(**{**one, "quality": Quality(**one["quality"])}) for one in curve]
+        self.curve = [EpochMetrics(**{**one, "quality": FeatureQuality(**one["quality"])}) for one in curve]
 
 
 def pretrain(
-    task: SelfSupervised, watch: Callable[[Epoch], None] = lambda epoch: None, checkpoint: Path | None = None
-) -> list[Epoch]:
+    task: SelfSupervisedTask, watch: Callable[[EpochMetrics], None] = lambda epoch: None, checkpoint: Path | None = None
+) -> list[EpochMetrics]:
     """Train the task's extractor in place on all of D_aux, without labels, and return the curve.
 
     With a `checkpoint` path, the state is kept there after every epoch and taken up again if the file exists.
@@ -124,7 +124,7 @@ def pretrain(
     return task.curve
 
 
-def schedule(step: int, steps: int) -> float:
+def warmup_cosine(step: int, steps: int) -> float:
     """Linear warm-up over a tenth of the steps, then a cosine to zero, as a share of the full rate."""
     warm = max(1, steps // 10)
     return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))

@@ -1,4 +1,4 @@
-"""Rows of norm at most 1, in exact integers: the one fact that every proof of sensitivity here rests on.
+"""Clipping to norm 1 and quantisation to exact integers, on which every proof of sensitivity rests.
 
 A row's integers are, to the bit, a function of that row. Every operation below is elementwise and rounded as IEEE 754
 says (+, ×, ÷, √, rint), a maximum, which is exact in any order, or `_row_sums`, whose order depends on the width alone.
@@ -15,24 +15,24 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays
 
-REACH = {"replace-one": 2, "add-remove": 1}  # how many records a neighbour differs in, counted as vectors of norm 1
-GRID = 2**30  # steps per unit: summaries are integers, `values / GRID` their meaning; squares fit 63 bits
+UNIT_SENSITIVITY = {"replace-one": 2, "add-remove": 1}  # ℓ₂, of a sum of vectors of norm at most 1, one per record
+GRID = 2**30  # steps per unit: a quantised vector means `values / GRID`; squares fit 63 bits
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What every honest summary of so many records keeps to, whatever the records are; lengths are in steps."""
+    """What holds for every honest summary of a data set of given size, whatever its records; norms are in steps."""
 
     norm: float  # ℓ₂, before the noise
     step: float
     sensitivity: float
 
 
-Bounds = Callable[[Arrays, str, int], Bound]  # (what the scorer published, adjacency, |D_i| as the world knows it)
+Bounds = Callable[[Arrays, str, int], Bound]  # (the scorer's public arrays, adjacency, public |D_i|)
 
 
 def clip_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Each row by itself: shortened to norm 1 where longer; zero where not finite."""
+    """Each row by itself: scaled to norm 1 where longer; zero where not finite."""
     rows = np.asarray(rows, dtype=np.float64)
     if rows.ndim != 2:
         raise ValueError(f"one row per record was expected, not an array of shape {rows.shape}")
@@ -44,32 +44,32 @@ def clip_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def unit_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Each row by itself: its direction, of norm 1; zero where it has none or is not finite.
+    """Each row by itself: normalised to norm 1; zero where it is zero or not finite.
 
-    Against noise that is set by the longest possible row, every row should be as long as that.
+    The noise is calibrated to the longest possible row, so every row should be as long as that.
     """
     rows = np.asarray(rows, dtype=np.float64)
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0) if rows.ndim == 2 else np.ones(1)
     usable = np.isfinite(largest) & (largest > 0)
     scaled = np.where(usable, rows / np.where(usable, largest, 1.0), 0.0)  # squares of huge entries would overflow
-    return clip_rows(scaled)  # the largest entry is 1, so no row is shorter than that
+    return clip_rows(scaled)  # the largest entry is 1, so no row has norm below 1
 
 
-def to_steps(clipped: NDArray[np.float64], shares: float | NDArray[np.float64] = 1.0) -> NDArray[np.int64]:
-    """Rows of norm at most 1 as integers of norm at most `grid_of(shares)`, which is GRID for a share of 1.
+def quantize(clipped: NDArray[np.float64], shares: float | NDArray[np.float64] = 1.0) -> NDArray[np.int64]:
+    """Rows of norm at most 1 as integers of norm at most `max_norm(shares)`, which is GRID for a share of 1.
 
     Rounding is towards zero, so no row leaves its ball.
     """
-    grid = np.broadcast_to(grid_of(shares), len(clipped))
-    room = np.maximum(grid - 1, 0)[:, None]  # one step less: room for the last bit of the clipping division
-    steps = np.trunc(clipped * room).astype(np.int64)
-    if (np.square(steps).sum(axis=1) > np.square(grid)).any():
+    limit = np.broadcast_to(max_norm(shares), len(clipped))
+    scale = np.maximum(limit - 1, 0)[:, None]  # one step less: a margin for the last bit of the clipping division
+    steps = np.trunc(clipped * scale).astype(np.int64)
+    if (np.square(steps).sum(axis=1) > np.square(limit)).any():
         raise AssertionError("a clipped row left the unit ball; nothing is released")
     return steps
 
 
-def grid_of(shares: float | NDArray[np.float64]) -> NDArray[np.int64]:
-    """How long a record of this share may be, in steps: ⌊share·GRID⌋, so that shares of 1/m add up to at most GRID.
+def max_norm(shares: float | NDArray[np.float64]) -> NDArray[np.int64]:
+    """The norm allowed to a record of this share, in steps: ⌊share·GRID⌋, so that shares of 1/m add up to at most GRID.
 
     GRID is a power of two and the product exact; 1/m is rounded by 2⁻⁵³ of itself, and GRID/m is an integer or at least
     1/m away from one, so the rounding never lifts it to the next.
@@ -78,8 +78,10 @@ def grid_of(shares: float | NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _row_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Σ over each row, (N, 1). The right half of the columns is added to the left until one is left: log₂ of the width
-    many elementwise additions, the same ones for every row and any number of rows."""
+    """Σ over each row, (N, 1), by adding the right half of the columns to the left half until one column remains.
+
+    These are log₂(width) elementwise additions, the same ones for every row and any number of rows.
+    """
     sums = rows.copy()
     while (width := sums.shape[1]) > 1:
         half = width // 2

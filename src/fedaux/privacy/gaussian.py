@@ -1,7 +1,7 @@
-"""How much Gaussian noise a budget (ε, δ) needs, and the noise itself: a discrete Gaussian on integers, from OpenDP.
+"""Calibration of Gaussian noise to a budget (ε, δ), and the discrete Gaussian mechanism on integers, from OpenDP.
 
-Everything released is a vector of integers, so neither the sum that is protected nor the noise that protects it is ever
-rounded, and nothing can be read off the low bits of floating-point numbers.
+Everything released is a vector of integers, so neither the protected sum nor its noise is ever rounded, and the low
+bits of floating-point numbers reveal nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
 
 CALIBRATIONS = ("opendp", "analytic")
-LARGEST = 1000.0  # an ε beyond which nothing is said
+MAX_EPSILON = 1000.0  # no claim is made beyond it
 
 
 def delta_of(multiplier: float, epsilon: float) -> float:
@@ -32,7 +32,7 @@ def epsilon_of(multiplier: float, delta: float) -> float:
         return 0.0
     low, high = 0.0, 1.0
     while delta_of(multiplier, high) > delta:
-        if high > LARGEST:
+        if high > MAX_EPSILON:
             return math.inf
         low, high = high, 2 * high
     while high - low > 1e-10 * high:
@@ -42,7 +42,7 @@ def epsilon_of(multiplier: float, delta: float) -> float:
 
 
 def discretisation(size: int, scale: float, tail: float = 64.0) -> float:
-    """c: what the discrete Gaussian costs more than the continuous one, on `size` coordinates at this scale in steps.
+    """c: the cost of the discrete Gaussian over the continuous one, on `size` coordinates at this scale in steps.
 
     Whatever is (ε, δ)-private with continuous noise, N(0, scale²) on every coordinate, is (ε + c, e^c δ + e^(ε + c −
     tail²/2))-private with discrete noise; the costs of several mechanisms add up, however they are sampled and chosen.
@@ -55,7 +55,8 @@ def discretisation(size: int, scale: float, tail: float = 64.0) -> float:
 def continuous_delta(delta: float, cost: float) -> float:
     """The δ that continuous noise may have, so that discrete noise has the one given at an ε higher by `cost`.
 
-    A billionth of it is for the e^(ε + c − 2048) of up to 10¹² mechanisms: enough at any ε + c ≤ `LARGEST`, δ ≥ 1e-300.
+    A billionth of it is for the e^(ε + c − 2048) of up to 10¹² mechanisms: enough at any ε + c ≤ `MAX_EPSILON` and
+    δ ≥ 1e-300.
     """
     return delta * math.exp(-cost) * (1 - 1e-9)
 
@@ -66,7 +67,7 @@ def analytic_multiplier(epsilon: float, delta: float, size: int, sensitivity: fl
 
     `discretisation` is taken at the scale of the continuous Gaussian, which is smaller than the one returned.
     """
-    epsilon = min(epsilon, LARGEST)
+    epsilon = min(epsilon, MAX_EPSILON)
     scale = continuous_multiplier(epsilon, delta) * sensitivity
     cost = discretisation(size, scale)
     if not cost < epsilon / 2:
@@ -86,15 +87,15 @@ def continuous_multiplier(epsilon: float, delta: float) -> float:
     while delta_of(high, epsilon) > delta:
         high *= 2.0
     root = brentq(lambda z: delta_of(z, epsilon) - delta, low, high, xtol=1e-14, rtol=1e-13)
-    return float(root) * (1 + 1e-6)  # more noise than the errors of root finder and cancellation can take away
+    return float(root) * (1 + 1e-6)  # covers the errors of the root finder and of cancellation
 
 
 @lru_cache(maxsize=256)
 def opendp_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which OpenDP certifies (ε, δ) for the very sampler used here."""
     dp = _opendp()
-    found = dp.binary_search_param(lambda z: _certified(1, z, delta), d_in=1.0, d_out=(epsilon, delta))
-    return float(found) * (1 + 1e-10)
+    smallest = dp.binary_search_param(lambda z: _certified(1, z, delta), d_in=1.0, d_out=(epsilon, delta))
+    return float(smallest) * (1 + 1e-10)
 
 
 def multiplier(epsilon: float, delta: float, calibration: str, size: int, sensitivity: float) -> float:
@@ -102,7 +103,7 @@ def multiplier(epsilon: float, delta: float, calibration: str, size: int, sensit
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise ValueError(f"a budget needs ε > 0 and 0 < δ < 1, not ({epsilon}, {delta})")
     if calibration not in CALIBRATIONS:
-        raise unknown("calibration", calibration, CALIBRATIONS)
+        raise unknown_name("calibration", calibration, CALIBRATIONS)
     if calibration == "opendp":
         return opendp_multiplier(epsilon, delta)
     return analytic_multiplier(epsilon, delta, size, sensitivity)
@@ -134,7 +135,7 @@ def _certified(size: int, scale: float, delta: float) -> Any:
 
 @lru_cache(maxsize=1)
 def _opendp() -> Any:
-    import opendp.prelude as dp  # its import is slow and only releases need it
+    import opendp.prelude as dp  # slow to import, and only releases need it
 
     dp.enable_features("contrib")
     return dp

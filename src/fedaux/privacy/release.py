@@ -1,4 +1,4 @@
-"""P3: from a summary with a proven sensitivity to the one release a client ever makes of it."""
+"""P3: the Gaussian mechanism on a summary with a proven sensitivity."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import Release
 from fedaux.privacy import gaussian
-from fedaux.privacy.accounting import Spend
-from fedaux.privacy.clipping import REACH
+from fedaux.privacy.accounting import Mechanism
+from fedaux.privacy.clipping import UNIT_SENSITIVITY
 
-FINE = 2**16  # steps of any summary to what one record may add: then discrete noise costs what continuous noise does
+MIN_STEPS = 2**16  # in what one record may add: discrete noise then costs what continuous noise does
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Integers that describe one client's data, and how far one record can move them.
+    """Integers that describe one client's data, and their sensitivity to one record.
 
     `values * step` is what they mean; neighbouring data sets differ by at most `sensitivity` steps in ℓ₂. A reference
-    for studies that has no such bound says `bounded=False`, and is released with a known seed or not at all.
+    scorer for studies that has no such bound sets `bounded=False`, and is released with a known seed or not at all.
     """
 
     values: NDArray[np.int64]
@@ -33,33 +33,35 @@ class Summary:
     bounded: bool = True
 
     def __post_init__(self) -> None:
-        fine = REACH[self.adjacency] * FINE
-        if self.values.ndim != 1 or self.values.dtype != np.int64 or not fine <= self.sensitivity < math.inf:
+        least = UNIT_SENSITIVITY[self.adjacency] * MIN_STEPS
+        if self.values.ndim != 1 or self.values.dtype != np.int64 or not least <= self.sensitivity < math.inf:
             raise ValueError(
-                "a summary is one vector of 64-bit integers, in steps so fine that a neighbour may differ by "
-                f"{fine} of them or more; choose a smaller step"
+                f"a summary is one vector of 64-bit integers with a sensitivity of at least {least} steps; choose a "
+                "smaller step"
             )
 
 
-def release_spend(size: int, privacy: PrivacyConfig) -> Spend:
-    """What a release of so many integers costs, as the accountant counts it; known before any record is read."""
-    noise = release_multiplier(privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size)
-    return Spend(noise * REACH[privacy.adjacency], size=size, grid=float(FINE))
+def release_mechanism(size: int, privacy: PrivacyConfig) -> Mechanism:
+    """The mechanism of a release of `size` integers; it is known before any record is read."""
+    multiplier = release_multiplier(privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size)
+    return Mechanism(multiplier * UNIT_SENSITIVITY[privacy.adjacency], size=size, grid=float(MIN_STEPS))
 
 
 def release_multiplier(epsilon: float, delta: float, calibration: str, adjacency: str, size: int) -> float:
-    """σ/Δ of a release of so many integers, whichever scorer made them: steps are at least as fine as `FINE` says."""
-    return gaussian.multiplier(epsilon, delta, calibration, size, float(REACH[adjacency] * FINE))
+    """σ/Δ of a release of `size` integers by any scorer, with steps at least as fine as `MIN_STEPS` says."""
+    return gaussian.multiplier(epsilon, delta, calibration, size, float(UNIT_SENSITIVITY[adjacency] * MIN_STEPS))
 
 
 def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
     """Add the noise that makes the summary (ε, δ)-private under its adjacency.
 
     The noise comes from the operating system. `unsafe_seed` ≥ 0 replaces it by a reproducible draw, which anybody who
-    knows the seed can subtract: the release is then marked unsafe, in every output that mentions it.
+    knows the seed can subtract: every output that mentions the release then marks it unsafe.
     """
     if not summary.bounded and privacy.unsafe_seed < 0:
-        raise ValueError(f"the scorer {privacy.scorer!r} protects nobody: it is for studies, with privacy.unsafe_seed")
+        raise ValueError(
+            f"the scorer {privacy.scorer!r} has no bounded sensitivity: set privacy.unsafe_seed in a study"
+        )
     budget = (privacy.epsilon, privacy.delta, privacy.calibration, summary.adjacency)
     scale = release_multiplier(*budget, len(summary.values)) * summary.sensitivity
     if not summary.bounded:

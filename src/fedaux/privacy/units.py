@@ -1,4 +1,4 @@
-"""Whom the promise protects: a record, or a person with all of their records."""
+"""The privacy unit: a record, or a person with all of their records."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.schema import PrivacyConfig
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
 from fedaux.data.records import Indices, Records
 
 UNITS = ("record", "person")
+NEIGHBOURS = {  # (adjacency, unit): what two neighbouring data sets differ in
+    ("replace-one", "record"): "one record of a client exchanged for any other",
+    ("add-remove", "record"): "one record of a client added or removed, at a declared size",
+    ("replace-one", "person"): "all records of one person at a client exchanged for any others",
+    ("add-remove", "person"): "all records of one person at a client added or removed, at a declared size",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """`rows` has for each unit the positions of its records that are used; `shares` is what each record counts for.
+    """`rows` has for each unit the positions of its records that are used; `shares` is the weight of each record.
 
     The shares of a unit's records are equal and add up to 1, so that a unit of many records adds no more than one of a
     single record. They are exactly 1 where units are records, and 0 for a record that is left out.
@@ -31,14 +37,14 @@ class Units:
         return len(self.rows)
 
     def public_size(self, privacy: PrivacyConfig) -> int:
-        """Their number as the world knows it: the same for neighbours."""
+        """The number of units that is sent: the same for neighbours."""
         return self.count if privacy.adjacency == "replace-one" else privacy.declared_records
 
     @classmethod
     def of(cls, records: Records, unit: str, cap: int) -> Self:
-        """Of a person, the first `cap` records in the order of the file are used: no other person has a say in it."""
+        """Of a person, the first `cap` records in the order of the file are used, whatever other persons have."""
         if unit not in UNITS:
-            raise unknown("unit", unit, UNITS)
+            raise unknown_name("unit", unit, UNITS)
         if unit == "record":
             return cls(tuple(np.arange(len(records)).reshape(-1, 1)), np.ones(len(records)))
         persons, shares = records.persons, np.zeros(len(records))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
 from fedaux.config.methods import find_method
-from fedaux.config.schema import flat
+from fedaux.config.schema import flatten
 from fedaux.report.facts import begun
 
 
@@ -39,7 +39,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 def group(folders: Sequence[Path]) -> list[FoundArm]:
     """Arms in order of first appearance, named by what makes them differ; curves are cut to the shortest run."""
     results = [Result(begun(RunState.load(folder), folder), folder) for folder in folders]
-    settings = [{k: v for k, v in flat(one.state.config).items() if k != "seed"} for one in results]
+    settings = [{k: v for k, v in flatten(one.state.config).items() if k != "seed"} for one in results]
     differing = [key for key in settings[0] if len({json.dumps(one.get(key)) for one in settings}) > 1]
     rounds = min(len(one.curve) for one in results)
     arms: dict[str, list[Result]] = {}

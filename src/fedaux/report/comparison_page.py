@@ -121,7 +121,7 @@ def _classes(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
 def _teachers(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
     tone, lines = tones([arm.label for arm in arms]), []
     for label, results in runs.items():
-        curves = [[record["teachers"] for record in one.state.history] for one in results]
+        curves = [[result.effective_teachers or 0 for result in one.state.history] for one in results]
         if all(all(curve) for curve in curves) and len({len(curve) for curve in curves}) == 1:
             lines.append(Line(label, np.mean(curves, axis=0).tolist(), tone[label]))
     if not lines or len(lines) > MOST:
@@ -141,13 +141,12 @@ def _privacy(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
 def _costs(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
     rows = []
     for label, results in runs.items():
-        sent, received = (
-            np.mean([sum(record["bytes"][way] for record in one.state.history) for one in results])
-            for way in ("sent", "received")
-        )
-        failed = sum(len(record["failures"]) for one in results for record in one.state.history)
+        history = [result for one in results for result in one.state.history]
+        sent = sum(result.bytes_sent for result in history) / len(results)
+        received = sum(result.bytes_received for result in history) / len(results)
+        failed = sum(len(result.failures) for result in history)
         mean = float(np.mean([seconds(one.state) for one in results]))
-        rows.append((label, duration(mean), megabytes(float(sent)), megabytes(float(received)), str(failed)))
+        rows.append((label, duration(mean), megabytes(sent), megabytes(received), str(failed)))
     head = ("mean of a run", "time", "to clients", "from clients", "failures, all seeds")
     words = "Times include what each run prepared itself; an extractor that was found in the cache costs nothing."
     return Section("costs", "Time and communication", words, table=TableOf(head, rows))

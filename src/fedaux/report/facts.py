@@ -59,13 +59,13 @@ class RunFacts:
 
 def confusion(state: RunState) -> NDArray[np.int64]:
     """Of the last round, summed over prototypes: true class (rows) by predicted class."""
-    tables = [np.array(one, np.int64) for one in state.history[-1]["confusion"].values()]
-    return np.asarray(np.sum(tables, axis=0))
+    matrices = state.history[-1].confusion or {}
+    return np.asarray(np.sum([np.array(matrix, np.int64) for matrix in matrices.values()], axis=0))
 
 
 def seconds(state: RunState) -> float:
     """Of all rounds and all their phases."""
-    return float(sum(sum(record["seconds"].values()) for record in state.history))
+    return float(sum(sum(result.seconds.values()) for result in state.history))
 
 
 def begun(state: RunState, folder: Path) -> RunState:

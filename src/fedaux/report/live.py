@@ -1,10 +1,9 @@
-"""A run as it goes: one panel in a terminal, plain lines elsewhere. It only listens: to `tell`, and as a tracker."""
+"""A run as it goes: one panel in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -12,52 +11,58 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live as RichLive
 from rich.markup import escape
 from rich.panel import Panel
-from rich.progress_bar import ProgressBar
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
-from fedaux.algorithms.results import mean_accuracy
-from fedaux.algorithms.run_state import RunState
-from fedaux.config.methods import find_method
-from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
-from fedaux.privacy.accounting import round_up
+from fedaux.core.progress import (
+    AggregationStarted,
+    Notice,
+    ProgressEvent,
+    RoundFinished,
+    RunStarted,
+    SweepProgress,
+    SweepRunProgress,
+    TrainingProgress,
+)
+from fedaux.core.results import RoundResult
+from fedaux.report.progress import describe, step
 from fedaux.report.terminal import duration, sparkline
 
 _EVERY = 10.0  # seconds between lines of one task where there is no terminal
-_ORDER = {"runs": 1, "rounds": 2, "now": 3}
-
-
-@dataclass
-class Bar:
-    """Some work: how much is done, since when, and from where it went on."""
-
-    what: str
-    done: int
-    of: int
-    note: str
-    began: float
-    first: int
-
-    def left(self, now: float) -> float | None:
-        """Seconds, if it goes on as it went."""
-        made = self.done - self.first
-        return (now - self.began) / made * (self.of - self.done) if made > 0 else None
+_SHOWN = 12  # finished runs of a sweep
 
 
 class Live:
-    """`with Live(console) as live: run(…, tell=live.tell, trackers=[live])`."""
+    """`with Live(console) as live: run(…, on_progress=live.on_progress)`."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.bars: dict[str, Bar] = {}
-        self.finished: list[tuple[str, str]] = []
-        self.config: Config | None = None
-        self.state: RunState | None = None
-        self._folder, self._over = "", False
-        self._facts: list[tuple[str, RenderableType]] = []
-        self._spoken: dict[str, float] = {}
-        self._said = ""
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self._clock = console, clock
+        self.bars = Progress(
+            TextColumn("{task.description}", style="dim"),
+            BarColumn(24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            get_time=clock,
+            speed_estimate_period=3600,  # a round may take minutes
+        )
+        self._tasks: dict[tuple[str, str], Task] = {}  # by run and kind of bar
+        self._running: dict[str, RunStarted] = {}  # "" is the name of a run outside of sweeps
+        self._results: list[RoundResult] = []  # of the run that spoke last
+        self._privacy = ""
+        self._finished: list[tuple[str, str]] = []
+        self._printed: dict[str, float] = {}
         self._screen = RichLive(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> Self:
@@ -72,118 +77,90 @@ class Live:
             Console(stderr=True).print(hint, soft_wrap=True)
             raise SystemExit(Exit.STOPPED)
 
-    # what it hears
-
-    def tell(self, what: str, done: int, of: int, note: str) -> None:
-        """Work that comes and goes within a run shares one bar; rounds, and what spans several runs, have their own."""
-        key = "rounds" if self._is_method(what) else what if self.config is None or what == "runs" else "now"
-        bar, now = self.bars.get(key), time.monotonic()
-        if bar is None or bar.what != what or done < bar.done:
-            bar = self.bars[key] = Bar(what, done, of, note, now, done)
-        bar.done, bar.of, bar.note = done, of, note
-        if done == bar.first:
-            bar.began = now  # what came before the first step says nothing about the next
+    def on_progress(self, event: ProgressEvent) -> None:
+        run, inner = (event.run, event.event) if isinstance(event, SweepRunProgress) else ("", event)
+        if isinstance(inner, Notice):
+            self.console.print(inner.text, highlight=False, markup=False, soft_wrap=True)
+            return
+        if isinstance(inner, RunStarted):
+            self._running[run], self._results, self._privacy = inner, list(inner.history), ""
+        elif isinstance(inner, RoundFinished):
+            self._results, self._privacy = [*self._results, inner.result], inner.privacy
+        bar = self._move(run, inner)
         if not self.console.is_terminal:
-            self._say(bar, now)
-        elif self.config is None and done == of and key != "runs":  # one of several processes
-            ended = self.bars.pop(key)
-            if not what.startswith("pretrain"):
-                self.finished.append((what, ended.note))
+            self._print(event, inner, bar)
+        if isinstance(inner, SweepProgress) and inner.run:
+            self._end(inner)
+        elif bar.finished and run and run not in self._running:  # an extractor that several runs share
+            self._remove(run)
 
-    def start(self, config: Config, folder: Path, state: RunState | None) -> None:
-        self.config, self.state, self._folder, self._over = config, state, folder.name, False
-        self._facts = _facts_of(state) if state else []
-        self.bars = {key: bar for key, bar in self.bars.items() if key == "runs"}
+    def _move(self, run: str, event: ProgressEvent) -> Task:
+        """The event's bar; what follows one another within a run shares one."""
+        name, done, total, note = step(event)
+        key = (run, name if isinstance(event, RunStarted | RoundFinished | SweepProgress) else "now")
+        name = ", ".join(filter(None, (run, name)))
+        if key not in self._tasks:
+            number = self.bars.add_task(name, total=total, note=note)
+            (self._tasks[key],) = (task for task in self.bars.tasks if task.id == number)
+        bar = self._tasks[key]
+        if bar.description != name:
+            self.bars.reset(bar.id, total=total, description=name)
+        if total:  # the first step says when the work began, the others how fast it goes
+            self.bars.update(bar.id, total=total, completed=done)
+        self.bars.update(bar.id, note=note)
+        return bar
 
-    def saved(self, state: RunState) -> None:
-        self.state, self._facts = state, _facts_of(state)
+    def _remove(self, run: str) -> None:
+        for key in [key for key in self._tasks if key[0] == run]:
+            self.bars.remove_task(self._tasks.pop(key).id)
 
-    def end(self) -> None:
-        self._over = True
-        if self.state is not None and self.state.history:
-            curve = [mean_accuracy(record) for record in self.state.history]
-            self.finished.append((self._folder, f"{curve[-1]:.3f}  {sparkline(curve)}"))
+    def _end(self, event: SweepProgress) -> None:
+        self._remove(event.run)
+        self._running.pop(event.run, None)
+        words = "failed" if event.accuracy is None else f"{event.accuracy:.3f}"
+        self._finished.append((event.run, words))
 
-    def _is_method(self, what: str) -> bool:
-        """Told with the name of the run's method, or with a longer one that begins so, such as `FedAUX, α = 0.1`."""
-        return self.config is not None and what.startswith(find_method(self.config.method).label)
-
-    # what it shows
-
-    def _say(self, bar: Bar, now: float) -> None:
-        if bar.what.startswith("round"):
-            return  # the line of the method follows each round
-        line = f"{bar.what}: {bar.done}/{bar.of} {bar.note}"
-        if line == self._said:
-            return  # saved again, with nothing new
-        whole = bar.what.startswith("Fed") or bar.what == "runs"
-        if whole or bar.done == bar.of or now - self._spoken.get(bar.what, -_EVERY) >= _EVERY:
-            self._spoken[bar.what], self._said = now, line
-            left = bar.left(now)
+    def _print(self, event: ProgressEvent, inner: ProgressEvent, bar: Task) -> None:
+        """A line for what a person waits for; work that is often heard of has one every few seconds."""
+        if isinstance(inner, TrainingProgress | AggregationStarted):
+            return  # the line of the round follows
+        now, name = self._clock(), bar.description
+        always = isinstance(inner, RunStarted | RoundFinished | SweepProgress) or bar.finished
+        if always or now - self._printed.get(name, -_EVERY) >= _EVERY:
+            self._printed[name] = now
+            left = None if bar.finished else bar.time_remaining
             more = f", about {duration(left)} left" if left else ""
-            self.console.print(line + more, highlight=False, soft_wrap=True)
+            self.console.print(describe(event) + more, highlight=False, markup=False, soft_wrap=True)
 
     def render(self) -> RenderableType:
-        parts: list[RenderableType] = []
-        before = self.finished[:-1] if self._over else self.finished
-        if before:
-            parts.append(_table_of(before[-12:]))
+        finished = Table.grid(padding=(0, 2))
+        for name, words in self._finished[-_SHOWN:]:
+            finished.add_row(Text(name, style="dim"), Text(words))
+        parts: list[RenderableType] = [self.bars]
+        title = "fedaux"
+        if len(self._running) == 1:
+            (started,) = self._running.values()
+            title = f"[bold]{started.method}[/bold]  [dim]{escape(started.setting)}[/dim]"
+            parts.append(self._facts())
+        panel = Panel(Group(*parts), title=title, title_align="left", border_style="dim")
+        return Group(finished, panel) if self._finished else panel
+
+    def _facts(self) -> Table:
         grid = Table.grid(padding=(0, 2), expand=True)
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(ratio=1)
-        for key, bar in sorted(self.bars.items(), key=lambda item: _ORDER.get(item[0], 0)):
-            grid.add_row("rounds" if key == "rounds" else bar.what, self._bar(bar))
-        for name, text in self._facts:
-            grid.add_row(name, text)
-        parts.append(Panel(grid, title=self._title(), title_align="left", border_style="dim"))
-        return Group(*parts)
-
-    def _title(self) -> str:
-        if self.config is None:
-            return "fedaux"
-        config = self.config
-        spread = f", α = {config.data.alpha:g}" if config.data.partition == "dirichlet" else ""
-        clients = len(config.federation.sites) or config.data.clients
-        networks = ", ".join(spec.label for spec in config.prototypes)
-        words = f"{config.data.source}: {clients} clients{spread}, {networks}, seed {config.seed}"
-        return f"[bold]{find_method(config.method).label}[/bold]  [dim]{escape(words)}[/dim]"
-
-    def _bar(self, bar: Bar) -> RenderableType:
-        now = time.monotonic()
-        left = bar.left(now)
-        words = f"{bar.done}/{bar.of}  {duration(now - bar.began)}"
-        words += f", about [bold]{duration(left)}[/bold] left" if left else ""
-        note = "" if self._is_method(bar.what) else bar.note
-        line = Table.grid(padding=(0, 2))
-        line.add_row(ProgressBar(total=bar.of, completed=bar.done, width=24), Text.from_markup(words), Text(note))
-        return line
-
-
-def _facts_of(state: RunState) -> list[tuple[str, RenderableType]]:
-    """What a state says, once for each state: a panel is drawn eight times a second, and ledgers grow with a run."""
-    found: list[tuple[str, RenderableType]] = []
-    ledger = state.ledger
-    if state.history:
-        last, curve = state.history[-1], [mean_accuracy(record) for record in state.history]
-        found.append(("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}")))
-        if last["teachers"]:
-            words = f"{last['teachers']:.1f} of {last['clients']} count on an example"
-            if last["loudest"]:
-                words += f"; {last['loudest'][0]} weighs most, {last['loudest'][1]:.0%}"
-            found.append(("teachers", Text(words)))
-    if ledger.clients:
-        what = "scores and models" if ledger.models_covered else "scores only, models are not covered"
-        words = f"ε = {round_up(ledger.worst)}, δ = {ledger.delta:g}, {len(ledger.clients)} clients: {what}"
-        found.append(("privacy", Text("NOT PRIVATE, seeded noise" if ledger.unsafe else words)))
-    failures = [one for record in state.history for one in record["failures"]]
-    if failures:
-        client, reason = failures[-1]
-        found.append(("failed", Text(f"{len(failures)}, last {client}: {reason}", style="yellow", overflow="fold")))
-    return found
-
-
-def _table_of(runs: list[tuple[str, str]]) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    for name, words in runs:
-        table.add_row(Text(name, style="dim"), Text(words))
-    return table
+        if self._results:
+            last, curve = self._results[-1], [result.mean_accuracy for result in self._results]
+            grid.add_row("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}"))
+            if last.effective_teachers:
+                words = f"{last.effective_teachers:.1f} of {len(last.client_metrics)} count on an example"
+                if last.largest_teacher:
+                    words += "; {} weighs most, {:.0%}".format(*last.largest_teacher)
+                grid.add_row("teachers", Text(words))
+        if self._privacy:
+            grid.add_row("privacy", Text(self._privacy))
+        failures = [failure for result in self._results for failure in result.failures]
+        if failures:
+            words = f"{len(failures)}, last {failures[-1].client}: {failures[-1].reason}"
+            grid.add_row("failed", Text(words, style="yellow", overflow="fold"))
+        return grid

@@ -35,7 +35,7 @@ def draw_run(data: FederatedData | None, state: RunState, folder: Path) -> list[
         draw_split(data.counts(), data.classes, pictures[0], title)
     names = list(state.weights)
     curves = {
-        name if len(names) > 1 else label: np.array([[r["accuracy"][name] for r in state.history]]) for name in names
+        name if len(names) > 1 else label: np.array([[r.accuracy[name] for r in state.history]]) for name in names
     }
     draw_curves(curves, pictures[-1], title)
     return pictures

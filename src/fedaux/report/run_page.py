@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.algorithms.results import mean_accuracy
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
-from fedaux.config.toml import commented, complete
+from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.privacy.accounting import round_up
 from fedaux.report.facts import RunFacts, expected_accuracy, gather, seconds
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
@@ -52,13 +51,13 @@ def setting(config: Config) -> str:
 def tiles(facts: RunFacts) -> list[Tile]:
     ledger, history = facts.result.ledger, facts.state.history
     covered = "scores and models" if ledger.models_covered else "scores only; models are not covered"
-    private = Tile(f"ε = {round_up(ledger.worst)}", f"at δ = {ledger.delta:g}: {covered}")
+    private = Tile(f"ε = {round_up(ledger.max_epsilon)}", f"at δ = {ledger.delta:g}: {covered}")
     if ledger.unsafe:
         private = Tile("not private", "the noise was drawn from a known seed", warn=True)
     elif not ledger.clients:
         private = Tile("no ε", "nothing was released under differential privacy", warn=True)
-    crossed = sum(sum(record["bytes"].values()) for record in history)
-    failed = len({client for record in history for client, _ in record["failures"]})
+    crossed = sum(result.bytes_sent + result.bytes_received for result in history)
+    failed = len({failure.client for result in history for failure in result.failures})
     return [
         Tile(f"{100 * facts.result.accuracy:.1f} %", f"test accuracy after round {facts.state.round}"),
         private,
@@ -71,13 +70,13 @@ def tiles(facts: RunFacts) -> list[Tile]:
 def _learning(facts: RunFacts) -> Section:
     history, labels = facts.state.history, list(facts.state.weights)
     lines = [
-        Line(label if len(labels) > 1 else "student", [one["accuracy"][label] for one in history], f"t{i}")
+        Line(label if len(labels) > 1 else "student", [result.accuracy[label] for result in history], f"t{i}")
         for i, label in enumerate(labels)
     ]
     if len(labels) == 1:
         lines = [Line("student", lines[0].values, "hero")]
     else:
-        lines.append(Line("mean", [mean_accuracy(one) for one in history], "hero"))
+        lines.append(Line("mean", [result.mean_accuracy for result in history], "hero"))
     words = "Accuracy on test data that played no part in training. No round was chosen by it: the last one counts."
     chart = line_chart(lines, "round", "test accuracy", top=1.0, percent=True)
     return Section("learning", "Learning", words, [Figure(chart)])
@@ -120,17 +119,17 @@ def _clients(facts: RunFacts) -> Section:
         figures = [Figure(bars(rows, "t0"), caption)]
     table = []
     for i, name in enumerate(facts.clients):
-        taken = [record["each"][name] for record in history if name in record["each"]]
-        failed = sum(client == name for record in history for client, _ in record["failures"])
+        taken = [result.client_metrics[name] for result in history if name in result.client_metrics]
+        failed = sum(failure.client == name for result in history for failure in result.failures)
         if not taken and not failed:
             continue
-        share = [one["share"] for one in taken if one["share"] is not None]
+        share = [one.teacher_share for one in taken if one.teacher_share is not None]
         table.append(
             (
                 name,
-                f"{taken[-1]['records']:,}" if taken else "–",
+                f"{taken[-1].records:,}" if taken else "–",
                 str(len(taken)),
-                f"{taken[-1]['loss']:.3f}" if taken else "–",
+                f"{taken[-1].loss:.3f}" if taken else "–",
                 f"{100 * float(np.mean(share)):.1f} %" if share else "–",
                 f"{100 * expected[i]:.1f} %" if expected is not None else "–",
                 str(failed or ""),
@@ -142,17 +141,17 @@ def _clients(facts: RunFacts) -> Section:
 
 
 def _teachers(facts: RunFacts) -> Section | None:
-    history = [record for record in facts.state.history if record["teachers"]]
+    history = [result for result in facts.state.history if result.effective_teachers]
     if not history:
         return None
-    lines = [Line("count", [record["teachers"] for record in history], "hero")]
+    lines = [Line("count", [result.effective_teachers or 0 for result in history], "hero")]
     chart = line_chart(lines, "round", "effective number of teachers", top=None)
     words = (
-        f"How many of the {history[-1]['clients']} teachers of a round count on a public example, on average: "
+        f"How many of the {len(history[-1].client_metrics)} teachers of a round count on a public example, on average: "
         "1 means that one client decides alone, the number of clients that all count alike."
     )
-    loudest = history[-1]["loudest"]
-    caption = f"In the last round {loudest[0]} weighed most, {loudest[1]:.1%} of all." if loudest else ""
+    largest = history[-1].largest_teacher
+    caption = f"In the last round {largest[0]} weighed most, {largest[1]:.1%} of all." if largest else ""
     return Section("teachers", "Teachers", words, [Figure(chart, caption)])
 
 
@@ -175,11 +174,11 @@ def _privacy(facts: RunFacts) -> Section:
 
 def _costs(facts: RunFacts) -> Section:
     history = facts.state.history
-    spent = {name: sum(one["seconds"].get(name, 0.0) for one in history) for name in _PHASES}
+    spent = {name: sum(result.seconds.get(name, 0.0) for result in history) for name in _PHASES}
     parts = [Part(f"{_PHASES[n]}, {duration(s)}", s, f"t{i}") for i, (n, s) in enumerate(spent.items()) if s > 0]
     total = sum(spent.values())
     figures = [Figure(stack(parts, duration(total)), "Seconds of the whole run.", parts)]
-    both = [sum(one["bytes"][way] for one in history) for way in ("sent", "received")]
+    both = [sum(result.bytes_sent for result in history), sum(result.bytes_received for result in history)]
     names = ("to clients", "from clients")
     ways = [Part(f"{way}, {megabytes(n)}", n, f"t{i}") for i, (way, n) in enumerate(zip(names, both, strict=True))]
     caption = "Bytes of models, extractors and releases; what the transport adds is not counted."
@@ -188,7 +187,7 @@ def _costs(facts: RunFacts) -> Section:
 
 
 def _failures(facts: RunFacts) -> Section | None:
-    rows = [(str(one["round"]), client, reason) for one in facts.state.history for client, reason in one["failures"]]
+    rows = [(str(result.round), one.client, one.reason) for result in facts.state.history for one in result.failures]
     if not rows:
         return None
     words = "A client that fails costs its contribution, never the round."
@@ -202,4 +201,4 @@ def _settings(facts: RunFacts) -> Section:
 
 
 def settings(words: str, config: Config) -> Section:
-    return Section("settings", "Settings", words, code=commented(config, "", {}), all=complete(config))
+    return Section("settings", "Settings", words, code=to_commented_toml(config, "", {}), all=to_complete_toml(config))

@@ -1,4 +1,4 @@
-"""P2: how a client says which public examples look like its own data. A new scorer is one new file."""
+"""P2: the `Scorer` protocol: private summaries of client data, and from them log-odds of public examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedaux.privacy.release import Summary
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
 Shares = NDArray[np.float64]
-LogOdds = Callable[[Features], NDArray[np.float64]]  # rows as `Fitted.look` sees them, (B, m) → log D_i(x)/D⁻(x), (B,)
+LogOdds = Callable[[Features], NDArray[np.float64]]  # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +38,19 @@ class Reference:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Every client's log-odds, as functions of what `look` makes of φ(x), (B, k) → (B, m), once for all clients."""
+    """Every client's log-odds, as functions of the rows that `transform` makes of φ(x), (B, k) → (B, m)."""
 
-    odds: Mapping[str, LogOdds]
-    look: Callable[[Features], Features] | None = None  # None: φ(x) itself
+    log_odds: Mapping[str, LogOdds]
+    transform: Callable[[Features], Features] | None = None  # the same for all clients; None: φ(x) itself
 
 
-FLOOR = 1e-8  # the paper's ξ: every teacher keeps a positive weight
+MIN_WEIGHT = 1e-8  # the paper's ξ: every teacher keeps a positive weight
 
 
 class Scorer(Protocol):
     """`publish` and `fit` run on the server and see public data and releases only; `summarise` runs on the client.
 
-    One that can also say how long an honest summary gets has a method `bound` as well, see `bounds_of`.
+    A scorer that can bound the norm of an honest summary also has a method `bound`, see `bound_function`.
     """
 
     @property
@@ -73,38 +73,38 @@ class Scorer(Protocol):
     ) -> Summary:
         """From features of D_i, (|D_i|, H), and their labels: the integers to release and their sensitivity.
 
-        A unit is whom the promise protects, a record or a person (`privacy/units.py`), and the sensitivity is that of
-        one unit. `shares` says how much of its unit each record speaks for: they add up to at most 1 over a unit, and
-        are all 1 where a unit is a record. `size` is the number of units as the world knows it. Under replace-one it is
-        counted; under add-remove it is a declared constant, the same for neighbours, and nothing may be divided by the
-        number of rows instead. What a record adds must be a function of its own row to the bit: no matrix products over
-        rows (`privacy/per_record.py` says why), but `project`, `clip_rows`, `unit_rows`, `to_steps`.
+        The privacy unit is a record or a person (`privacy/units.py`), and the sensitivity is that of one unit. `shares`
+        is each record's weight within its unit: shares add up to at most 1 over a unit, and are all 1 where a unit is a
+        record. `size` is the public number of units. Under replace-one it is counted; under add-remove it is a declared
+        constant, the same for neighbours, and nothing may be divided by the number of rows instead. What a record adds
+        must be a function of its own row to the bit: no matrix products over rows (`privacy/per_record.py` says why),
+        but `project`, `clip_rows`, `unit_rows`, `quantize`.
         """
         ...
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
-        """From φ(D⁻) and the releases of a cohort: how likely any embedded row is each client's."""
+        """From φ(D⁻) and the releases of a cohort: each client's log-odds on any embedded row."""
         ...
 
 
 def teacher_weights(log_odds: NDArray[np.float64], peak: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
     """s_i(x) in (0, 1] from a client's log-odds (METHOD: certainty = s, odds = s / (1 − s)).
 
-    Eq. 4 divides by Σ s, so a factor common to all clients is free: odds are taken relative to `peak(x)`, the largest
-    of the clients asked, which keeps them in range whatever the scorer says.
+    Eq. 4 divides by Σ s, so a common factor cancels: odds are taken relative to `peak(x)`, the largest of the round's
+    teachers, which keeps them in range whatever the scorer says.
     """
     raw = expit(log_odds) if kind == "certainty" else np.exp(np.minimum(log_odds - peak, 0.0))
-    return np.asarray(np.maximum(raw, FLOOR))
+    return np.asarray(np.maximum(raw, MIN_WEIGHT))
 
 
-def bounds_of(scorer: Scorer) -> Bounds | None:
-    """The scorer's own `bound(public, adjacency, size)`. Without one, the length of its releases is not checked."""
-    found: Bounds | None = getattr(scorer, "bound", None)
-    return found
+def bound_function(scorer: Scorer) -> Bounds | None:
+    """The scorer's `bound(public, adjacency, size)`. Without one, the norm of its releases is not checked."""
+    function: Bounds | None = getattr(scorer, "bound", None)
+    return function
 
 
 def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
-    """Refuse public arrays of another shape: broadcasting them could make one record reach into another's row."""
+    """Refuse public arrays of another shape: broadcasting them could let one record change another's row."""
     for name, shape in expected.items():
         if public[name].shape != shape:
             raise ValueError(f"the public array {name!r} has shape {public[name].shape}, not {shape}")

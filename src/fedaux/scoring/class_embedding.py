@@ -1,8 +1,8 @@
-"""The scorer we lead with: private sums of φ for each class, which clients that share a class make clear together.
+"""The default scorer: private sums of φ per class, pooled over the clients that share a class.
 
-A record has one class, so all sums and counts of a client cost what one sum costs. How rows of a class look is learned
-from all releases at once, and only its mixture of classes from a client's own: with n clients of a class, the noise on
-what the class looks like falls by √n. Labels are covered by the release as everything else is.
+A record has one class, so all sums and counts of a client cost what one sum costs. The density of a class is estimated
+from all releases, and only the mixture of classes from a client's own: with n clients of a class, the noise on its mean
+falls by √n. Labels are covered by the release as everything else is.
 """
 
 from __future__ import annotations
@@ -43,27 +43,28 @@ class ClassEmbeddingScorer:
     def summarise(
         self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
     ) -> Summary:
-        embedded = embedding.embed_alone(public, features)
+        embedded = embedding.embed_per_record(public, features)
         return class_sums(embedded, labels, self.classes, adjacency, size, shares)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         return sums_bound(adjacency, size)
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
-        """log D_i(x)/D⁻(x) = log Σ_c π_ic p_c(x)/p(x), with p_c Gaussian and uncertain as the pooled noise has it."""
-        pooled, everywhere = pool(releases, self.classes), public_density(reference)
+        """log D_i(x)/D⁻(x) = log Σ_c π_ic p_c(x)/p(x), p_c the predictive Gaussian under the pooled noise."""
+        pooled, public_rows = pool(releases, self.classes), public_density(reference)
         densities = [
             predictive(mean, reference, sigma, records)
             for mean, sigma, records in zip(pooled.means, pooled.sigma, pooled.records, strict=True)
         ]
 
-        def look(embedded: Features) -> Vector:
-            """(B, k) → (B, C), log p_c(x)/p(x): all that the clients' odds depend on."""
-            ratios = [np.atleast_1d(one.logpdf(embedded)) for one in densities]
-            return np.asarray(np.stack(ratios, axis=1) - np.atleast_1d(everywhere.logpdf(embedded))[:, None])
+        def transform(embedded: Features) -> Vector:
+            """(B, k) → (B, C), log p_c(x)/p(x)."""
+            ratios = [np.atleast_1d(density.logpdf(embedded)) for density in densities]
+            return np.asarray(np.stack(ratios, axis=1) - np.atleast_1d(public_rows.logpdf(embedded))[:, None])
 
-        def odds(release: Release, shares: Vector) -> LogOdds:
+        def log_odds(release: Release, shares: Vector) -> LogOdds:
             offset, present = np.log(release.records / len(reference.rows)), shares > 0
             return lambda ratios: logsumexp(ratios[:, present], axis=1, b=shares[present]) + offset
 
-        return Fitted({one.client: odds(one, row) for one, row in zip(releases, pooled.shares, strict=True)}, look)
+        by_client = {r.client: log_odds(r, shares) for r, shares in zip(releases, pooled.shares, strict=True)}
+        return Fitted(by_client, transform)

@@ -1,4 +1,4 @@
-"""Sums of φ and counts for every class: what a client releases of them, and what all releases say together."""
+"""Sums of φ and counts per class: a client's summary, and pooled estimates from the releases of a cohort."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.messages import Release
-from fedaux.privacy.clipping import GRID, Bound, grid_of, to_steps
+from fedaux.privacy.clipping import GRID, Bound, max_norm, quantize
 from fedaux.privacy.release import Summary
 from fedaux.scoring.base import Labels, Shares
 
 Vector = NDArray[np.float64]
-REACH = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; see `class_sums`
-THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for none
+SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; proven in `class_sums`
+COUNT_THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for 0
 
 
 def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, size: int, shares: Shares) -> Summary:
@@ -26,27 +26,27 @@ def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, s
     ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged for a unit with b_c, the squared distance is at most
     Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label that is none of the classes adds nothing.
     """
-    labels, grid = np.asarray(labels), np.broadcast_to(grid_of(shares), len(embedded))
-    steps, known = to_steps(embedded, shares), (labels >= 0) & (labels < classes)
+    labels, counts = np.asarray(labels), np.broadcast_to(max_norm(shares), len(embedded))
+    steps, known = quantize(embedded, shares), (labels >= 0) & (labels < classes)
     values = np.zeros((classes, steps.shape[1] + 1), np.int64)
     np.add.at(values[:, :-1], labels[known], steps[known])
-    np.add.at(values[:, -1], labels[known], grid[known])
+    np.add.at(values[:, -1], labels[known], counts[known])
     bound = sums_bound(adjacency, size)
     return Summary(values.ravel(), bound.step, bound.sensitivity, adjacency, size)
 
 
 def sums_bound(adjacency: str, size: int) -> Bound:
-    """Sums are longest where all units are alike: each then adds the same vector of norm √2·GRID."""
-    return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * REACH[adjacency])))
+    """The norm is largest where all units are alike: each then adds the same vector of norm √2·GRID."""
+    return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * SENSITIVITY[adjacency])))
 
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """What the releases of a cohort say of each class c, and of the classes of each client i."""
+    """Estimates for each class c, and of the class mixture of each client i."""
 
     means: Vector  # (C, k): of φ
-    sigma: Vector  # (C,): noise of each coordinate of them
-    records: Vector  # (C,): behind them
+    sigma: Vector  # (C,): noise on each coordinate of the means
+    records: Vector  # (C,): in each class
     shares: Vector  # (clients, C), each row summing to 1
 
 
@@ -57,11 +57,11 @@ def pool(releases: Sequence[Release], classes: int) -> Pooled:
     and so adds no noise to it. The n are the noisy counts, those that noise alone would explain set to 0, made to add
     up to the client's public size; a client none of whose counts stands out is taken to have all classes alike.
     """
-    told = np.stack([(one.arrays["values"] * one.step).reshape(classes, -1) for one in releases])
-    sums, counts = told[:, :, :-1], told[:, :, -1]
-    noise = np.maximum([one.scale * one.step for one in releases], 1e-9)[:, None]
-    sizes = np.array([float(one.records) for one in releases])[:, None]
-    counts = np.where(counts > THRESHOLD * noise, counts, 0.0)
+    released = np.stack([(release.arrays["values"] * release.step).reshape(classes, -1) for release in releases])
+    sums, counts = released[:, :, :-1], released[:, :, -1]
+    noise = np.maximum([release.scale * release.step for release in releases], 1e-9)[:, None]
+    sizes = np.array([float(release.records) for release in releases])[:, None]
+    counts = np.where(counts > COUNT_THRESHOLD * noise, counts, 0.0)
     total = counts.sum(axis=1, keepdims=True)
     shares = np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / classes)
     precision = np.maximum(np.square(shares * sizes / noise).sum(axis=0), 1e-12)

@@ -1,7 +1,6 @@
-"""A linear head in one shot from the very releases that score: linear discriminant analysis of pooled class means.
+"""A linear head in closed form from the releases: linear discriminant analysis of pooled class means.
 
-Private from end to end at no further cost, labels included, and as good for clients with one class as for clients with
-all of them.
+It is post-processing, so it costs no further privacy, and it works for clients with one class as for clients with all.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ def discriminant_head(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(weights (C, H), biases (C,)) of a head on h0's own features.
 
-    Rows of a class are taken to vary as public rows do, class means are shrunk by what the known noise asks for, and
-    φ is taken to be linear in the features: it is a direction, and the public map has norm 1 in the median.
+    Rows of a class are taken to vary as public rows do, class means are shrunk according to the known noise, and φ is
+    taken to be linear in the features: it is a direction, and the public map has norm 1 in the median.
     """
     means = np.stack(
         [
@@ -41,7 +40,7 @@ def discriminant_head(
 
 
 def set_head(model: Prototype, weights: NDArray[np.float32], bias: NDArray[np.float32]) -> None:
-    """Put it on a prototype, whose extractor stays as it is."""
+    """Load the head into a prototype, whose extractor stays as it is."""
     with torch.no_grad():
         model.head.weight.copy_(torch.from_numpy(weights))
         model.head.bias.copy_(torch.from_numpy(bias))

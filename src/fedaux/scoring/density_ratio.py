@@ -1,6 +1,6 @@
-"""From a noisy mean of φ over a client's data to log D_i(x)/D⁻(x): post-processing, so no further privacy is spent.
+"""From a noisy mean of φ over a client's data to log D_i(x)/D⁻(x): post-processing, so it costs no further privacy.
 
-SciPy's slow rooms are imported where they are used: a real client starts a new process for every message.
+SciPy's slow subpackages are imported where they are used: a real client starts a new process for every message.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from scipy.special import logsumexp, softmax
 from fedaux.scoring.base import LogOdds, Reference
 
 Vector = NDArray[np.float64]
-BETWEEN = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
-CAUTION = 3.0  # times Wiener's ridge: far from w = 0 the linear argument is too bold (docs/scoring.md has the figures)
+BETWEEN_GROUPS = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
+RIDGE_FACTOR = 3.0  # on Wiener's ridge: far from w = 0 the linear argument shrinks too little (docs/scoring.md)
 
 
 def predictive(mean: Vector, reference: Reference, sigma: float, records: float) -> Any:
@@ -25,10 +25,10 @@ def predictive(mean: Vector, reference: Reference, sigma: float, records: float)
     Random effects: public rows vary by S, of which B = βS lies between groups and W = S − B within one. So the true
     mean is m ~ N(μ, B), its rows are N(m, W), and the release is N(m, V) with V = σ²·1 + W/records. Given the release,
     m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V. Noise that
-    drowns the signal gives K → 0: one density for every group.
+    hides the signal gives K → 0: one density for every group.
     """
     centre, total = reference.mean, reference.covariance
-    between, within = BETWEEN * total, (1 - BETWEEN) * total
+    between, within = BETWEEN_GROUPS * total, (1 - BETWEEN_GROUPS) * total
     noise = sigma**2 * np.eye(len(total)) + within / records
     gain = np.linalg.solve(between + noise, between).T
     return _gaussian(centre + gain @ (mean - centre), within + gain @ noise)
@@ -52,7 +52,7 @@ def bayes_ratio(mean: Vector, reference: Reference, sigma: float, records: int) 
 
 
 def kliep_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
-    """An exponential family fitted to the mean, with the ridge that the known noise asks for."""
+    """An exponential family fitted to the mean, with a ridge set by the known noise."""
     weights, log_z = kliep(mean, reference, noise_ridge(mean, reference, sigma, records))
     offset = np.log(records / len(reference.rows)) - log_z
     return lambda embedded: embedded @ weights + offset
@@ -73,19 +73,19 @@ def kliep(mean: Vector, reference: Reference, ridge: float) -> tuple[Vector, flo
         return float(value), softmax(scores) @ rows - mean + ridge * w
 
     options = {"gtol": 1e-8, "ftol": 1e-14}
-    found = minimize(negative, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B", options=options)
-    return found.x, float(logsumexp(rows @ found.x) - np.log(len(rows)))
+    solution = minimize(negative, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B", options=options).x
+    return solution, float(logsumexp(rows @ solution) - np.log(len(rows)))
 
 
 def noise_ridge(mean: Vector, reference: Reference, sigma: float, records: int) -> float:
-    """The ridge that shrinks as Wiener would: v/(v + noise), with v the signal left after the known noise is taken off.
+    """The ridge that shrinks as Wiener would: v/(v + noise), with v the signal after subtracting the known noise.
 
     Near w = 0 the ratio is linear, w = (S + λ)⁻¹ d with d = m − mean φ(D⁻) and S the covariance on D⁻. With S ≈ s·1,
     a signal of variance v per coordinate and noise σ² + s/|D_i|, the best factor s/(s + λ) is v/(v + noise). A signal
-    that drowns gives λ → ∞, w → 0 and hence equal weights. Only the release and public data enter.
+    hidden by noise gives λ → ∞, w → 0 and hence equal weights. Only the release and public data enter.
     """
     spread = float(np.diag(reference.covariance).mean())
     noise = sigma**2 + spread / records
     signal = float(np.square(mean - reference.mean).mean()) - noise
     signal = min(max(signal, 1e-6 * noise), spread / 2)  # clients do not differ more than public rows do
-    return CAUTION * spread * noise / signal
+    return RIDGE_FACTOR * spread * noise / signal

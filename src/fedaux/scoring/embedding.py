@@ -1,7 +1,7 @@
-"""φ: how a record looks in the space of public features, as a direction. Both scorers that average φ share it.
+"""φ: a record's features, centred and half-whitened by a public map, as a direction.
 
-On public data: centre, PCA and half-whitening, all from features of D⁻. Each record's φ has norm at most 1, so
-exchanging one record moves a sum of φ by at most 2, whatever the record is; that is the whole proof.
+The map comes from features of D⁻ alone. Each record's φ has norm at most 1, so exchanging one record moves a sum of φ
+by at most 2, whatever the record is; that is the whole proof.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedaux.privacy.per_record import project
 from fedaux.scoring.base import Features, check_shapes
 
 Vector = NDArray[np.float64]
-_BLOCK = 2**13  # rows of D⁻ at a time: they are held as they come, never all of them in double precision
+_BLOCK = 2**13  # rows of D⁻ at a time: never all of them in double precision
 
 
 def publish(negatives: Features, embedding_dim: int) -> Arrays:
@@ -29,7 +29,7 @@ def embed(public: Arrays, features: Features) -> Vector:
     return unit_rows((np.asarray(features, np.float64) - public["mean"]) @ public["basis"].astype(np.float64))
 
 
-def embed_alone(public: Arrays, features: Features) -> Vector:
+def embed_per_record(public: Arrays, features: Features) -> Vector:
     """The same for private rows: each φ(x) is, to the bit, a function of its own row."""
     _check(public, features)
     return unit_rows(project(features, public["mean"], public["basis"]))
@@ -42,8 +42,8 @@ def _check(public: Arrays, features: Features) -> None:
 def public_map(negatives: Features, embedding_dim: int) -> tuple[Vector, Vector]:
     """(μ, B) such that (h − μ) B is the half-whitened PCA of h, scaled so that rows of D⁻ have norm 1 in the median.
 
-    Half-whitening divides a direction of variance v by v^¼: it lifts the faint directions, in which classes differ,
-    without giving the noise of the faintest the same voice.
+    Half-whitening divides a direction of variance v by v^¼: it amplifies directions of low variance, in which classes
+    differ, without amplifying the noise of the lowest as much.
     """
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(negatives), _BLOCK)]
     mean = negatives.mean(axis=0, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Features on disk: computed once, found again by a hash of the extractor and the records."""
+"""A disk cache of features, keyed by a hash of the extractor and the records."""
 
 from __future__ import annotations
 
@@ -12,38 +12,42 @@ from numpy.lib import format as npy
 from torch import nn
 
 from fedaux.data.records import Records
-from fedaux.models.inference import Rows, collect, fingerprint, pool_hash, predict_batches
+from fedaux.models.inference import Rows, cached_fingerprint, fingerprint, predict_batches, stack_blocks
 from fedaux.privacy import per_record
 
-_ALONE = "alone-1"  # how features of private records are computed: others, of an older version, are not found
+_PER_RECORD = "alone-1"  # version of the per-record computation, part of the file name
 
 
 def private_outputs(module: nn.Module, records: Records) -> Rows:
-    """The same for private records: each passes the network alone."""
-    return collect(per_record.outputs(module, records), len(records))
+    """Features of private records: each passes the network alone."""
+    return stack_blocks(per_record.outputs(module, records), len(records))
 
 
 class FeatureCache:
-    """Features on disk, memory-mapped. The name of a file is a hash of the extractor and of the records it has seen.
+    """Memory-mapped features. The name of a file is a hash of the extractor and of the records.
 
     Features of private records are private: give them a folder of the client's own and `private=True`. Each is then
-    computed alone, to the bit a function of its own record, by a network that keeps records apart.
+    computed alone, to the bit a function of its own record, by a validated network.
     """
 
     def __init__(
-        self, folder: Path, private: bool = False, watch: Callable[[int, int], None] = lambda done, of: None
+        self, folder: Path, private: bool = False, on_progress: Callable[[int, int], None] = lambda done, of: None
     ) -> None:
-        self.folder, self.private, self.watch = folder, private, watch
+        self.folder, self.private, self.on_progress = folder, private, on_progress
 
     def features(self, extractor: str, records: Records, module: Callable[[], nn.Module]) -> Rows:
-        """Of these records under the extractor with this hash; `module()` is asked for it only if they are new.
+        """Features of the records under the extractor with this hash; `module()` is called only if they are missing.
 
-        Simulated clients are parts of one pool. As a private row is its record's own, the pool is computed once for
-        all of them, however it is split.
+        Simulated clients are parts of one pool. As a private row depends on its own record only, the pool is computed
+        once for all of them, however it is split.
         """
         if self.private and records.rows is not None:
             return np.asarray(self.features(extractor, Records(records.x), module)[records.rows])
-        name = f"{_ALONE}-{pool_hash(records.x, extractor)}" if self.private else fingerprint(records, extractor)
+        name = (
+            f"{_PER_RECORD}-{cached_fingerprint(records.x, extractor)}"
+            if self.private
+            else fingerprint(records, extractor)
+        )
         path = self.folder / f"features-{name}.npy"
         if not path.is_file():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)
@@ -52,8 +56,8 @@ class FeatureCache:
         return rows
 
     def _write(self, path: Path, module: nn.Module, records: Records) -> None:
-        """Row after row into a file that takes its name when it is whole: a full disk is an error, not half a file."""
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # for its owner's eyes only
+        """Atomic write, block by block: a full disk is an error, not half a file."""
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # readable by its owner only
         try:
             with os.fdopen(handle, "wb") as file:
                 for rows, block in (
@@ -63,7 +67,7 @@ class FeatureCache:
                         shape = (len(records), block.shape[1])
                         npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
                     file.write(np.ascontiguousarray(block, np.float32).data)
-                    self.watch(rows.stop, len(records))
+                    self.on_progress(rows.stop, len(records))
                 os.fchmod(file.fileno(), 0o600 if self.private else 0o644)
             Path(temporary).replace(path)
         except BaseException:

@@ -1,4 +1,4 @@
-"""h0, a prototype's frozen extractor: known by its hash on both sides, its features computed once."""
+"""h0, a prototype's frozen extractor, identified by its hash on server and client."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
-from fedaux.models import load
+from fedaux.models import load_state
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.scoring.feature_cache import FeatureCache
 
 
 def extractor_hash(arrays: Arrays, prototype: str) -> str:
-    """What makes features: the weights to the bit and the network (a `PrototypeSpec` as JSON) that they belong to."""
+    """Hash of the weights, to the bit, and of the network (a `PrototypeSpec` as JSON)."""
     return fingerprint_arrays(arrays, facts=prototype)
 
 
 @dataclass(frozen=True, eq=False)
 class H0:
-    """`module` is the resident network of this prototype: the weights are put into it whenever features are missing."""
+    """`module` is the shared network of this prototype: weights are loaded into it whenever features are missing."""
 
     spec: PrototypeSpec
     module: nn.Module = field(repr=False)
     arrays: Arrays = field(repr=False)
     cache: FeatureCache
-    _known: dict[Records, Records] = field(default_factory=dict, repr=False)  # finding a file hashes all its records
+    _features: dict[Records, Records] = field(default_factory=dict, repr=False)  # a look-up on disk hashes all records
 
     @cached_property
     def hash(self) -> str:
         return extractor_hash(self.arrays, self.spec.to_json())
 
     def features(self, records: Records) -> Records:
-        """The same records as h0 sees them: rows of (N, H) on disk, read from the cache or computed into it."""
-        if records not in self._known:
-            rows = self.cache.features(self.hash, records, self._loaded)
-            self._known[records] = Records(rows, None if records.y is None else records.labels)
-        return self._known[records]
+        """The records' features (N, H), memory-mapped from the cache, with their labels."""
+        if records not in self._features:
+            rows = self.cache.features(self.hash, records, self._load)
+            self._features[records] = Records(rows, None if records.y is None else records.labels)
+        return self._features[records]
 
-    def _loaded(self) -> nn.Module:
-        load(self.module, self.arrays)
+    def _load(self) -> nn.Module:
+        load_state(self.module, self.arrays)
         return self.module

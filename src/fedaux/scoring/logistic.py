@@ -1,6 +1,6 @@
-"""The paper's scorer, repaired: logistic regression of D_i against D⁻ with output perturbation (eq. 5-7, Alg. 1).
+"""The paper's scorer, corrected: logistic regression of D_i against D⁻ with output perturbation (eq. 5-7, Alg. 1).
 
-Repairs: l(z) = log(1 + e^{−z}); radius and centre from D⁻ alone and every row clipped to them; labels by index; the
+Corrections: l(z) = log(1 + e^{−z}); radius and centre from D⁻ alone and every row clipped to them; labels by index; the
 gradient at the returned point certified; N = |D_i| + |D⁻|; nothing but the noisy w is sent.
 """
 
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedaux.core.messages import Arrays, Release
-from fedaux.privacy.clipping import REACH, Bound, clip_rows
+from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, clip_rows
 from fedaux.privacy.release import Summary
 from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares, check_shapes
 
 Vector = NDArray[np.float64]
-CERTIFIED = 1e-3  # ‖∇J‖ at the returned point, as a share of what one record can do to the gradient
-STEP = 2.0**-40  # fine against any useful noise, coarse enough for 64-bit integers
+GRADIENT_TOLERANCE = 1e-3  # ‖∇J‖ at the returned point, as a share of the gradient's sensitivity
+STEP = 2.0**-40  # much finer than any useful noise, coarse enough for 64-bit integers
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,16 @@ class LogisticScorer:
         Rounding to the grid moves w, and two neighbours apart, by at most √H steps more.
         """
         total, rounding = size + len(public["negatives"]), np.sqrt(self.size(public))
-        tau = CERTIFIED * gradient_reach(total, "add-remove")
-        longest = np.sqrt(2 * np.log(2.0) / self.ridge) + tau / self.ridge
-        reach = sensitivity(total, self.ridge, adjacency)
-        return Bound(float(longest / STEP + rounding), STEP, float(reach / STEP + rounding))
+        tau = GRADIENT_TOLERANCE * gradient_sensitivity(total, "add-remove")
+        norm = np.sqrt(2 * np.log(2.0) / self.ridge) + tau / self.ridge
+        delta = sensitivity(total, self.ridge, adjacency)
+        return Bound(float(norm / STEP + rounding), STEP, float(delta / STEP + rounding))
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
-        def odds(w: Vector) -> LogOdds:
+        def log_odds(w: Vector) -> LogOdds:
             return lambda embedded: embedded @ w
 
-        return Fitted({one.client: odds(one.arrays["values"] * one.step) for one in releases})
+        return Fitted({release.client: log_odds(release.arrays["values"] * release.step) for release in releases})
 
 
 def objective(
@@ -85,14 +85,14 @@ def objective(
     return float(value), gradient
 
 
-def gradient_reach(total: int, adjacency: str) -> float:
-    """How far one unit moves ∇J anywhere: ‖Σ s l' h‖ ≤ Σ s ≤ 1 for it, and as much for the one it replaces."""
-    return REACH[adjacency] / total
+def gradient_sensitivity(total: int, adjacency: str) -> float:
+    """Sensitivity of ∇J at any w: ‖Σ s l' h‖ ≤ Σ s ≤ 1 for one unit, and as much for the one it replaces."""
+    return UNIT_SENSITIVITY[adjacency] / total
 
 
 def sensitivity(total: int, ridge: float, adjacency: str) -> float:
     """Δ = (Δ_grad + 2τ)/λ: strong convexity, with both points within τ of stationary."""
-    return gradient_reach(total, adjacency) * (1 + 2 * CERTIFIED) / ridge
+    return gradient_sensitivity(total, adjacency) * (1 + 2 * GRADIENT_TOLERANCE) / ridge
 
 
 def solve(own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int) -> Vector:
@@ -101,17 +101,16 @@ def solve(own: Vector, shares: Shares, negatives: Vector, ridge: float, total: i
 
     size, problem = own.shape[1], (own, shares, negatives, ridge, total)
     # the stricter adjacency sets τ; a tenth of it leaves room between the solver's ∞-norm and the certificate's ℓ₂
-    tau = CERTIFIED * gradient_reach(total, "add-remove")
+    tau = GRADIENT_TOLERANCE * gradient_sensitivity(total, "add-remove")
     options = {"gtol": 0.1 * tau / np.sqrt(size), "ftol": 0.0, "maxcor": 20, "maxiter": 10_000}
-    found = minimize(objective, np.zeros(size), problem, jac=True, method="L-BFGS-B", options=options)
-    w = np.asarray(found.x)
+    w = np.asarray(minimize(objective, np.zeros(size), problem, jac=True, method="L-BFGS-B", options=options).x)
     for _ in range(5):
         gradient = objective(w, *problem)[1]
-        reached = float(np.linalg.norm(gradient))
-        if reached <= tau:
+        norm = float(np.linalg.norm(gradient))
+        if norm <= tau:
             return w
-        w = w - np.linalg.solve(_hessian(w, *problem), gradient)  # polish what the line search could not
-    raise RuntimeError(f"the scoring problem was not solved: ‖∇J‖ = {reached:.1e} > {tau:.1e}; nothing is released")
+        w = w - np.linalg.solve(_hessian(w, *problem), gradient)  # Newton steps where the line search stalls
+    raise RuntimeError(f"the scoring problem was not solved: ‖∇J‖ = {norm:.1e} > {tau:.1e}; nothing is released")
 
 
 def _hessian(w: Vector, own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int) -> Vector:

@@ -1,4 +1,4 @@
-"""A scorer without labels: a private mean of φ, then a density ratio that costs no further privacy."""
+"""A scorer without labels: a private mean of φ, then a density ratio by post-processing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays, Release
-from fedaux.privacy.clipping import GRID, REACH, Bound, to_steps
+from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY, Bound, quantize
 from fedaux.privacy.release import Summary
 from fedaux.scoring import embedding
 from fedaux.scoring.base import Features, Fitted, Labels, Reference, Shares
@@ -36,28 +36,26 @@ class MeanEmbeddingScorer:
     def summarise(
         self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
     ) -> Summary:
-        return mean_embedding(embedding.embed_alone(public, features), adjacency, size, shares)
+        return mean_embedding(embedding.embed_per_record(public, features), adjacency, size, shares)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         return mean_bound(adjacency, size)
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         ratio = RATIOS[self.ratio]
-        means = [one.arrays["values"] * one.step for one in releases]
         return Fitted(
-            {
-                one.client: ratio(mean, reference, one.scale * one.step, one.records)
-                for one, mean in zip(releases, means, strict=True)
-            }
+            {r.client: ratio(r.arrays["values"] * r.step, reference, r.scale * r.step, r.records) for r in releases}
         )
 
 
 def mean_embedding(embedded: Vector, adjacency: str, size: int, shares: Shares) -> Summary:
     """Σ share·φ(x) over D_i in exact integers: a mean over units of the mean over each unit's records."""
     bound = mean_bound(adjacency, size)
-    return Summary(to_steps(embedded, shares).sum(axis=0), bound.step, bound.sensitivity, adjacency, size)
+    return Summary(quantize(embedded, shares).sum(axis=0), bound.step, bound.sensitivity, adjacency, size)
 
 
 def mean_bound(adjacency: str, size: int) -> Bound:
     """A record of share s adds a vector of norm at most ⌊s·GRID⌋, so a unit one of norm at most GRID."""
-    return Bound(norm=float(GRID * size), step=1.0 / (GRID * size), sensitivity=float(GRID * REACH[adjacency]))
+    return Bound(
+        norm=float(GRID * size), step=1.0 / (GRID * size), sensitivity=float(GRID * UNIT_SENSITIVITY[adjacency])
+    )

@@ -1,9 +1,9 @@
-"""Before any budget is spent: will the scores carry a signal? Simulated on public data alone.
+"""Predicts from public data alone how much of the scores' signal survives the noise.
 
-The public rows are grouped into as many pseudo-classes as there are classes, and dealt to pseudo-clients with one class
-each and the planned number of records. Those release and are weighed by the very code of a run. How much of the
-teachers' weight then lands on clients of the right class, and how much did the noise take away? No private record is
-read, so planning costs nothing and can be repeated at will.
+The public rows are clustered into as many pseudo-classes as there are classes, and given to pseudo-clients with one
+class each and the planned number of records. These release and are weighted by the code of a real run. The result is
+the share of the teachers' weight that goes to clients of the right class, with and without noise. No private record is
+read, so planning costs no privacy.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fedaux.privacy.release import Summary, release, release_multiplier
 from fedaux.scoring.base import Features, Reference, Scorer
 
 Vector = NDArray[np.float64]
-_NO_NOISE = 1e3  # an ε at which nothing is drowned
-_SHOWN = 4000  # rows of D⁻ that are weighed
+_NO_NOISE = 1e3  # an ε at which noise is negligible
+_MAX_ROWS = 4000  # of D⁻, to weight teachers on
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`kept`: what is left of the weight that a release without noise would bring to the right teachers, 0 to 1."""
+    """`kept`: the share, 0 to 1, of the gain in right weight over equal weights that survives the noise."""
 
     epsilon: float
     records: int
@@ -37,7 +37,7 @@ class Plan:
     signal: float  # standard deviation of a coordinate of the pseudo-clients' means
     right: float  # share of a row's weight that goes to clients of its class
     right_without_noise: float
-    even: float  # the same if all teachers counted alike
+    even: float  # the same with equal weights
     teachers: float  # effective number of teachers on a row
 
     @property
@@ -47,7 +47,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """`features` are those of D⁻, `group` says to which pseudo-class each belongs."""
+    """`features` are those of D⁻, `group` the pseudo-class of each."""
 
     scorer: Scorer
     public: Arrays
@@ -62,22 +62,22 @@ class Planner:
 
         groups = min(clients, classes)
         if len(features) < 2 * groups:
-            raise ValueError(f"{len(features)} public rows cannot stand for {groups} classes; give more of them")
+            raise ValueError(f"{len(features)} public rows cannot represent {groups} classes; give more of them")
         public = scorer.publish(features)
         group = KMeans(groups, n_init=1, random_state=0).fit_predict(scorer.embed(public, features))
-        # whatever the noise, it is drawn from a seed: nothing here is private
+        # seeded noise: nothing here is private
         return cls(scorer, public, features, np.asarray(group, np.int64), clients, replace(privacy, unsafe_seed=0))
 
     def plan(self, epsilon: float, records: int, draws: int = 3) -> Plan:
-        reach = self._summaries(records)[0].sensitivity / GRID  # of a sum of φ, whichever scorer sums them
+        sensitivity = self._summaries(records)[0].sensitivity / GRID  # of a sum of φ, whichever scorer sums them
         ideal = self._weights(_NO_NOISE, records, 0)
         noisy = [self._weights(epsilon, records, draw) for draw in range(draws)]
-        rows, group = self._shown
-        means = np.stack([rows[group == one].mean(axis=0) for one in range(self.groups)])
+        rows, group = self._rows
+        means = np.stack([rows[group == index].mean(axis=0) for index in range(self.groups)])
         return Plan(
             epsilon=epsilon,
             records=records,
-            sigma=self._multiplier(epsilon, records) * reach / records,
+            sigma=self._multiplier(epsilon, records) * sensitivity / records,
             signal=float(means.std(axis=0).mean()),
             right=float(np.mean([self._right(weights) for weights in noisy])),
             right_without_noise=self._right(ideal),
@@ -100,20 +100,20 @@ class Planner:
         return high
 
     def records_for(self, kept: float, epsilon: float, records: int) -> int:
-        """How many records a client would need at this ε: noise on a mean depends on multiplier(ε)/records alone."""
-        enough = self.epsilon_for(kept, records)
-        if not np.isfinite(enough):
+        """Records a client needs at this ε, 0 if none suffice: noise on a mean is ∝ multiplier(ε)/records."""
+        sufficient = self.epsilon_for(kept, records)
+        if not np.isfinite(sufficient):
             return 0
-        return int(np.ceil(records * self._multiplier(epsilon, records) / self._multiplier(enough, records)))
+        return int(np.ceil(records * self._multiplier(epsilon, records) / self._multiplier(sufficient, records)))
 
     def curve(self, epsilons: Sequence[float], records: int) -> list[float]:
         return [self.plan(epsilon, records).kept for epsilon in epsilons]
 
     @cached_property
-    def _shown(self) -> tuple[Vector, NDArray[np.int64]]:
-        """(φ, group) of the rows that are weighed."""
-        some = slice(0, _SHOWN)
-        return np.asarray(self.scorer.embed(self.public, self.features[some]), np.float64), self.group[some]
+    def _rows(self) -> tuple[Vector, NDArray[np.int64]]:
+        """(φ, group) of the rows that teachers are weighted on."""
+        features, group = self.features[:_MAX_ROWS], self.group[:_MAX_ROWS]
+        return np.asarray(self.scorer.embed(self.public, features), np.float64), group
 
     @cached_property
     def _reference(self) -> Reference:
@@ -122,13 +122,13 @@ class Planner:
     @lru_cache(maxsize=8)  # noqa: B019 - a planner lives as long as its command
     def _summaries(self, records: int) -> list[Summary]:
         """What the pseudo-clients would release: `records` public rows of one group each, drawn with replacement."""
-        rng, made = np.random.default_rng(0), []
+        rng, summaries = np.random.default_rng(0), []
         for client in range(self.clients):
             group = client % self.groups
             rows = self.features[rng.choice(np.flatnonzero(self.group == group), records)]
             labels, shares = np.full(records, group), np.ones(records)
-            made.append(self.scorer.summarise(self.public, rows, labels, self.privacy.adjacency, records, shares))
-        return made
+            summaries.append(self.scorer.summarise(self.public, rows, labels, self.privacy.adjacency, records, shares))
+        return summaries
 
     def _multiplier(self, epsilon: float, records: int) -> float:
         privacy, size = self.privacy, len(self._summaries(records)[0].values)
@@ -137,14 +137,14 @@ class Planner:
     def _weights(self, epsilon: float, records: int, draw: int) -> Vector:
         """(clients, rows), adding up to 1 over the clients: the odds as FedAUX uses them."""
         privacy = replace(self.privacy, epsilon=epsilon, unsafe_seed=draw)
-        sent = [release(one, f"client {i}", privacy) for i, one in enumerate(self._summaries(records))]
-        fitted = self.scorer.fit(self.public, self._reference, sent)
-        rows = self._shown[0]
-        seen = rows if fitted.look is None else fitted.look(rows)
-        scores = np.stack([fitted.odds[one.client](seen) for one in sent])
-        return np.asarray(softmax(scores, axis=0))
+        summaries = self._summaries(records)
+        releases = [release(summary, f"client {i}", privacy) for i, summary in enumerate(summaries)]
+        fitted = self.scorer.fit(self.public, self._reference, releases)
+        rows = self._rows[0] if fitted.transform is None else fitted.transform(self._rows[0])
+        log_odds = np.stack([fitted.log_odds[r.client](rows) for r in releases])
+        return np.asarray(softmax(log_odds, axis=0))
 
     def _right(self, weights: Vector) -> float:
         """Share of the weight on clients of a row's own group."""
-        own = (np.arange(self.clients) % self.groups)[:, None] == self._shown[1]
+        own = (np.arange(self.clients) % self.groups)[:, None] == self._rows[1]
         return float((weights * own).sum(axis=0).mean())

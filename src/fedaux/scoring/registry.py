@@ -1,4 +1,4 @@
-"""The scorers that `privacy.scorer` can name: ours, or somebody's own function of (`PrivacyConfig`, classes)."""
+"""Scorers by name: built-in, or a user's `module:function` of (`PrivacyConfig`, classes)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
         return MeanEmbeddingScorer(privacy.embedding_dim, privacy.ratio)
     if privacy.scorer == "logistic":
         return LogisticScorer(privacy.ridge)
-    made: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)
-    return made
+    scorer: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)
+    return scorer
 
 
 def release_scores(order: PrepareOrder, records: Records, features: Features, privacy: PrivacyConfig) -> Release:
-    """P2, P3 from features, each computed of its record alone. Budget and noise are those of the client's settings."""
+    """P2, P3 from per-record features. Budget and noise are those of the client's settings."""
     units = Units.of(records, privacy.unit, privacy.max_records_per_person)
     scorer, size = make_scorer(privacy, order.classes), units.public_size(privacy)
     summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
-    if len(summary.values) != order.size:  # the account has an entry for a release of the size in the order
+    if len(summary.values) != order.size:  # the account has an entry for the size in the order
         raise OrderError(f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}")
     return release(summary, order.client, privacy)

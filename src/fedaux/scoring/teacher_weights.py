@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Records
-from fedaux.models.inference import transformed
+from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import Features, Fitted, Reference, Scorer, teacher_weights
 
 Vector = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Certainty:
         for label, releases in cohorts.items():
             one = fitted[label] = self.scorer.fit(self.public[label], self.reference[label], trusted(releases))
             rows = self.embedded[label]
-            seen[label] = rows if one.look is None else transformed(Records(rows), one.look)
+            seen[label] = rows if one.transform is None else transform_rows(Records(rows), one.transform)
         teachers = [client for client in asked if client in known]
         return Weighing(self.kind, fitted, seen, self.prototype_of, teachers, self.max_share)
 
@@ -87,7 +87,7 @@ class Weighing:
     def log_odds(self, client: str) -> Vector:
         """log D_i(x)/D⁻(x) over D_distill."""
         label = self._prototype_of[client]
-        odds, rows = self._fitted[label].odds[client], self._seen[label]
+        odds, rows = self._fitted[label].log_odds[client], self._seen[label]
         return np.concatenate([odds(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)])
 
     def weights(self, client: str) -> Vector:

@@ -33,5 +33,5 @@ def test_a_users_own_app_runs_in_flowers_simulation(tmp_path: Path) -> None:
         servers.finish()
     state = RunState.load(tmp_path / "run")
     assert (state.round, state.config.seed, len(state.releases)) == (2, 3, 5)
-    assert next(iter(state.history[-1]["accuracy"].values())) > 0.3
+    assert next(iter(state.history[-1].accuracy.values())) > 0.3
     assert (tmp_path / "run" / "model" / "network-0" / "model.safetensors").is_file()

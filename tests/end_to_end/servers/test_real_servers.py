@@ -9,7 +9,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedaux import Config, Result, run
-from fedaux.algorithms.results import mean_accuracy
 from fedaux.algorithms.run_state import RunState
 from fedaux.config.prototype import PrototypeSpec
 from helpers.harness import Servers
@@ -44,9 +43,11 @@ def check_same(here: Result, folder: Path) -> RunState:
     """Another way to run it led to the same clients, weights and accuracies."""
     there = RunState.load(folder)
     assert same(here.state, there) < 1e-5
-    assert [mean_accuracy(one) for one in there.history] == pytest.approx(here.curve, abs=1e-9)
+    assert [result.mean_accuracy for result in there.history] == pytest.approx(here.curve, abs=1e-9)
     assert sorted(there.releases) == sorted(here.state.releases) == SITES
-    assert [one["clients"] for one in there.history] == [one["clients"] for one in here.state.history]
+    assert [list(one.client_metrics) for one in there.history] == [
+        list(one.client_metrics) for one in here.state.history
+    ]
     return there
 
 
@@ -57,11 +58,11 @@ def test_three_sites_with_tls_and_keys_do_what_one_process_does(here: Result, tm
         made.begin()
         text = servers.finish()
     there = check_same(here, made.out)
-    assert "3 of 3 clients are here" in text
+    assert "3 of 3 clients are connected" in text
     exported = load_file(made.out / "model" / "cnn-1" / "model.safetensors")
     assert exported["head.weight"].shape == (10, 16)
     card = json.loads((made.out / "model" / "cnn-1" / "card.json").read_text())
-    assert card["metrics"]["accuracy"] == there.history[-1]["accuracy"]["cnn(features=16, width=4)"]
+    assert card["metrics"]["accuracy"] == there.history[-1].accuracy["cnn(features=16, width=4)"]
     assert "NOT PRIVATE" in card["privacy"]["statement"]  # seeded
     assert Config.from_dict(card["config"]) == CONFIG
 

@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from fedaux.algorithms import aggregate as combine
 from fedaux.algorithms.aggregate import Ensemble, FixedSum, Tally
-from fedaux.core.io import scratch
+from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 
 reals = st.floats(-256, 256, width=32)
@@ -150,7 +150,7 @@ def test_a_full_sum_raises_instead_of_wrapping() -> None:
 def test_a_large_ensemble_lives_on_disk_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     teachers = [(np.arange(18, dtype=np.float32).reshape(6, 3), np.linspace(0.1, 1, 6))]
     in_memory = ensemble(teachers)
-    monkeypatch.setattr(combine, "scratch", lambda shape, dtype: scratch(shape, dtype, limit=10))
+    monkeypatch.setattr(combine, "temporary_array", lambda shape, dtype: temporary_array(shape, dtype, limit=10))
     mapped = ensemble(teachers)
     assert isinstance(mapped.logits.steps, np.memmap)
     assert np.array_equal(in_memory.soft_labels(), mapped.soft_labels())

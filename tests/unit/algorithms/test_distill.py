@@ -1,3 +1,5 @@
+"""T3: a student learns its ensemble."""
+
 import numpy as np
 import pytest
 import torch
@@ -6,8 +8,8 @@ from fedaux.algorithms.aggregate import Ensemble
 from fedaux.algorithms.distill import distill, distillation_loss
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
-from fedaux.models import build, dump
-from fedaux.models.inference import outputs
+from fedaux.models import build, flatten_state
+from fedaux.models.inference import predict
 
 
 def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
@@ -17,13 +19,13 @@ def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
     spec = PrototypeSpec.of("mlp", hidden=32, features=16, norm="batch")
     teacher, student = (build(spec, (4,), 3, seed) for seed in (1, 2))
     ensemble = Ensemble(200, 3)
-    ensemble.add(3 * outputs(teacher, public), np.ones(200))
-    buffers = {name: dump(student)[name].copy() for name in ("buffers", "counters")}
+    ensemble.add(3 * predict(teacher, public), np.ones(200))
+    buffers = {name: flatten_state(student)[name].copy() for name in ("buffers", "counters")}
     generator = torch.Generator().manual_seed(0)
     first = distill(student, public, ensemble, epochs=1, lr=1e-2, batch_size=32, generator=generator)
     last = distill(student, public, ensemble, epochs=20, lr=1e-2, batch_size=32, generator=generator)
     assert last < 0.3 * first
-    assert all(np.array_equal(dump(student)[name], kept) for name, kept in buffers.items())
+    assert all(np.array_equal(flatten_state(student)[name], kept) for name, kept in buffers.items())
 
 
 def test_distillation_is_the_mean_kl_divergence() -> None:

@@ -18,7 +18,7 @@ from fedaux.core.messages import Refusal, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
-from fedaux.models import build, dump, load
+from fedaux.models import build, flatten_state, load_state
 
 CNN, MLP = PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("mlp", features=8)
 CONFIG = Config(
@@ -40,14 +40,14 @@ def test_every_method_trains_heads_alone(method: str, tmp_path: Path) -> None:
         MLP.label: 10 * 9,
     }
     assert state.prepared == {f"client-{i:03d}" for i in range(4)}
-    assert not any(record["failures"] for record in state.history)
+    assert not any(result.failures for result in state.history)
     # the whole network, put together again, gives the accuracy that was reported for its head
     for spec in CONFIG.prototypes:
         model = build(spec, (1, 8, 8), 10, seed=9)
-        load(model.features, state.extractors[spec.label])
-        load(model.head, state.weights[spec.label])
+        load_state(model.features, state.extractors[spec.label])
+        load_state(model.head, state.weights[spec.label])
         test = open_data(CONFIG).test
-        assert evaluate(model, test)[0] / len(test) == state.history[-1]["accuracy"][spec.label]
+        assert evaluate(model, test)[0] / len(test) == state.history[-1].accuracy[spec.label]
 
 
 def test_a_head_on_features_learns_what_the_frozen_network_would(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_head_on_features_learns_what_the_frozen_network_would(tmp_path: Path)
     assert isinstance(reply, Update)
 
     model, records = build(CNN, (1, 8, 8), 10, seed=3), open_data(config).client(1)
-    load(model.features, state.extractors[CNN.label])
-    load(model.head, state.weights[CNN.label])
+    load_state(model.features, state.extractors[CNN.label])
+    load_state(model.head, state.weights[CNN.label])
     optimiser = torch.optim.Adam(model.head.parameters(), lr=1e-3)
     order = server.train_order(state, "client-001")
     generator = torch_stream(order.seed)
@@ -73,7 +73,7 @@ def test_a_head_on_features_learns_what_the_frozen_network_would(tmp_path: Path)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-    assert np.allclose(dump(model.head)["parameters"], reply.weights["parameters"], atol=1e-5)
+    assert np.allclose(flatten_state(model.head)["parameters"], reply.weights["parameters"], atol=1e-5)
 
 
 def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_p
     state = run_rounds(server, federation, None, lambda state: None)
     everybody, nobody = dict.fromkeys(server.clients, True), dict.fromkeys(server.clients, False)
     assert sent == [everybody, nobody, {**nobody, "client-002": True}, nobody]
-    assert [[client for client, _ in record["failures"]] for record in state.history] == [[], ["client-002"], [], []]
-    assert state.history[1]["failures"][0][1] == Refusal.ORDER.in_words
+    assert [[failure.client for failure in result.failures] for result in state.history] == [[], ["client-002"], [], []]
+    assert state.history[1].failures[0].reason == Refusal.ORDER.description
 
 
 def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) 
     order = server.train_order(state, "client-001")
     other = {name: array + array.dtype.type(1) for name, array in order.extractor.items()}
     (reply,) = federation.ask([replace(order, extractor=other)])
-    assert reply.reason == Refusal.ORDER.in_words  # type: ignore[union-attr]
+    assert reply.reason == Refusal.ORDER.description  # type: ignore[union-attr]
     assert not list(tmp_path.rglob("clients/*/features-*"))
 
 

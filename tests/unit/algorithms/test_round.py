@@ -22,6 +22,7 @@ from fedaux.config.schema import (
     TeachersConfig,
 )
 from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
+from fedaux.core.results import RoundResult
 from fedaux.experiments.runner import in_process
 
 CONFIG = Config(
@@ -64,25 +65,25 @@ def after(folder: Path, config: Config = CONFIG, **bold: Any) -> RunState:
 def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so(tmp_path: Path) -> None:
     (label,) = (spec.label for spec in CONFIG.prototypes)
     first, second = after(tmp_path, factor=1.3 * TOO_FAR, since=2).history
-    assert first["failures"] == []
-    ((client, reason),) = second["failures"]
-    assert client == "client-001"
-    assert "its parameters move by" in reason
-    assert f"{TOO_FAR * first['moved'][label]['parameters']:.3g} the limit" in reason
-    assert second["clients"] == 3
+    assert first.failures == ()
+    (failure,) = second.failures
+    assert failure.client == "client-001"
+    assert "its parameters move by" in failure.reason
+    assert f"{TOO_FAR * first.update_norms[label]['parameters']:.3g} the limit" in failure.reason
+    assert len(second.client_metrics) == 3
 
 
 def test_less_is_believed(tmp_path: Path) -> None:
-    assert after(tmp_path, factor=0.5 * TOO_FAR, since=2).history[1]["failures"] == []
+    assert after(tmp_path, factor=0.5 * TOO_FAR, since=2).history[1].failures == ()
 
 
 def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client(tmp_path: Path) -> None:
     (label,) = (spec.label for spec in CONFIG.prototypes)
     bold = after(tmp_path / "bold", factor=2 * TOO_FAR, since=1).history
     honest = after(tmp_path / "honest", factor=1.0, since=1).history
-    assert bold[0]["failures"] == []
-    assert bold[0]["moved"][label]["parameters"] < 1.5 * honest[0]["moved"][label]["parameters"]
-    assert [client for client, _ in bold[1]["failures"]] == ["client-001"]
+    assert bold[0].failures == ()
+    assert bold[0].update_norms[label]["parameters"] < 1.5 * honest[0].update_norms[label]["parameters"]
+    assert [failure.client for failure in bold[1].failures] == ["client-001"]
 
 
 def test_the_order_of_arrival_decides_nothing(tmp_path: Path) -> None:
@@ -90,18 +91,17 @@ def test_the_order_of_arrival_decides_nothing(tmp_path: Path) -> None:
     one, two = (
         after(tmp_path / str(back), config, factor=1.5 * TOO_FAR, since=2, reverse=back) for back in (False, True)
     )
-    assert len(one.history[1]["failures"]) == 1
-    for told in ("moved", "failures", "loudest"):
-        assert [record[told] for record in one.history] == [record[told] for record in two.history]
+    assert len(one.history[1].failures) == 1
+    for field in ("update_norms", "failures", "largest_teacher", "local_loss"):
+        assert [getattr(each, field) for each in one.history] == [getattr(each, field) for each in two.history]
     for label, arrays in one.weights.items():
         assert all(np.array_equal(array, two.weights[label][name]) for name, array in arrays.items())
 
 
 def test_limits_come_from_the_largest_median_of_each_prototype() -> None:
     history = [
-        {"moved": {"a": {"parameters": 1.0, "buffers": 7.0}}},
-        {},  # written before anybody looked at that
-        {"moved": {"a": {"parameters": 2.0, "buffers": 3.0}, "b": {"parameters": 0.0}}},
+        RoundResult(1, {}, {}, update_norms={"a": {"parameters": 1.0, "buffers": 7.0}}),
+        RoundResult(2, {}, {}, update_norms={"a": {"parameters": 2.0, "buffers": 3.0}, "b": {"parameters": 0.0}}),
     ]
     assert limits(history) == {"a": {"parameters": 2 * TOO_FAR, "buffers": 7 * TOO_FAR}, "b": {}}
     assert limits([]) == {}
@@ -114,15 +114,18 @@ def test_pace_is_the_distance_by_the_root_of_the_steps() -> None:
 
 
 def test_what_is_not_a_number_is_refused_before_it_is_measured(tmp_path: Path) -> None:
-    (failure,) = after(tmp_path, factor=float("nan"), since=2).history[1]["failures"]
-    assert "is refused: not finite" in failure[1]
+    result = after(tmp_path, factor=float("nan"), since=2).history[1]
+    (failure,) = result.failures
+    assert "is refused: not finite" in failure.reason
+    assert (len(result.client_metrics), result.unprotected_models) == (3, 4)  # the server has seen all four models
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
 def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
     config = replace(CONFIG, method="fedaux", rounds=1, teachers=TeachersConfig(max_share=share))
     state = after(tmp_path, config, factor=1.0, since=1)
-    client, told = state.history[0]["loudest"]
+    assert state.history[0].largest_teacher is not None
+    client, told = state.history[0].largest_teacher
     server = make_server(config, cache=tmp_path / "cache")
     server.take_up(state)
     weighing = server.certainty(state).among(state.releases, server.clients)
@@ -134,7 +137,8 @@ def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_weighed_nobody_is_loudest(tmp_path: Path) -> None:
-    assert after(tmp_path, replace(CONFIG, method="feddf", rounds=1), factor=1.0, since=1).history[0]["loudest"] is None
+    (result,) = after(tmp_path, replace(CONFIG, method="feddf", rounds=1), factor=1.0, since=1).history
+    assert result.largest_teacher is None
 
 
 def test_reasons_that_clients_write_are_kept_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +149,6 @@ def test_reasons_that_clients_write_are_kept_short(tmp_path: Path, monkeypatch: 
 
     federation = Talkative(replace(CONFIG, rounds=1), tmp_path / "run", 1.0, 1)
     server = make_server(replace(CONFIG, rounds=1), cache=tmp_path / "cache")
-    ((client, reason),) = run_rounds(server, federation, None, lambda state: None).history[0]["failures"]
-    assert client == "client-002"
-    assert len(reason) == 500
+    (failure,) = run_rounds(server, federation, None, lambda state: None).history[0].failures
+    assert failure.client == "client-002"
+    assert len(failure.reason) == 500

@@ -16,10 +16,19 @@ from fedaux.algorithms.run_state import FILE, VERSION, RunState, StateError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import FedauxError
-from fedaux.core.messages import Account, Arrays, Release
+from fedaux.core.messages import Account, Arrays, Failure, Release
+from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 
 RNG = np.random.default_rng(0)
-RECORD = {"round": 1, "accuracy": {"mlp": 0.1 + 0.2}, "failures": [["a", "gone"]], "local_loss": None, "seconds": 1e-17}
+RESULT = RoundResult(
+    1,
+    {"mlp": 0.1 + 0.2},
+    {"b": ClientMetrics(7, 0.1, 1e-17, 0.25), "c": ClientMetrics(1, 2.5, 0.0)},
+    (Failure("a", "gone"),),
+    {"b": PrivateTraining(1.5, 0.1, 3)},
+    seconds={"train": 1e-17},
+    confusion={"mlp": [[1, 2], [3, 4]]},
+)
 
 
 ACCOUNT = Account(0.25, 1e-6, "add-remove", "person", 3)
@@ -58,7 +67,7 @@ def state(round_: int = 1) -> RunState:
         {"client-000": ACCOUNT},
         frozenset({"client-001"}),
         frozenset({"client-000"}),
-        (RECORD,) * round_,
+        (RESULT,) * round_,
         {"client-000": 1},
         {"mlp": {"c": RNG.normal(size=9).astype(np.float32)}, label: {}},
     )
@@ -77,7 +86,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     saved = state()
     saved.save(tmp_path / "run")
     loaded = RunState.load(tmp_path / "run")
-    assert (loaded.config, loaded.round, loaded.history) == (saved.config, 1, (RECORD,))
+    assert (loaded.config, loaded.round, loaded.history) == (saved.config, 1, (RESULT,))
     assert loaded.prepared == {"client-000"}
     assert (loaded.accounts, loaded.unheard) == ({"client-000": ACCOUNT}, {"client-001"})
     assert loaded.last_round == {"client-000": 1}
@@ -123,9 +132,9 @@ def test_steps() -> None:
         first.with_releases({"a": release("a")})
         .with_releases({"b": release("b")})
         .with_accounts(["a", "b", "c"], {"a": ACCOUNT, "b": ACCOUNT})
-        .after({"mlp": {"x": np.ones(1)}}, RECORD)
+        .after({"mlp": {"x": np.ones(1)}}, RESULT)
     )
-    assert (after.round, list(after.releases), after.history) == (1, ["a", "b"], (RECORD,))
+    assert (after.round, list(after.releases), after.history) == (1, ["a", "b"], (RESULT,))
     assert list(after.weights["mlp"]) == ["x"]
     assert (after.accounts, after.unheard) == ({"a": ACCOUNT, "b": ACCOUNT}, {"c"})
     assert (after.heard("a"), after.heard("c")) == (3, 0)

@@ -13,9 +13,9 @@ from PIL import Image
 
 from fedaux import Config
 from fedaux.data.federated import open_data
-from fedaux.data.form import Form
-from fedaux.data.inputs import Inputs
+from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
+from fedaux.export.input_files import InputReader
 from fedaux.export.model import Model
 from helpers.runs import CNN, TINY, fedaux, paragraph, tiny_run
 from helpers.tiny_text import publish_encoder, write_texts
@@ -70,7 +70,7 @@ def test_arrays_folders_and_files_give_the_same_answers(
 
 def test_more_records_than_one_block(images: np.ndarray, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.tile(images, (40, 1, 1, 1)))
-    blocks = list(Inputs(Form("image", (8, 8, 1))).blocks([tmp_path / "x.npy"]))
+    blocks = list(InputReader(RecordSpec("image", (8, 8, 1))).blocks([tmp_path / "x.npy"]))
     assert [len(names) for names, _ in blocks] == [512, 512, 176]
     assert blocks[1][0][0].endswith("x.npy[512]")
     assert np.array_equal(np.concatenate([x for _, x in blocks])[600:630], images)
@@ -120,7 +120,7 @@ def test_images_of_another_size_only_when_told(
     _, found = predictions(monkeypatch, capsys, model, tmp_path / "large.png", "--resize")
     grey = np.asarray(Image.fromarray(pixels).convert("L"), dtype=np.float64)[:, 2:18]  # the middle
     small = np.rint(grey.reshape(8, 2, 8, 2).mean(axis=(1, 3))).astype(np.uint8)
-    made = next(iter(Inputs(Form("image", (8, 8, 1)), resize=True).blocks([tmp_path / "large.png"])))[1]
+    made = next(iter(InputReader(RecordSpec("image", (8, 8, 1)), resize=True).blocks([tmp_path / "large.png"])))[1]
     assert np.abs(made[0, ..., 0].astype(int) - small).max() <= 1
     assert found.tolist() == Model.from_pretrained(model).predict(made).argmax(axis=1).tolist()
 
@@ -178,7 +178,7 @@ def test_texts_in_every_format(
         "head_only": True,
         "prototypes": [{"name": "encoder", "folder": str(publish_encoder(tmp_path / "tiny"))}],
         "data": {"source": "csv", "path": str(tmp_path / "a.csv"), "clients": 2, "alpha": 1.0, "options": options},
-        "aux": {"share": 0.4},
+        "aux": {"fraction": 0.4},
         "privacy": {"embedding_dim": 4},
     }
     (model,) = export_model(tiny_run(tmp_path, Config.from_dict(table)).folder)

@@ -19,7 +19,7 @@ from fedaux.cli import main
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.errors import Exit
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.release import release_mechanism
 
 TINY = """
 rounds = 1
@@ -255,7 +255,7 @@ def test_clients_that_already_spent_their_budget(fedaux: Fedaux, place: Path) ->
     for client in range(3):
         store = BudgetStore(place / "out" / "clients" / f"client-00{client}", privacy)
         with pytest.raises(ZeroDivisionError):
-            store.release("another request", release_spend(9, privacy), lambda: 1 / 0)  # type: ignore
+            store.release("another request", release_mechanism(9, privacy), lambda: 1 / 0)  # type: ignore
     code, err = fedaux(RUN)
     assert code == Exit.CLIENTS
     assert "and no scores" in one_paragraph(err)

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.core.errors import FedauxError, UnknownNameError, import_function
-from fedaux.core.io import cache_folder, scratch, write_atomically
+from fedaux.core.io import cache_folder, temporary_array, write_atomically
 
 
 def test_writes_and_replaces_in_folders_that_are_not_there_yet(tmp_path: Path) -> None:
@@ -90,7 +89,7 @@ def test_private_files_are_for_their_owner_only_from_the_first_moment(
 
 @pytest.mark.parametrize("limit", [2**31, 0], ids=["memory", "disk"])
 def test_scratch_is_zeros_to_write_on(limit: int) -> None:
-    made = scratch((3, 4), np.float32, limit)
+    made = temporary_array((3, 4), np.float32, limit)
     assert (made.shape, made.dtype, made.any()) == ((3, 4), np.float32, False)
     assert isinstance(made, np.memmap) == (limit == 0)
     made[1] = np.arange(4)
@@ -101,49 +100,10 @@ def test_scratch_goes_to_disk_beyond_its_limit_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert not isinstance(scratch((4,), np.int64, limit=32), np.memmap)
-    made = scratch((5,), np.int64, limit=32)
+    assert not isinstance(temporary_array((4,), np.int64, limit=32), np.memmap)
+    made = temporary_array((5,), np.int64, limit=32)
     assert isinstance(made, np.memmap)
     assert list(tmp_path.iterdir()) == []
     made[:] = 3
     assert made.sum() == 15
-    assert scratch((0, 5), np.int64, limit=0).shape == (0, 5)
-
-
-@pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "my_functions.py").write_text("number = 3\ndef make(): return 4\ndef _hidden(): return 5\n")
-    (tmp_path / "my_broken_functions.py").write_text("import a_package_nobody_has\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    return "my_functions"
-
-
-def test_a_function_by_its_name(module: str) -> None:
-    assert import_function(f"{module}:make", "source")() == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("no_such_module:make", r"thing 'no_such_module:make': no module 'no_such_module'; .*PYTHONPATH"),
-        ("my_functions.room:make", r"no module 'my_functions\.room'"),
-        (
-            "my_functions:mak",
-            r"unknown function of module 'my_functions' 'mak' \(did you mean 'make'\?\); choose from make$",
-        ),
-        ("my_functions:number", "unknown function of module 'my_functions' 'number'"),
-        ("my_functions:", "is not of the form module:function"),
-    ],
-)
-@pytest.mark.usefixtures("module")
-def test_a_function_that_is_not_there(name: str, message: str) -> None:
-    with pytest.raises(UnknownNameError, match=message) as caught:
-        import_function(name, "thing")
-    assert isinstance(caught.value, FedauxError)
-    assert isinstance(caught.value, ValueError)
-
-
-@pytest.mark.usefixtures("module")
-def test_a_module_that_misses_another_says_which() -> None:
-    with pytest.raises(ModuleNotFoundError, match="a_package_nobody_has"):
-        import_function("my_broken_functions:make", "source")
+    assert temporary_array((0, 5), np.int64, limit=0).shape == (0, 5)

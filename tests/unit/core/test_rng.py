@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedaux.core.rng import derive, numpy_stream, seeded_torch, torch_stream
+from fedaux.core.rng import derive_seed, numpy_stream, seeded_torch, torch_stream
 
 NAMES = [
     (0,),
@@ -20,17 +20,17 @@ NAMES = [
 
 def test_the_recipe_is_fixed() -> None:
     """A changed recipe would change every published number and every resumed run."""
-    assert derive(0, "split") == 6812300375708456965
+    assert derive_seed(0, "split") == 6812300375708456965
 
 
 def test_names_give_different_seeds() -> None:
-    assert len({derive(*name) for name in NAMES}) == len(NAMES)
-    assert derive(0, "a", "b") != derive(0, "ab")
-    assert derive(1, "1", "2") != derive(11, "2")
+    assert len({derive_seed(*name) for name in NAMES}) == len(NAMES)
+    assert derive_seed(0, "a", "b") != derive_seed(0, "ab")
+    assert derive_seed(1, "1", "2") != derive_seed(11, "2")
 
 
 def test_seeds_fit_torch_numpy_and_a_message() -> None:
-    assert all(0 <= derive(seed, "x") < 2**63 for seed in range(-50, 200))
+    assert all(0 <= derive_seed(seed, "x") < 2**63 for seed in range(-50, 200))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,6 +65,6 @@ def test_what_was_drawn_before_does_not_matter_inside() -> None:
     drawn = []
     for count in (0, 3):
         torch.rand(count)
-        with seeded_torch(derive(0, "x")):
+        with seeded_torch(derive_seed(0, "x")):
             drawn.append(torch.nn.functional.dropout(torch.ones(50)))
     assert torch.equal(*drawn)

@@ -18,18 +18,18 @@ from fedaux.cli import app
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import AuxConfig, Config, DataConfig, LocalConfig, PrivacyConfig
-from fedaux.config.toml import commented, toml_value
-from fedaux.deploy.certificates import KeyExistsError, make_key
+from fedaux.config.toml import to_commented_toml, toml_value
+from fedaux.deploy.certificates import KeyExistsError, generate_key_pair
 from fedaux.deploy.layout import Address, DeployError, init
-from fedaux.deploy.scripts import units
+from fedaux.deploy.scripts import systemd_units
 from fedaux.deploy.settings import (
     SERVER_NOTES,
     SITE_NOTES,
+    demo_config,
     server_config,
     site_config,
-    try_out,
 )
-from fedaux.deploy.supernode import objection
+from fedaux.deploy.supernode import rejection_reason
 from helpers.deployments import AWKWARD, deploy
 
 ODD = Config(
@@ -109,7 +109,7 @@ def test_openssl_agrees_that_the_authority_signs_the_server(folder: Path) -> Non
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("base", [try_out(), ODD, Config()])
+@pytest.mark.parametrize("base", [demo_config(), ODD, Config()])
 def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
     folder = deploy(tmp_path / "d", base=base)
     server, site = (
@@ -148,14 +148,14 @@ def test_a_server_without_public_data_gets_a_stand_in() -> None:
 
 @pytest.mark.parametrize(("notes", "made"), [(SERVER_NOTES, server_config(Config(), ["a"])), (SITE_NOTES, Config())])
 def test_every_note_is_about_a_setting(notes: dict[str, str], made: Config) -> None:
-    written = tomllib.loads(commented(made, "head", notes))
+    written = tomllib.loads(to_commented_toml(made, "head", notes))
     for key in notes:
         section, _, leaf = key.rpartition(".")
         assert leaf in (written[section] if section else written), key
 
 
 def test_comments_stand_above_what_they_are_about() -> None:
-    text = commented(Config(rounds=3), "one\ntwo", {"rounds": "how many"})
+    text = to_commented_toml(Config(rounds=3), "one\ntwo", {"rounds": "how many"})
     assert text.startswith("# one\n# two\n")
     assert "# how many\nrounds = 3\n" in text
     assert "method" not in text  # neither noted nor changed
@@ -216,7 +216,7 @@ def test_flower_accepts_the_app_and_so_does_a_site(folder: Path) -> None:
     told = config["tool"]["flwr"]["app"]["config"]
     assert Path(told["config"]) == folder / "server" / "fedaux.toml"
     assert Path(told["out"]) == folder / "server" / "run"
-    assert objection(build_fab_from_disk(folder / "server" / "app")) == ""
+    assert rejection_reason(build_fab_from_disk(folder / "server" / "app")) == ""
 
 
 def test_flower_reads_the_connection(folder: Path) -> None:
@@ -361,7 +361,7 @@ def test_without_the_environment_a_script_says_so(folder: Path) -> None:
 
 
 def test_systemd_is_told_paths_as_they_are() -> None:
-    made = units(Path(f"/srv/{AWKWARD}"), Path("/opt/v e/bin"))
+    made = systemd_units(Path(f"/srv/{AWKWARD}"), Path("/opt/v e/bin"))
     assert set(made) == {"fedaux-superlink.service", "fedaux-superexec.service", "fedaux-site@.service"}
     site = made["fedaux-site@.service"].splitlines()
     assert '''ExecStart=/bin/bash "/srv/50%% of $$HOME & Anna's/sites/%i/supernode.sh"''' in site
@@ -396,12 +396,12 @@ def test_a_key_is_one_that_flower_takes_and_is_not_replaced(tmp_path: Path) -> N
     from flwr.cli.supernode.register import try_load_public_key
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-    public = make_key(tmp_path / "new")
+    public = generate_key_pair(tmp_path / "new")
     private = load_ssh_private_key((tmp_path / "new" / "key").read_bytes(), None)
     assert try_load_public_key(public) == public_key_to_bytes(private.public_key())
     assert private.curve.name == "secp384r1"
     with pytest.raises(KeyExistsError, match="delete it first"):
-        make_key(tmp_path / "new")
+        generate_key_pair(tmp_path / "new")
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from flwr.cli.build import build_fab_from_disk
 from flwr.supercore.fab import Fab
 
 from fedaux.deploy import superlink, supernode
-from fedaux.deploy.supernode import objection
+from fedaux.deploy.supernode import rejection_reason
 from helpers.deployments import deploy
 
 
@@ -39,8 +39,8 @@ OWN = {"serverapp": "anything:app", "clientapp": "fedaux.flower.client_app:app"}
 
 
 def test_an_app_of_names_alone_is_run(good: bytes) -> None:
-    assert objection(good) == ""
-    assert objection(packed({"pyproject.toml": project(**OWN)})) == ""
+    assert rejection_reason(good) == ""
+    assert rejection_reason(packed({"pyproject.toml": project(**OWN)})) == ""
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_an_app_of_names_alone_is_run(good: bytes) -> None:
     ],
 )
 def test_any_other_app_is_refused(bundle: bytes, reason: str) -> None:
-    assert reason in objection(bundle)
+    assert reason in rejection_reason(bundle)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_a_run_leaves_its_models(
     server(grid, context)
     model = Model.from_pretrained(tmp_path / "run")
     state = RunState.load(tmp_path / "run")
-    assert model.card["metrics"]["accuracy"] == state.history[-1]["accuracy"][MLP.label]
+    assert model.card["metrics"]["accuracy"] == state.history[-1].accuracy[MLP.label]
     said = capsys.readouterr().out
     assert f"model: {tmp_path / 'run' / 'model' / 'mlp-0'}" in said
     assert f"report: {tmp_path / 'run' / 'report.html'}" in said

@@ -12,8 +12,9 @@ import pytest
 from fedaux import Config, run
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.schema import flat
+from fedaux.config.schema import flatten
 from fedaux.core.errors import MissingPackageError, UnknownNameError
+from fedaux.core.messages import Failure
 from fedaux.experiments.tracking import CLIENTS, METRICS, JsonLines, make_trackers, metrics
 from helpers.tables import TINY
 
@@ -64,16 +65,16 @@ def test_lines_of_a_round_that_was_never_saved_are_dropped(done: Result, tmp_pat
 
 
 def test_failures_are_rows_of_their_own(done: Result, tmp_path: Path) -> None:
-    record = {**done.state.history[0], "failures": [["client-001", "no answer"]]}
+    result = replace(done.state.history[0], failures=(Failure("client-001", "no answer"),))
     one = JsonLines()
     one.start(CONFIG, tmp_path, None)
-    one.saved(replace(done.state, round=1, history=(record,)))
+    one.saved(replace(done.state, round=1, history=(result,)))
     assert lines(tmp_path / CLIENTS)[-1] == {"round": 1, "client": "client-001", "failure": "no answer"}
     assert lines(tmp_path / METRICS)[0]["failed"] == 1
 
 
 def test_settings_are_flat() -> None:
-    found = flat(CONFIG)
+    found = flatten(CONFIG)
     assert found["data.clients"] == 3
     assert found["prototypes"] == '[{"name": "mlp", "features": 8, "hidden": 8}]'
 

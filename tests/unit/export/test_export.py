@@ -21,11 +21,11 @@ from fedaux.config.schema import PrivacyConfig
 from fedaux.core.errors import MissingPackageError
 from fedaux.core.messages import Account
 from fedaux.data.federated import open_data
-from fedaux.data.form import Form
+from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError, to_onnx
-from fedaux.models import Prototype, build, load
+from fedaux.models import Prototype, build, load_state
 from fedaux.privacy.ledger import Ledger
 from helpers.runs import CNN, MLP, TINY, fedaux, paragraph, tiny_run
 from helpers.tiny_text import publish_encoder, write_texts
@@ -47,13 +47,13 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: Result, tmp_pa
     test = open_data(result.state.config).test
     for spec, folder in zip(result.state.config.prototypes, folders, strict=True):
         own = build(spec, (1, 8, 8), 10, seed=5)
-        load(own, result.state.weights[spec.label])
+        load_state(own, result.state.weights[spec.label])
         with torch.inference_mode():
             wanted = own.eval()(test.tensor()).numpy()
         model = Model.from_pretrained(folder)
         assert np.array_equal(model.logits(test.gather()), wanted)
         accuracy = float((model.predict(test.gather()).argmax(axis=1) == test.labels).mean())
-        assert accuracy == result.state.history[-1]["accuracy"][spec.label] == model.card["metrics"]["accuracy"]
+        assert accuracy == result.state.history[-1].accuracy[spec.label] == model.card["metrics"]["accuracy"]
 
 
 def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None
     assert card["record"]["scaling"].startswith("(x - 127.5) / 63.75")
     assert card["classes"] == [str(digit) for digit in range(10)]
     assert (card["method"], card["rounds"]) == ("fedaux", 2)
-    assert card["metrics"]["accuracy_per_prototype"] == result.state.history[-1]["accuracy"]
+    assert card["metrics"]["accuracy_per_prototype"] == result.state.history[-1].accuracy
     assert card["metrics"]["test_records"] == 359
     assert card["data"]["clients"] == 3
     assert card["data"]["split"] == {"partition": "dirichlet", "alpha": 1.0}
@@ -76,7 +76,7 @@ def test_the_card_says_what_the_model_is(result: Result, tmp_path: Path) -> None
 
 
 def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
-    facts = result.ledger.facts()
+    facts = result.ledger.to_dict()
     assert facts["epsilon"] == pytest.approx(0.1, rel=1e-4)
     assert facts["epsilon"] <= 0.1
     assert facts["delta"] == 1e-5
@@ -87,14 +87,14 @@ def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
 
     history = [{"spent": {"a": (2.0, 0.5, 10), "b": (2.0, 0.5, 10)}, "clients": 2}]
     accounts = dict.fromkeys("ab", Account(1.2345, 1e-5, "replace-one", "record", 1))
-    facts = Ledger.of({}, accounts, (), history).facts()  # every model was trained privately
+    facts = Ledger.of({}, accounts, (), history).to_dict()  # every model was trained privately
     assert facts["covered"] == ["local models"]
     assert facts["weights_covered"]
     assert "(1.24, 1e-05)" in facts["statement"]
     assert facts["statement"].endswith(f"Not covered: {'; '.join(facts['not_covered'])}.")
 
     history.append({"spent": {"a": (2.0, 0.5, 10), "b": (0.0, 1.0, 0)}, "clients": 2})  # and then one was not
-    facts = Ledger.of({}, accounts, (), history).facts()
+    facts = Ledger.of({}, accounts, (), history).to_dict()
     assert (facts["epsilon"], facts["delta"], facts["covered"]) == (None, None, [])
     assert not facts["weights_covered"]
 
@@ -119,7 +119,7 @@ def test_the_page_has_front_matter_as_hubs_read_it(result: Result, tmp_path: Pat
     assert "differential-privacy" not in table["tags"]  # the weights are not covered
     assert "carry no guarantee" in body
     (entry,) = table["model-index"]
-    accuracy = result.state.history[-1]["accuracy"][MLP.label]
+    accuracy = result.state.history[-1].accuracy[MLP.label]
     assert entry["results"][0]["metrics"][0]["value"] == round(accuracy, 4)
     assert f"{100 * accuracy:.1f} % of the test records" in body
     assert result.privacy in body
@@ -142,7 +142,7 @@ def test_text_brings_its_tokenizer(tmp_path: Path) -> None:
         "head_only": True,
         "prototypes": [{"name": "encoder", "folder": str(encoder)}],
         "data": {"source": "csv", "path": str(write_texts(tmp_path / "a.csv", 90, seed=1)), "clients": 2, "alpha": 1.0},
-        "aux": {"share": 0.4},
+        "aux": {"fraction": 0.4},
         "privacy": {"embedding_dim": 4},
     }
     config = Config.from_dict(table)
@@ -185,14 +185,14 @@ def test_onnx_gives_the_same_numbers_for_raw_images(result: Result, tmp_path: Pa
 def test_every_image_network_can_be_written_as_onnx(name: str) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
     network = build(PrototypeSpec(name), (3, 32, 32), 10, seed=0)
-    data, facts = to_onnx(network, Form("image", (32, 32, 3)))
+    data, facts = to_onnx(network, RecordSpec("image", (32, 32, 3)))
     assert len(data) > 10**6
     assert facts["largest_difference"] < 1e-2
 
 
 def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
     pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
-    _, facts = to_onnx(build(PrototypeSpec("mlp"), (5,), 3, seed=0), Form("numbers", (5,)))
+    _, facts = to_onnx(build(PrototypeSpec("mlp"), (5,), 3, seed=0), RecordSpec("numbers", (5,)))
     assert (facts["input"], facts["dtype"], facts["shape"]) == ("rows", "float32", ["batch", 5])
 
     class Whimsical(nn.Module):
@@ -202,7 +202,7 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
             return x if x.sum().item() > 0 else -x
 
     with pytest.raises(OnnxError, match=r"this network cannot be written as ONNX .* Export without --onnx"):
-        to_onnx(Prototype(Whimsical(), 3), Form("numbers", (5,)))
+        to_onnx(Prototype(Whimsical(), 3), RecordSpec("numbers", (5,)))
 
     class Fickle(nn.Module):
         """What a graph remembers of it is not what it does next."""
@@ -214,7 +214,7 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
             return x * self.calls
 
     with pytest.raises(OnnxError, match="the ONNX graph differs from the network"):
-        to_onnx(Prototype(Fickle(), 3), Form("numbers", (5,)))
+        to_onnx(Prototype(Fickle(), 3), RecordSpec("numbers", (5,)))
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
@@ -236,7 +236,7 @@ def test_the_command_says_where_and_what(
     assert fedaux(monkeypatch, "export", result.folder) == 0
     said = paragraph(capsys.readouterr().out)
     for spec, name in ((MLP, "mlp-0"), (CNN, "cnn-1")):
-        accuracy = result.state.history[-1]["accuracy"][spec.label]
+        accuracy = result.state.history[-1].accuracy[spec.label]
         assert f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test records" in said
     assert f"Privacy. {result.privacy}" in said
     assert fedaux(monkeypatch, "export", result.folder, "--json") == 0

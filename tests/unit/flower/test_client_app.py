@@ -19,9 +19,9 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process
 from fedaux.flower import client_app as client_module
-from fedaux.flower.client_app import app, own_config, request_hash
+from fedaux.flower.client_app import app, request_hash, validate_order
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.serialization import pack
+from fedaux.flower.serialization import serialize
 from fedaux.scoring.frozen_extractor import extractor_hash
 
 CONFIG = Config(
@@ -84,7 +84,7 @@ def test_training_starts_from_the_order_and_repeats(site: GridFederation, server
 @pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query", "query.evaluate"])
 def test_there_is_no_oracle(site: GridFederation, server: Server, state: RunState, kind: str) -> None:
     """Exact counts and losses of any weights on private records were to be had for the asking."""
-    order = pack(server.train_order(state, "client-002"))
+    order = serialize(server.train_order(state, "client-002"))
     (reply,) = site.grid.send_and_receive([Message(order, site.nodes["client-002"], kind)])
     assert reply.has_error()
     assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "train.default"]
@@ -124,7 +124,7 @@ def test_another_request_is_another_release_and_refused(
     assert isinstance(ask(site, order), Release)
     refused = ask(site, other)
     assert isinstance(refused, Failure)
-    assert refused.reason == (Refusal.ORDER if "scorer" in change else Refusal.BUDGET).in_words
+    assert refused.reason == (Refusal.ORDER if "scorer" in change else Refusal.BUDGET).description
 
 
 def test_the_request_is_told_apart_to_the_bit(order: PrepareOrder) -> None:
@@ -151,7 +151,7 @@ def test_an_attempt_that_failed_counts_as_well(
     with monkeypatch.context() as patch:
         patch.setattr("fedaux.scoring.registry.release", lambda *_: 1 / 0)
         assert isinstance(ask(site, order), Failure)
-    assert ask(site, changed(order, {"public": "shifted"})).reason == Refusal.BUDGET.in_words
+    assert ask(site, changed(order, {"public": "shifted"})).reason == Refusal.BUDGET.description
     assert isinstance(ask(site, order), Release)
 
 
@@ -193,11 +193,11 @@ def test_a_client_answers_to_its_own_name_only(
     train = server.train_order(state, "client-000")
     asked = replace({"prepare": order, "train": train}[kind], client=name)
     with pytest.raises(OrderError, match="this client is not"):
-        own_config(context_of(site, "client-000"), asked)
+        validate_order(context_of(site, "client-000"), asked)
     site.nodes[name] = site.nodes["client-000"]
     refused = ask(site, asked)
     assert isinstance(refused, Failure)
-    assert refused.reason == Refusal.ORDER.in_words
+    assert refused.reason == Refusal.ORDER.description
     assert len(list(tmp_path.rglob("release-*.json"))) == 1
     assert [path.name for path in (tmp_path / "clients").iterdir()] == ["client-000"]
 
@@ -206,9 +206,9 @@ def test_another_scorer_than_the_clients_own_is_refused(
     site: GridFederation, order: PrepareOrder, tmp_path: Path
 ) -> None:
     with pytest.raises(OrderError, match="the order asks for the scorer 'logistic'"):
-        own_config(context_of(site, "client-000"), replace(order, scorer="logistic"))
+        validate_order(context_of(site, "client-000"), replace(order, scorer="logistic"))
     refused = ask(site_with(tmp_path, scorer="logistic"), order)
-    assert refused.reason == Refusal.ORDER.in_words
+    assert refused.reason == Refusal.ORDER.description
     assert not (tmp_path / "clients").exists()  # nothing was asked for yet: no budget is spent
 
 
@@ -237,7 +237,7 @@ def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
     prototype = PrototypeSpec(f"{network}:net").to_json()
     train = replace(server.train_order(state, "client-000"), prototype=prototype)
     refused = ask(site, {"prepare": replace(order, prototype=prototype), "train": train}[kind])
-    assert refused.reason == Refusal.ORDER.in_words
+    assert refused.reason == Refusal.ORDER.description
     assert network not in sys.modules
 
 
@@ -251,7 +251,7 @@ def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats
     assert isinstance(one, Update)
     assert all(np.array_equal(one.weights[name], two.weights[name]) for name in one.weights)
     other_options = PrototypeSpec.of(f"{network}:net", features=7).to_json()
-    assert ask(site, replace(train, prototype=other_options)).reason == Refusal.ORDER.in_words
+    assert ask(site, replace(train, prototype=other_options)).reason == Refusal.ORDER.description
 
 
 SECRET = "the patients' mean is 48151623.42"
@@ -276,7 +276,7 @@ class Talkative:
         ("fedaux.privacy.release.Summary.__post_init__", fail),
         ("fedaux.scoring.feature_cache.per_record.outputs", fail),
         ("fedaux.scoring.registry.release", fail),
-        ("fedaux.flower.client_app.own_records", fail),
+        ("fedaux.flower.client_app.load_records", fail),
         ("fedaux.privacy.gaussian.add_noise", fail),
     ],
     ids=["scorer", "embedding", "summary", "features", "release", "records", "noise"],
@@ -293,7 +293,7 @@ def test_what_an_error_quotes_does_not_leave_the_client(
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(target, value)
         refused = ask(site, order)
-    assert refused == Failure("client-000", Refusal.FAILED.in_words)
+    assert refused == Failure("client-000", Refusal.FAILED.description)
     assert SECRET in caplog.text
     assert "prepare failed" in caplog.text
     assert not list(tmp_path.rglob("release-*.json"))
@@ -306,7 +306,7 @@ def test_nothing_is_sent_that_is_not_stored(
         raise OSError("disk full")
 
     monkeypatch.setattr("os.fsync", full)
-    assert ask(site, order).reason == Refusal.FAILED.in_words
+    assert ask(site, order).reason == Refusal.FAILED.description
 
 
 def test_no_record_is_read_for_a_release_that_is_refused(
@@ -315,9 +315,9 @@ def test_no_record_is_read_for_a_release_that_is_refused(
     assert isinstance(ask(site, order), Release)
     opened = []
     monkeypatch.setattr(Records, "gather", lambda *_: opened.append("gather"))
-    monkeypatch.setattr(client_module, "own_records", lambda _: opened.append("open"))
-    assert ask(site, changed(order, {"extractor": "shifted"})).reason == Refusal.BUDGET.in_words
-    assert ask(replace_node(site, "x"), replace(order, client="x")).reason == Refusal.ORDER.in_words
+    monkeypatch.setattr(client_module, "load_records", lambda _: opened.append("open"))
+    assert ask(site, changed(order, {"extractor": "shifted"})).reason == Refusal.BUDGET.description
+    assert ask(replace_node(site, "x"), replace(order, client="x")).reason == Refusal.ORDER.description
     assert opened == []
 
 

@@ -13,7 +13,7 @@ from fedaux.core.messages import Failure, Refusal, Release, Reply, TrainOrder, U
 from fedaux.flower import federation
 from fedaux.flower.federation import CHUNK, GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import pack, unpack
+from fedaux.flower.serialization import deserialize, serialize
 from helpers.samples import prepare_order, release, train_order, update, weights
 
 app = ClientApp()
@@ -23,18 +23,18 @@ ran: list[str] = []
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Answer honestly, unless the order's prototype says otherwise."""
-    order = unpack(TrainOrder, message.content)
+    order = deserialize(TrainOrder, message.content)
     ran.append(order.client)
-    reply = pack(update(order.client, round=order.round, records=int(context.node_config["partition-id"]) + 1))
+    reply = serialize(update(order.client, round=order.round, records=int(context.node_config["partition-id"]) + 1))
     match order.prototype:
         case "raise":
             raise MemoryError("out of memory")
         case "nan":
-            reply = pack(update(order.client, weights=weights(np.nan)))
+            reply = serialize(update(order.client, weights=weights(np.nan)))
         case "impostor":
-            reply = pack(update("somebody else"))
+            reply = serialize(update("somebody else"))
         case "release":
-            reply = pack(release(order.client))
+            reply = serialize(release(order.client))
         case "refuse":
             return Message(Error(2, Refusal.BUDGET.value), reply_to=message)
         case "junk":
@@ -46,7 +46,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.query("prepare")
 def prepare(message: Message, context: Context) -> Message:
-    return Message(pack(release("a")), reply_to=message)
+    return Message(serialize(release("a")), reply_to=message)
 
 
 class SlowGrid(InProcessGrid):
@@ -63,7 +63,7 @@ class SlowGrid(InProcessGrid):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federation, "POLL", 0.002)
+    monkeypatch.setattr(federation, "POLL_INTERVAL", 0.002)
     ran.clear()
 
 
@@ -156,8 +156,8 @@ def test_one_silent_client_does_not_silence_the_others() -> None:
     class Deaf(InProcessGrid):
         def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
             (identity,) = super().push_messages(messages)
-            if self._waiting[identity].metadata.dst_node_id == 3:
-                del self._waiting[identity]
+            if self._pending[identity].metadata.dst_node_id == 3:
+                del self._pending[identity]
             return [identity]
 
     found = ask(clients(3, Deaf, timeout=0.05))
@@ -170,7 +170,7 @@ def test_errors_made_on_the_way_find_their_client() -> None:
     class Broken(InProcessGrid):
         """A SuperLink speaks for nodes that are gone: its errors come from node 1."""
 
-        def _answer(self, message: Message) -> Message:
+        def _handle(self, message: Message) -> Message:
             reply = Message(Error(5, "node unavailable"), reply_to=message)
             reply.metadata.__dict__["_src_node_id"] = 1
             return reply
@@ -204,7 +204,7 @@ def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
 
 
 def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federation, "POLL", 0.02)
+    monkeypatch.setattr(federation, "POLL_INTERVAL", 0.02)
     found = list(ask(clients(6, Dripping, timeout=0.05)).values())
     assert isinstance(found[0], Update)
     assert found[-1] == Failure("c05", "no answer within 0.05 s")
@@ -223,16 +223,16 @@ def test_a_broadcast_is_packed_once() -> None:
     asked, shared = clients(3), weights()
     stream = asked.ask([train_order(name, weights=shared) for name in list(asked.nodes)])
     next(stream)  # the first is answered, the others still wait
-    first, second = asked.grid._waiting.values()
+    first, second = asked.grid._pending.values()
     assert first.content.array_records["weights"] is second.content.array_records["weights"]
 
 
 def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
     """Replayed as the answer to this round's order it is refused; under its own old address nobody reads it."""
-    old = pack(update("c00", round=1))
+    old = serialize(update("c00", round=1))
 
     class Replaying(InProcessGrid):
-        def _answer(self, message: Message) -> Message:
+        def _handle(self, message: Message) -> Message:
             return Message(old, reply_to=message)
 
     found = ask(clients(1, Replaying))

@@ -1,6 +1,6 @@
 """Replies that somebody made up, through the very path of real ones: each costs its sender's contribution, no more.
 
-More than a thousand are drawn. A reply is packed as clients pack it, spoiled, carried as Flower carries it, and read.
+More than a thousand are drawn. Each is serialized as clients do it, spoiled, carried as Flower does it, and read.
 """
 
 import tracemalloc
@@ -21,10 +21,10 @@ from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import Failure, Release, Update
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import VERSION, from_array, pack, to_array
-from fedaux.flower.validation import longest
+from fedaux.flower.serialization import VERSION, from_array, serialize, to_array
+from fedaux.flower.validation import max_release_norm
 from fedaux.privacy.release import release
-from fedaux.scoring.base import Reference, bounds_of
+from fedaux.scoring.base import Reference, bound_function
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.teacher_weights import Certainty
 from helpers.samples import ACCOUNT, prepare_order, train_order, update
@@ -49,11 +49,11 @@ Changes = SearchStrategy[Change]
 
 def answer(kind: type, change: Change) -> Any:
     """What the server makes of the honest reply once it is changed."""
-    content = pack(HONEST[kind])
+    content = serialize(HONEST[kind])
     change(content)
     carried = recorddict_from_proto(recorddict_to_proto(content))
     grid = InProcessGrid(lambda message, _: Message(carried, reply_to=message), 1, {})
-    (reply,) = GridFederation(grid, {"a": 2}, max_records=RECORDS, bounds=bounds_of(SCORER)).ask([ORDERS[kind]])
+    (reply,) = GridFederation(grid, {"a": 2}, max_records=RECORDS, bounds=bound_function(SCORER)).ask([ORDERS[kind]])
     return reply
 
 
@@ -133,8 +133,8 @@ def lies(kind: type) -> Changes:
     """What no reply of this kind may say, whatever it holds."""
     told = {name: type(value) for name, value in vars(HONEST[kind]).items() if not isinstance(value, dict)}
     told |= {"version": int, "kind": str}
-    others = [lambda: RecordDict(), lambda: pack(train_order()), lambda: pack(prepare_order())]
-    others += [lambda other=other: pack(HONEST[other]) for other in HONEST if other is not kind]
+    others = [lambda: RecordDict(), lambda: serialize(train_order()), lambda: serialize(prepare_order())]
+    others += [lambda other=other: serialize(HONEST[other]) for other in HONEST if other is not kind]
     return st.one_of(
         fact("client", TEXT),
         fact("records", st.integers(-(2**63), 0) | st.integers(RECORDS + 1, 2**63 - 1)),
@@ -205,7 +205,7 @@ def scaled(name: str, factors: SearchStrategy[float]) -> Changes:
 
 def loud(factor: float) -> Change:
     """Longer than forty records and their noise can be."""
-    limit = longest(SCORER.bound(PUBLIC, "replace-one", len(OWN)), HONEST[Release].scale, SCORER.size(PUBLIC))
+    limit = max_release_norm(SCORER.bound(PUBLIC, "replace-one", len(OWN)), HONEST[Release].scale, SCORER.size(PUBLIC))
     return entries(
         "arrays", "values", lambda array: np.rint(array * (factor * limit / np.linalg.norm(array))).astype(np.int64)
     )

@@ -8,10 +8,11 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedaux.core.messages import Hello, HelloOrder
-from fedaux.flower import node_registry as directory
+from fedaux.core.progress import Notice, ProgressEvent
+from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.node_registry import Directory, MissingSitesError
-from fedaux.flower.serialization import pack, unpack
+from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
+from fedaux.flower.serialization import deserialize, serialize
 
 CLASSES = ["cat", "dog"]
 app = ClientApp()
@@ -20,29 +21,34 @@ said: dict[int, Any] = {}
 
 @app.query("hello")
 def hello(message: Message, context: Context) -> Message:
-    unpack(HelloOrder, message.content)
+    deserialize(HelloOrder, message.content)
     answer = said[int(context.node_config["partition-id"])]
     if answer is None:
         raise OSError("no such folder")
-    return Message(pack(Hello(*answer)), reply_to=message)
+    return Message(serialize(Hello(*answer)), reply_to=message)
 
 
 def answer(*clients: str, classes: list[str] = CLASSES) -> tuple[str, str]:
     return json.dumps(clients), json.dumps(classes)
 
 
-def made(answers: list[Any], clients: list[str]) -> tuple[Directory, InProcessGrid, list[str]]:
+def made(answers: list[Any], clients: list[str]) -> tuple[NodeRegistry, InProcessGrid, list[str]]:
     said.clear()
     said.update(enumerate(answers))
     told: list[str] = []
+
+    def on_progress(event: ProgressEvent) -> None:
+        assert isinstance(event, Notice)
+        told.append(event.text)
+
     grid = InProcessGrid(app, len(answers), {})
-    return Directory(grid, clients, CLASSES, told.append), grid, told
+    return NodeRegistry(grid, clients, CLASSES, on_progress), grid, told
 
 
 def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
     found, grid, _ = made([answer("berlin"), answer("paris", "rome")], ["paris", "berlin", "rome"])
     first, second = grid.get_node_ids()
-    assert found.look() == {"berlin": first, "paris": second, "rome": second}
+    assert found.refresh() == {"berlin": first, "paris": second, "rome": second}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
 )
 def test_a_node_that_answers_wrongly_is_left_out(wrong: Any, reason: str) -> None:
     found, grid, told = made([answer("berlin"), wrong], ["berlin", "paris"])
-    assert found.look() == {"berlin": next(iter(grid.get_node_ids()))}
+    assert found.refresh() == {"berlin": next(iter(grid.get_node_ids()))}
     assert reason in told[0]
 
 
@@ -69,15 +75,15 @@ def test_a_node_that_left_is_forgotten_and_a_new_one_takes_its_place(monkeypatch
     found, grid, _ = made([answer("berlin"), answer("berlin")], ["berlin"])
     old, new = grid.get_node_ids()
     monkeypatch.setattr(grid, "get_node_ids", lambda: [old])
-    assert found.look() == {"berlin": old}
+    assert found.refresh() == {"berlin": old}
     monkeypatch.setattr(grid, "get_node_ids", lambda: [new])
-    assert found.look() == {"berlin": new}
+    assert found.refresh() == {"berlin": new}
 
 
 def test_waiting_ends_with_enough_clients_or_says_who_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory, "PAUSE", 0.01)
+    monkeypatch.setattr(node_registry, "POLL_INTERVAL", 0.01)
     found, _, told = made([answer("berlin")], ["berlin", "paris"])
-    assert list(found.wait(0.05, enough=1)) == ["berlin"]
-    with pytest.raises(MissingSitesError, match=r"1 of 2 clients came up within 0\.05 s.*missing: paris"):
-        found.wait(0.05, enough=2)
-    assert told.count("1 of 2 clients are here") == 2
+    assert list(found.wait_for_clients(0.05, minimum=1)) == ["berlin"]
+    with pytest.raises(MissingSitesError, match=r"1 of 2 clients connected within 0\.05 s.*missing: paris"):
+        found.wait_for_clients(0.05, minimum=2)
+    assert told.count("1 of 2 clients are connected") == 2

@@ -9,7 +9,7 @@ from flwr.app import Context, RecordDict
 
 from fedaux import Config
 from fedaux.config.parsing import ConfigError
-from fedaux.flower.node_settings import SettingsError, own_clients, own_settings, run_settings, site_config
+from fedaux.flower.node_settings import SettingsError, load_site_config, node_clients, read_node_settings, run_settings
 
 
 def context(node: dict[str, str | int], **run: str) -> Context:
@@ -25,10 +25,10 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_node_speaks_for_the_names_it_was_given(file: Path) -> None:
     node = {"config": str(file), "vault": "/v", "clients": "berlin, paris"}
-    assert own_clients(context(node)) == ["berlin", "paris"]
-    assert site_config(context(node)).rounds == 7
-    assert own_clients(context({"config": str(file), "vault": "/v", "partition-id": 1})) == ["paris"]
-    assert own_clients(context({"config": json.dumps(Config().to_dict()), "vault": "/v", "partition-id": 1})) == [
+    assert node_clients(context(node)) == ["berlin", "paris"]
+    assert load_site_config(context(node)).rounds == 7
+    assert node_clients(context({"config": str(file), "vault": "/v", "partition-id": 1})) == ["paris"]
+    assert node_clients(context({"config": json.dumps(Config().to_dict()), "vault": "/v", "partition-id": 1})) == [
         "client-001"
     ]
 
@@ -37,10 +37,10 @@ def test_a_real_node_never_takes_its_settings_from_the_run(file: Path, monkeypat
     asked = context({"partition-id": 0}, config=str(file), out="/run")
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(SettingsError, match="no settings of its own: start its SuperNode with --node-config"):
-        own_settings(asked)
+        read_node_settings(asked)
     monkeypatch.setitem(__import__("sys").modules, "ray", SimpleNamespace(is_initialized=lambda: True))
-    assert own_settings(asked)["vault"] == "/run/clients"
-    assert own_clients(asked) == ["berlin"]
+    assert read_node_settings(asked)["vault"] == "/run/clients"
+    assert node_clients(asked) == ["berlin"]
 
 
 def test_a_run_needs_a_config_and_an_absolute_folder(

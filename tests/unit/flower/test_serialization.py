@@ -12,7 +12,16 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fedaux.core.messages import Release, TrainOrder, Update
-from fedaux.flower.serialization import ACTIONS, MessageError, Packer, from_array, pack, to_array, unpack
+from fedaux.flower.serialization import (
+    MESSAGE_TYPES,
+    VERSION,
+    MessageError,
+    Serializer,
+    deserialize,
+    from_array,
+    serialize,
+    to_array,
+)
 from helpers.samples import prepare_order, release, train_order, update
 
 ITEMS = [prepare_order(), release(), train_order(), update()]
@@ -51,52 +60,52 @@ def assert_same(one: Any, two: Any) -> None:
 )
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
 def test_round_trip(item: Any, carry: Any) -> None:
-    assert_same(item, unpack(type(item), carry(pack(item))))
+    assert_same(item, deserialize(type(item), carry(serialize(item))))
 
 
 @pytest.mark.parametrize("array", [np.zeros((0, 4), np.float16), np.array([np.nan, np.inf, -0.0]), np.array([True])])
 def test_odd_arrays_survive(array: np.ndarray) -> None:
     item = update(weights={"x": array})
-    assert_same(item, unpack(Update, through_objects(pack(item))))
+    assert_same(item, deserialize(Update, through_objects(serialize(item))))
 
 
 def test_a_single_number_keeps_its_shape() -> None:
-    assert unpack(Update, pack(update(weights={"x": np.array(2.5)}))).weights["x"].shape == ()
+    assert deserialize(Update, serialize(update(weights={"x": np.array(2.5)}))).weights["x"].shape == ()
 
 
 def test_no_arrays_at_all_survive() -> None:
-    assert unpack(Update, through_objects(pack(update(weights={})))).weights == {}
+    assert deserialize(Update, through_objects(serialize(update(weights={})))).weights == {}
 
 
 def test_what_was_sent_cannot_be_changed_through_what_was_received() -> None:
     """In process many clients read one broadcast."""
-    content = pack(update())
+    content = serialize(update())
     with pytest.raises(ValueError, match="read-only"):
-        unpack(Update, content).weights["float32"][:] = 0
+        deserialize(Update, content).weights["float32"][:] = 0
 
 
 def test_every_order_has_its_action() -> None:
-    assert [ACTIONS[type(item)] for item in ITEMS if type(item) in ACTIONS] == ["query.prepare", "train"]
+    assert [MESSAGE_TYPES[type(item)] for item in ITEMS if type(item) in MESSAGE_TYPES] == ["query.prepare", "train"]
 
 
 def test_a_broadcast_is_packed_once() -> None:
-    packer, shared = Packer(), train_order().weights
-    one, two = (packer.pack(train_order(client, weights=shared)) for client in "ab")
-    equal_but_other = packer.pack(train_order("c"))
+    serializer, shared = Serializer(), train_order().weights
+    one, two = (serializer.serialize(train_order(client, weights=shared)) for client in "ab")
+    equal_but_other = serializer.serialize(train_order("c"))
     assert one.array_records["weights"] is two.array_records["weights"]
     assert one.array_records["weights"] is not equal_but_other.array_records["weights"]
     assert (one.config_records["fedaux"]["client"], two.config_records["fedaux"]["client"]) == ("a", "b")
 
 
 def test_arrays_that_came_and_went_are_not_mistaken_for_others() -> None:
-    packer = Packer()
+    serializer = Serializer()
     for value in range(50):  # a freed dict's id is soon used again
-        content = packer.pack(update(weights={"x": np.array([value])}))
-        assert unpack(Update, content).weights["x"] == [value]
+        content = serializer.serialize(update(weights={"x": np.array([value])}))
+        assert deserialize(Update, content).weights["x"] == [value]
 
 
 def changed(**facts: Any) -> RecordDict:
-    content = pack(update())
+    content = serialize(update())
     merged = {**content.config_records["fedaux"], **facts}
     content["fedaux"] = ConfigRecord({key: value for key, value in merged.items() if value is not None})
     return content
@@ -106,8 +115,8 @@ def changed(**facts: Any) -> RecordDict:
     ("content", "fragment"),
     [
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
-        (changed(version=0), "speaks version 0, this side 3; upgrade the older one"),
-        (changed(version=None), "speaks version None"),
+        (changed(version=0), f"has version 0, this side has {VERSION}; upgrade the older one"),
+        (changed(version=None), "has version None"),
         (changed(kind="Release"), "'Release' came where a Update was expected"),
         (changed(kind=None), "None came where a Update was expected"),
         (changed(loss=None), "Update.loss should be float, it is None"),
@@ -121,20 +130,20 @@ def changed(**facts: Any) -> RecordDict:
 )
 def test_what_is_wrong_is_said(content: RecordDict, fragment: str) -> None:
     with pytest.raises(MessageError) as caught:
-        unpack(Update, content)
+        deserialize(Update, content)
     assert fragment in str(caught.value)
 
 
 def test_an_order_is_no_other_order() -> None:
     with pytest.raises(MessageError, match="'PrepareOrder' came where a TrainOrder was expected"):
-        unpack(TrainOrder, pack(prepare_order()))
+        deserialize(TrainOrder, serialize(prepare_order()))
     with pytest.raises(MessageError, match="'Update' came where a Release was expected"):
-        unpack(Release, pack(update()))
+        deserialize(Release, serialize(update()))
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
 def test_arrays_travel_as_npy_without_pickle(item: Any) -> None:
-    for record in pack(item).array_records.values():
+    for record in serialize(item).array_records.values():
         for array in record.values():
             assert array.stype == "numpy.ndarray"
             assert array.data.startswith(b"\x93NUMPY")
@@ -143,7 +152,7 @@ def test_arrays_travel_as_npy_without_pickle(item: Any) -> None:
 
 def test_objects_are_not_packed() -> None:
     with pytest.raises(MessageError, match="arrays of object are not sent: they would need pickle"):
-        pack(update(weights={"x": np.array([object()])}))
+        serialize(update(weights={"x": np.array([object()])}))
 
 
 def pickled() -> bytes:
@@ -179,11 +188,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_bytes_that_are_no_array_are_a_message_error(name: str) -> None:
-    content = pack(update())
+    content = serialize(update())
     kind, data = HOSTILE[name]
     content["weights"] = ArrayRecord({"float32": Array("float32", (6,), kind, data)})
     with pytest.raises(MessageError, match="an array is not what its header says"):
-        unpack(Update, content)
+        deserialize(Update, content)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +204,7 @@ def test_arrays_are_written_as_flower_writes_them(array: np.ndarray) -> None:
 
 
 def test_missing_arrays_are_a_message_error() -> None:
-    content = pack(train_order())
+    content = serialize(train_order())
     del content["weights"]
     with pytest.raises(MessageError, match=r"TrainOrder\.weights"):
-        unpack(TrainOrder, content)
+        deserialize(TrainOrder, content)

@@ -26,8 +26,8 @@ from fedaux.flower import FedAUX, answer, before
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.public import KeptError
-from fedaux.flower.serialization import pack, unpack
-from fedaux.privacy.apart import RecordsMixError, keeps_records_apart
+from fedaux.flower.serialization import deserialize, serialize
+from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "existing-flower-app"
@@ -257,8 +257,8 @@ def test_an_error_on_a_client_tells_nothing_of_its_data(tmp_path: Path, caplog: 
         return app(message, context)
 
     grid = make_grid(tmp_path, handle)
-    answered = grid._answer
-    grid._answer = lambda message: replies.append(answered(message)) or replies[-1]  # type: ignore[method-assign,func-returns-value]
+    answered = grid._handle
+    grid._handle = lambda message: replies.append(answered(message)) or replies[-1]  # type: ignore[method-assign,func-returns-value]
     one_round(strategy, grid)
     reasons = " ".join(reply.error.reason for reply in replies if reply.has_error())
     assert set(reasons.split()) == {Refusal.FAILED.value}
@@ -270,7 +270,7 @@ def test_an_error_on_a_client_tells_nothing_of_its_data(tmp_path: Path, caplog: 
 
 def told(change: dict[str, Any]) -> Callable[[Message, Message], Message]:
     def spoil(reply: Message, message: Message) -> Message:
-        return Message(pack(replace(unpack(Release, reply.content), **change)), reply_to=message)
+        return Message(serialize(replace(deserialize(Release, reply.content), **change)), reply_to=message)
 
     return spoil
 
@@ -451,7 +451,7 @@ def test_a_network_whose_rows_see_each_other_is_refused_on_both_sides(tmp_path: 
         norm = nn.BatchNorm1d(8, affine=False, track_running_stats=False)
         return nn.Sequential(nn.Linear(6, 8), nn.Sequential(norm, nn.ReLU()), nn.Linear(8, 3))
 
-    with pytest.raises(RecordsMixError, match=r"1\.0: BatchNorm1d has no running statistics"):
+    with pytest.raises(UnsupportedModuleError, match=r"1\.0: BatchNorm1d has no running statistics"):
         make_strategy(model=mixing(), features=before("2"))
     strategy = make_strategy()  # weights of the same shapes, which the client's network takes
     one_round(strategy, make_grid(tmp_path, make_app(model=mixing)))

@@ -9,10 +9,17 @@ import pytest
 
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import Release
-from fedaux.flower.validation import MAX_RECORDS, MAX_STEPS, NORM_FACTOR, Refused, check, longest
+from fedaux.flower.validation import (
+    MAX_RECORDS,
+    MAX_STEPS,
+    NORM_FACTOR,
+    InvalidReplyError,
+    max_release_norm,
+    validate_reply,
+)
 from fedaux.privacy.gaussian import multiplier
 from fedaux.privacy.release import release as make_release
-from fedaux.scoring.base import Scorer, bounds_of
+from fedaux.scoring.base import Scorer, bound_function
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
@@ -47,7 +54,7 @@ def counted(steps: int) -> dict[str, Any]:
     ],
 )
 def test_honest_replies_pass(order: Any, reply: Any) -> None:
-    check(order, reply)
+    validate_reply(order, reply)
 
 
 def spoiled(value: float) -> dict[str, Any]:
@@ -91,32 +98,32 @@ UPDATES = {
 @pytest.mark.parametrize("name", UPDATES)
 def test_updates_refused(name: str) -> None:
     changes, fragment = UPDATES[name]
-    with pytest.raises(Refused) as caught:
-        check(train_order(), update(**{"client": "a", **changes}))
+    with pytest.raises(InvalidReplyError) as caught:
+        validate_reply(train_order(), update(**{"client": "a", **changes}))
     assert fragment in str(caught.value)
 
 
 @pytest.mark.filterwarnings("error")
 def test_the_largest_floats_are_refused_quietly() -> None:
-    with pytest.raises(Refused, match="float32 has norm"):
-        check(train_order(), update(weights=spoiled(1e30)))
+    with pytest.raises(InvalidReplyError, match="float32 has norm"):
+        validate_reply(train_order(), update(weights=spoiled(1e30)))
 
 
 @pytest.mark.filterwarnings("error")
 def test_models_in_half_precision_are_measured_as_well() -> None:
     sent, spoiled = np.ones(10**5, np.float16), np.ones(10**5, np.float16)  # of norm 316: its square is no float16
     spoiled[7] = np.inf
-    check(train_order(weights={"x": sent}), update(weights={"x": sent}))
-    with pytest.raises(Refused, match="x has norm inf"):
-        check(train_order(weights={"x": sent}), update(weights={"x": spoiled}))
+    validate_reply(train_order(weights={"x": sent}), update(weights={"x": sent}))
+    with pytest.raises(InvalidReplyError, match="x has norm inf"):
+        validate_reply(train_order(weights={"x": sent}), update(weights={"x": spoiled}))
 
 
 def test_the_limit_grows_with_what_was_sent() -> None:
     limit = NORM_FACTOR * 2 * np.sqrt(6)  # norm and size of six ones
-    check(train_order(), update(weights=weights(float(0.99 * limit / np.sqrt(6)))))
-    with pytest.raises(Refused, match="is not believed"):
-        check(train_order(), update(weights=weights(float(1.01 * limit / np.sqrt(6)))))
-    check(train_order(weights=weights(10.0)), update(weights=weights(float(1.01 * limit / np.sqrt(6)))))
+    validate_reply(train_order(), update(weights=weights(float(0.99 * limit / np.sqrt(6)))))
+    with pytest.raises(InvalidReplyError, match="is not believed"):
+        validate_reply(train_order(), update(weights=weights(float(1.01 * limit / np.sqrt(6)))))
+    validate_reply(train_order(weights=weights(10.0)), update(weights=weights(float(1.01 * limit / np.sqrt(6)))))
 
 
 VALUES = np.array([1, 2], np.int64)
@@ -154,8 +161,8 @@ RELEASES = {
 @pytest.mark.parametrize("name", RELEASES)
 def test_releases_refused(name: str) -> None:
     changes, fragment = RELEASES[name]
-    with pytest.raises(Refused) as caught:
-        check(prepare_order(), release(**{"client": "a", **changes}))
+    with pytest.raises(InvalidReplyError) as caught:
+        validate_reply(prepare_order(), release(**{"client": "a", **changes}))
     assert fragment in str(caught.value)
 
 
@@ -169,8 +176,8 @@ def test_releases_refused(name: str) -> None:
     ids=["more records than anybody has", "update for a release", "release for training"],
 )
 def test_also_refused(order: Any, reply: Any) -> None:
-    with pytest.raises(Refused):
-        check(order, reply)
+    with pytest.raises(InvalidReplyError):
+        validate_reply(order, reply)
 
 
 GIVEN = {"epsilon": 0.1, "delta": 1e-5, "adjacency": "replace-one", "unit": "record", "entries": 1}
@@ -187,8 +194,8 @@ ACCOUNTS += [
 @pytest.mark.parametrize("told", ACCOUNTS, ids=str)
 @pytest.mark.parametrize(("order", "reply"), [(prepare_order(), release), (train_order(), update)])
 def test_an_account_that_means_nothing_is_refused(order: Any, reply: Any, told: Any) -> None:
-    with pytest.raises(Refused, match="the account that it gives of its privacy"):
-        check(order, reply(account=told if isinstance(told, str) else json.dumps(told)))
+    with pytest.raises(InvalidReplyError, match="the account that it gives of its privacy"):
+        validate_reply(order, reply(account=told if isinstance(told, str) else json.dumps(told)))
 
 
 @pytest.mark.parametrize(
@@ -197,15 +204,15 @@ def test_an_account_that_means_nothing_is_refused(order: Any, reply: Any, told: 
     ids=str,
 )
 def test_a_budget_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
-        check(prepare_order(), release(**changes))
+    with pytest.raises(InvalidReplyError):
+        validate_reply(prepare_order(), release(**changes))
 
 
 @pytest.mark.parametrize(("order", "reply"), [(prepare_order(), release()), (train_order(), update())])
 def test_nobody_has_more_records_than_the_federation_allows(order: Any, reply: Any) -> None:
-    check(order, reply, max_records=7)
-    with pytest.raises(Refused, match="claims 7 records; from 1 to 6 are believed"):
-        check(order, reply, max_records=6)
+    validate_reply(order, reply, max_records=7)
+    with pytest.raises(InvalidReplyError, match="claims 7 records; from 1 to 6 are believed"):
+        validate_reply(order, reply, max_records=6)
 
 
 @pytest.mark.parametrize(
@@ -223,21 +230,21 @@ def test_nobody_has_more_records_than_the_federation_allows(order: Any, reply: A
 )
 def test_noise_other_than_the_budget_asks_for_is_refused(changes: dict[str, Any]) -> None:
     """Else a client could claim a precision, or a privacy, that its release does not have."""
-    with pytest.raises(Refused, match=r"states noise of scale .*; its budget asks for"):
-        check(prepare_order(), release(**changes))
+    with pytest.raises(InvalidReplyError, match=r"states noise of scale .*; its budget asks for"):
+        validate_reply(prepare_order(), release(**changes))
 
 
 @pytest.mark.parametrize("calibration", ["analytic", "opendp"])
 @pytest.mark.parametrize("epsilon", [1e15, 5e-324])
 def test_budgets_beyond_arithmetic_are_refused(epsilon: float, calibration: str) -> None:
-    with pytest.raises(Refused, match=r"its budget asks for|no noise gives the budget it states"):
-        check(prepare_order(), release(epsilon=epsilon, delta=1e-300, calibration=calibration))
+    with pytest.raises(InvalidReplyError, match=r"its budget asks for|no noise gives the budget it states"):
+        validate_reply(prepare_order(), release(epsilon=epsilon, delta=1e-300, calibration=calibration))
 
 
 SCORERS = [MeanEmbeddingScorer(4), ClassEmbeddingScorer(3, 4), LogisticScorer(0.05)]
 RNG = np.random.default_rng(0)
 NEGATIVES = RNG.normal(size=(60, 6))
-ONE_CORNER = np.tile(100 * NEGATIVES[:1], (50, 1))  # all alike and far out: the longest summary there is
+ONE_CORNER = np.tile(100 * NEGATIVES[:1], (50, 1))  # all alike and far out: the max_release_norm summary there is
 
 
 def made(scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed: int = 0) -> tuple[Any, Release]:
@@ -254,12 +261,12 @@ def made(scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed:
 def test_no_honest_release_is_too_long(scorer: Scorer, adjacency: str) -> None:
     for seed in range(50):
         for rows in (ONE_CORNER, ONE_CORNER[:1], RNG.normal(size=(20, 6))):
-            check(*made(scorer, rows, adjacency, seed), bounds=bounds_of(scorer))
+            validate_reply(*made(scorer, rows, adjacency, seed), bounds=bound_function(scorer))
 
 
 @pytest.mark.parametrize("scorer", SCORERS[:2], ids=lambda one: one.name)
 def test_the_bound_is_as_low_as_it_can_be(scorer: Scorer) -> None:
-    public, bounds = scorer.publish(NEGATIVES), bounds_of(scorer)
+    public, bounds = scorer.publish(NEGATIVES), bound_function(scorer)
     assert bounds is not None
     summary = scorer.summarise(public, ONE_CORNER, np.ones(50, np.int64), "replace-one", 50, np.ones(50))
     bound = bounds(public, "replace-one", 50)
@@ -270,18 +277,18 @@ def test_the_bound_is_as_low_as_it_can_be(scorer: Scorer) -> None:
 @pytest.mark.parametrize("scorer", SCORERS, ids=lambda one: one.name)
 def test_a_release_longer_than_its_records_and_noise_is_refused(scorer: Scorer) -> None:
     order, honest = made(scorer, ONE_CORNER)
-    bounds, values = bounds_of(scorer), honest.arrays["values"]
+    bounds, values = bound_function(scorer), honest.arrays["values"]
     assert bounds is not None
-    limit = longest(bounds(order.public, "replace-one", 50), honest.scale, order.size)
+    limit = max_release_norm(bounds(order.public, "replace-one", 50), honest.scale, order.size)
     for factor in (0.999, 1.001):
         stretched = np.rint(values * (factor * limit / np.linalg.norm(values))).astype(np.int64)
         loud = replace(honest, arrays={"values": stretched})
         if factor < 1:
-            check(order, loud, bounds=bounds)
+            validate_reply(order, loud, bounds=bounds)
             continue
-        with pytest.raises(Refused, match=r"its release has norm .*; 50 records and its noise reach"):
-            check(order, loud, bounds=bounds)
-        check(order, loud)  # somebody's own scorer may have any length
+        with pytest.raises(InvalidReplyError, match=r"its release has norm .*; 50 records and its noise reach"):
+            validate_reply(order, loud, bounds=bounds)
+        validate_reply(order, loud)  # somebody's own scorer may have any length
 
 
 @pytest.mark.parametrize("scorer", SCORERS, ids=lambda one: one.name)
@@ -290,19 +297,19 @@ def test_what_the_scorer_fixes_is_not_the_clients_to_state(scorer: Scorer, word:
     order, honest = made(scorer, ONE_CORNER)
     for factor in (1 - 1e-5, 1 + 1e-5, 1e-3):
         lie = replace(honest, **{word: getattr(honest, word) * factor})
-        with pytest.raises(Refused, match=f"states a {word} of .*; for 50 records the scorer's is"):
-            check(order, lie, bounds=bounds_of(scorer))
+        with pytest.raises(InvalidReplyError, match=f"states a {word} of .*; for 50 records the scorer's is"):
+            validate_reply(order, lie, bounds=bound_function(scorer))
 
 
 def test_more_records_than_were_summed_are_not_claimed_without_a_trace() -> None:
     """The step of a mean holds the number of records."""
     order, honest = made(SCORERS[0], ONE_CORNER)
-    with pytest.raises(Refused, match="states a step of"):
-        check(order, replace(honest, records=500), bounds=bounds_of(SCORERS[0]))
+    with pytest.raises(InvalidReplyError, match="states a step of"):
+        validate_reply(order, replace(honest, records=500), bounds=bound_function(SCORERS[0]))
 
 
 def test_a_scorer_without_bounds_has_none() -> None:
     class Own:
         name = "mine:scorer"
 
-    assert bounds_of(Own()) is None  # type: ignore[arg-type]
+    assert bound_function(Own()) is None  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.models import Prototype, Weights, available, build, dump, layout, load
+from fedaux.models import Prototype, Weights, available, build, flatten_state, load_state, state_sizes
 
 RGB = (3, 32, 32)
 IMAGES = sorted(set(available()) - {"bert", "encoder"})
@@ -29,12 +29,12 @@ def used(spec: PrototypeSpec, seed: int) -> Prototype:
 def test_round_trip_is_exact(spec: PrototypeSpec) -> None:
     model, other = used(spec, seed=1), used(spec, seed=2)
     places = {name: tensor.data_ptr() for name, tensor in other.state_dict().items()}
-    weights = dump(model)
-    load(other, weights)
+    weights = flatten_state(model)
+    load_state(other, weights)
     for name, tensor in model.state_dict().items():
         assert torch.equal(other.state_dict()[name], tensor), name
         assert other.state_dict()[name].data_ptr() == places[name], name
-    again = dump(other)
+    again = flatten_state(other)
     assert {kind: array.tobytes() for kind, array in again.items()} == {k: a.tobytes() for k, a in weights.items()}
     x = torch.ones(2, *RGB)
     assert torch.equal(model(x), other(x))
@@ -43,10 +43,10 @@ def test_round_trip_is_exact(spec: PrototypeSpec) -> None:
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.label)
 def test_kinds_sizes_and_types(spec: PrototypeSpec) -> None:
     model = used(spec, seed=1)
-    weights = dump(model)
+    weights = flatten_state(model)
     batch = dict(spec.options)["norm"] == "batch"
     assert set(weights) == ({"parameters", "buffers", "counters"} if batch else {"parameters"})
-    assert layout(model) == {kind: array.size for kind, array in weights.items()}
+    assert state_sizes(model) == {kind: array.size for kind, array in weights.items()}
     flat = torch.cat([parameter.detach().flatten() for _, parameter in model.named_parameters()])
     assert np.array_equal(weights["parameters"], flat.numpy())
     assert weights["parameters"].dtype == np.float32
@@ -58,23 +58,23 @@ def test_kinds_sizes_and_types(spec: PrototypeSpec) -> None:
 
 def test_dump_is_a_copy_and_so_is_load() -> None:
     model = used(PrototypeSpec.of("cnn", norm="batch"), seed=0)
-    weights = dump(model)
+    weights = flatten_state(model)
     kept = {kind: array.copy() for kind, array in weights.items()}
     with torch.no_grad():
         for tensor in model.state_dict().values():
             tensor.zero_()
     assert all(np.array_equal(weights[kind], kept[kind]) for kind in kept)
-    load(model, weights)
+    load_state(model, weights)
     for array in weights.values():
         array.fill(0)
-    assert all(np.array_equal(dump(model)[kind], kept[kind]) for kind in kept)
+    assert all(np.array_equal(flatten_state(model)[kind], kept[kind]) for kind in kept)
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_the_extractor_alone() -> None:
     pretrained, model = (used(PrototypeSpec.of("cnn", norm="batch"), seed) for seed in (1, 2))
     head = model.head.weight.detach().clone()
-    load(model.features, dump(pretrained.features))
+    load_state(model.features, flatten_state(pretrained.features))
     x = torch.ones(2, *RGB)
     assert torch.equal(model.features(x), pretrained.features(x))
     assert torch.equal(model.head.weight, head)
@@ -82,12 +82,12 @@ def test_the_extractor_alone() -> None:
 
 def test_arrays_from_a_message_load_without_a_warning() -> None:
     model = used(PrototypeSpec.of("cnn", norm="batch"), seed=0)
-    received = {kind: np.frombuffer(array.tobytes(), array.dtype) for kind, array in dump(model).items()}
+    received = {kind: np.frombuffer(array.tobytes(), array.dtype) for kind, array in flatten_state(model).items()}
     assert not received["parameters"].flags.writeable
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        load(model, received)
-    assert all(np.array_equal(dump(model)[kind], received[kind]) for kind in received)
+        load_state(model, received)
+    assert all(np.array_equal(flatten_state(model)[kind], received[kind]) for kind in received)
 
 
 def spoil(weights: Weights, kind: str, how: str) -> Weights:
@@ -108,10 +108,10 @@ def spoil(weights: Weights, kind: str, how: str) -> Weights:
 def test_load_refuses_what_does_not_fit_and_changes_nothing(kind: str, how: str) -> None:
     spec = PrototypeSpec.of("mlp", norm="batch")
     model = used(spec, seed=0)
-    before = dump(model)
+    before = flatten_state(model)
     with pytest.raises(ValueError, match=r"build both sides|\.astype"):
-        load(model, spoil(dump(used(spec, seed=1)), kind, how))
-    assert all(np.array_equal(dump(model)[key], before[key]) for key in before)
+        load_state(model, spoil(flatten_state(used(spec, seed=1)), kind, how))
+    assert all(np.array_equal(flatten_state(model)[key], before[key]) for key in before)
 
 
 def test_tied_and_temporary_tensors() -> None:
@@ -125,12 +125,12 @@ def test_tied_and_temporary_tensors() -> None:
             self.register_buffer("mask", torch.tensor([True, False]))
 
     model = Tied()
-    assert layout(model) == {"parameters": 9, "counters": 2}
-    load(model, {"parameters": np.arange(9, dtype=np.float32), "counters": np.array([0, 1])})
+    assert state_sizes(model) == {"parameters": 9, "counters": 2}
+    load_state(model, {"parameters": np.arange(9, dtype=np.float32), "counters": np.array([0, 1])})
     assert torch.equal(model.outer.weight.detach(), torch.arange(9.0).view(3, 3))
     assert model.mask.tolist() == [False, True]
 
 
 def test_double_precision_is_refused() -> None:
     with pytest.raises(ValueError, match=r"call \.float\(\)"):
-        dump(nn.Linear(2, 2).double())
+        flatten_state(nn.Linear(2, 2).double())

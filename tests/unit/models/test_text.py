@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.models import build, dump, load, origin
+from fedaux.models import build, flatten_state, load_state, published_weights
 from helpers.tiny_text import publish_encoder
 
 pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")
@@ -49,7 +49,7 @@ def test_rows_do_not_depend_on_their_company(folder: Path) -> None:
 def test_long_texts_are_cut(folder: Path) -> None:
     model = build(published(folder, length=4), (), 3, seed=0).eval()
     with torch.no_grad():
-        ids, _ = model.features.tokens(TEXTS)  # type: ignore[operator]
+        ids, _ = model.features.tokenize(TEXTS)  # type: ignore[operator]
         one, two = model(np.array(["the new moon", "the new oil"], dtype=object))
     assert ids.shape == (4, 4)
     assert torch.equal(one, two)  # [CLS] the new [SEP]
@@ -57,13 +57,13 @@ def test_long_texts_are_cut(folder: Path) -> None:
 
 def test_building_is_random_and_only_restoring_loads_what_was_published(folder: Path) -> None:
     one, same, other = (build(published(folder), (), 3, seed=seed) for seed in (0, 0, 1))
-    assert np.array_equal(dump(one)["parameters"], dump(same)["parameters"])
-    assert not np.array_equal(dump(one)["parameters"], dump(other)["parameters"])
+    assert np.array_equal(flatten_state(one)["parameters"], flatten_state(same)["parameters"])
+    assert not np.array_equal(flatten_state(one)["parameters"], flatten_state(other)["parameters"])
     for model in (one, other):
         model.features.restore()  # type: ignore[operator]
-    assert np.array_equal(dump(one.features)["parameters"], dump(other.features)["parameters"])
-    assert origin(one.features) == str(folder)
-    load(same, dump(one))
+    assert np.array_equal(flatten_state(one.features)["parameters"], flatten_state(other.features)["parameters"])
+    assert published_weights(one.features) == str(folder)
+    load_state(same, flatten_state(one))
     with torch.no_grad():
         assert torch.equal(one.eval()(TEXTS), same.eval()(TEXTS))
 
@@ -72,7 +72,7 @@ def test_a_bert_of_ones_own_shape(folder: Path) -> None:
     spec = PrototypeSpec.of("bert", layers=1, width=12, heads=3, inner=8, tokenizer=str(folder))
     model = build(spec, (), 3, seed=0)
     assert model.width == 12
-    assert origin(model.features) == ""
+    assert published_weights(model.features) == ""
     assert all(parameter.requires_grad for parameter in model.parameters())
     model.train()(TEXTS).sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())  # nothing is carried along unused

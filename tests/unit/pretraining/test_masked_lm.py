@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import PretrainConfig
 from fedaux.data.sources import open_source
-from fedaux.models import Prototype, build, dump
+from fedaux.models import Prototype, build, flatten_state
 from fedaux.pretraining.trainer import pretrain
 from helpers.tiny_text import publish_encoder, write_texts
 
 pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")
 
-from fedaux.pretraining.masked_lm import MaskedLanguage, mask_tokens
+from fedaux.pretraining.masked_lm import MaskedLanguageModel, mask_tokens
 
 
 def test_tokens_are_hidden_in_berts_shares_and_special_ones_never() -> None:
@@ -38,18 +38,18 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(publish_encoder(tmp_path_factory.mktemp("hf") / "tiny"))
 
 
-def task(tokenizer: str, tmp_path: Path, **settings: object) -> tuple[Prototype, MaskedLanguage]:
+def task(tokenizer: str, tmp_path: Path, **settings: object) -> tuple[Prototype, MaskedLanguageModel]:
     torch.set_num_threads(1)
     aux = open_source("csv", write_texts(tmp_path / "aux.csv", 200, seed=1), label="").train
     model = build(PrototypeSpec.of("bert", layers=1, width=16, heads=2, inner=32, tokenizer=tokenizer), (), 3, seed=0)
     config = PretrainConfig(**{"epochs": 15, "batch_size": 25, "lr": 1e-2, **settings})  # type: ignore[arg-type]
-    return model, MaskedLanguage(model.features, model.width, aux, config, seed=5)
+    return model, MaskedLanguageModel(model.features, model.width, aux, config, seed=5)
 
 
 def test_the_loss_is_that_of_the_whole_softmax_over_hidden_tokens(tokenizer: str, tmp_path: Path) -> None:
     _, mlm = task(tokenizer, tmp_path)
     mlm.model.eval()
-    ids, mask = mlm.text.tokens(mlm.aux.gather(np.arange(50)))
+    ids, mask = mlm.text.tokenize(mlm.aux.gather(np.arange(50)))
     generator = torch.Generator().manual_seed(3)
     hidden, chosen = mask_tokens(ids, torch.isin(ids, mlm.special), mlm.mask_id, mlm.vocabulary, generator)
     with torch.no_grad():
@@ -84,10 +84,10 @@ def test_pretraining_learns_and_a_checkpoint_goes_on_to_the_same_bits(tokenizer:
     fresh, rest = task(tokenizer, tmp_path)
     again = pretrain(rest, checkpoint=tmp_path / "checkpoint")
     assert [(one.loss, one.quality) for one in again] == [(one.loss, one.quality) for one in curve]
-    assert dump(whole)["parameters"].tobytes() == dump(fresh)["parameters"].tobytes()
+    assert flatten_state(whole)["parameters"].tobytes() == flatten_state(fresh)["parameters"].tobytes()
 
 
 def test_a_network_that_cannot_read_is_refused_with_the_way_out(tmp_path: Path) -> None:
     aux = open_source("csv", write_texts(tmp_path / "aux.csv", 10, seed=1), label="").train
     with pytest.raises(ValueError, match="'bert' or 'encoder'"):
-        MaskedLanguage(torch.nn.Identity(), 4, aux, PretrainConfig(), seed=0)
+        MaskedLanguageModel(torch.nn.Identity(), 4, aux, PretrainConfig(), seed=0)

@@ -10,10 +10,10 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.data.sources import open_source
-from fedaux.models import Prototype, build, dump
-from fedaux.models.inference import outputs
+from fedaux.models import Prototype, build, flatten_state
+from fedaux.models.inference import predict
 from fedaux.pretraining.simclr import SimCLR, nt_xent
-from fedaux.pretraining.trainer import pretrain, schedule
+from fedaux.pretraining.trainer import pretrain, warmup_cosine
 
 
 @pytest.mark.parametrize("size", [2, 5, 16])
@@ -47,8 +47,8 @@ def test_pretraining_learns_and_repeats_exactly() -> None:
     other, _, _ = trained(8, seed=1)
     assert len(losses) == 8
     assert losses[-1] < losses[0] - 0.3
-    assert np.array_equal(dump(first)["parameters"], dump(again)["parameters"])
-    assert not np.array_equal(dump(first)["parameters"], dump(other)["parameters"])
+    assert np.array_equal(flatten_state(first)["parameters"], flatten_state(again)["parameters"])
+    assert not np.array_equal(flatten_state(first)["parameters"], flatten_state(other)["parameters"])
 
 
 def test_pretrained_features_tell_classes_apart_better_than_random_ones() -> None:
@@ -58,7 +58,7 @@ def test_pretrained_features_tell_classes_apart_better_than_random_ones() -> Non
     accuracies = []
     for epochs in (0, 20):
         extractor, _, _ = trained(epochs)
-        known, new = (outputs(extractor, part) for part in (seen, asked))
+        known, new = (predict(extractor, part) for part in (seen, asked))
         known, new = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (known, new))
         accuracies.append(float((seen.labels[(new @ known.T).argmax(axis=1)] == asked.labels).mean()))
     assert accuracies[1] > accuracies[0]
@@ -89,12 +89,13 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     rest = pretrain(SimCLR(fresh.features, fresh.width, aux, config, seed=5), checkpoint=tmp_path / "checkpoint")
     assert [(one.loss, one.quality) for one in rest] == [(one.loss, one.quality) for one in curve]
     assert all(
-        np.array_equal(a, b) for a, b in zip(dump(whole.features).values(), dump(fresh.features).values(), strict=True)
+        np.array_equal(a, b)
+        for a, b in zip(flatten_state(whole.features).values(), flatten_state(fresh.features).values(), strict=True)
     )
 
 
 def test_the_rate_rises_then_falls_to_nothing() -> None:
-    rates = [schedule(step, 100) for step in range(100)]
+    rates = [warmup_cosine(step, 100) for step in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert max(rates) == rates[9] == 1.0
     assert rates[10:] == sorted(rates[10:], reverse=True)
@@ -108,7 +109,7 @@ def test_bfloat16_learns_about_the_same() -> None:
         model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
         config = PretrainConfig(epochs=4, batch_size=64, min_crop_area=0.5, flip=False, precision=precision)
         losses.append(pretrain(SimCLR(model.features, model.width, aux, config, seed=5))[-1].loss)
-        assert dump(model.features)["parameters"].dtype == np.float32
+        assert flatten_state(model.features)["parameters"].dtype == np.float32
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], abs=0.05)
 

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import PretrainConfig
 from fedaux.data.sources import open_source
-from fedaux.models import build, dump
-from fedaux.pretraining.store import pretrained, read_card
+from fedaux.models import build, flatten_state
+from fedaux.pretraining.store import load_or_pretrain, read_pretraining_card
 
 SPEC = PrototypeSpec.of("cnn", width=8, features=16)
 CONFIG = PretrainConfig(epochs=2, batch_size=64, min_crop_area=0.5, flip=False)
@@ -26,8 +26,8 @@ def make(cache: Path, config: PretrainConfig = CONFIG, rows: int = 150) -> tuple
     torch.set_num_threads(1)
     aux = open_source("digits").train.take(np.arange(rows)).unlabelled()
     model, seen = build(SPEC, aux.shape, 10, seed=1), []
-    path, known = pretrained(SPEC, model, aux, config, cache, lambda epoch: seen.append(epoch.loss))
-    assert np.array_equal(load_file(path)["parameters"], dump(model.features)["parameters"])
+    path, known = load_or_pretrain(SPEC, model, aux, config, cache, lambda epoch: seen.append(epoch.loss))
+    assert np.array_equal(load_file(path)["parameters"], flatten_state(model.features)["parameters"])
     return path, known, len(seen)
 
 
@@ -35,7 +35,7 @@ def test_a_second_request_finds_the_first_ones_work(tmp_path: Path) -> None:
     first, known, epochs = make(tmp_path)
     assert (known, epochs) == (False, 2)
     assert make(tmp_path) == (first, True, 0)
-    card = read_card(first)
+    card = read_pretraining_card(first)
     assert card["prototype"] == "cnn(features=16, width=8)"
     assert len(card["curve"]) == 2
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".safetensors"]
@@ -82,6 +82,6 @@ def test_prepare_killed_and_started_again_ends_in_the_same_artifact(tmp_path: Pa
     (whole,), (cut,) = ((tmp_path / name).glob("*.safetensors") for name in ("whole", "cut"))
     assert whole.name == cut.name
     assert whole.read_bytes() == cut.read_bytes()
-    curves = [[epoch["loss"] for epoch in read_card(path)["curve"]] for path in (whole, cut)]
+    curves = [[epoch["loss"] for epoch in read_pretraining_card(path)["curve"]] for path in (whole, cut)]
     assert curves[0] == curves[1]
     assert not list((tmp_path / "cut").glob("*.checkpoint"))

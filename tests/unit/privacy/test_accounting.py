@@ -15,17 +15,24 @@ from scipy import stats
 from fedaux.config.schema import LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit
 from fedaux.privacy import gaussian
-from fedaux.privacy.accounting import BudgetError, Spend, plan_training, round_up, total_epsilon, training_noise
-from fedaux.privacy.clipping import GRID, REACH
+from fedaux.privacy.accounting import (
+    BudgetError,
+    Mechanism,
+    plan_training,
+    round_up,
+    total_epsilon,
+    training_noise_multiplier,
+)
+from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY
 
 DELTA = 1e-5
 
 
-def scores(epsilon: float, adjacency: str = "replace-one", size: int = 330) -> Spend:
+def scores(epsilon: float, adjacency: str = "replace-one", size: int = 330) -> Mechanism:
     """A release as it is calibrated."""
-    reach = float(REACH[adjacency] * GRID)
-    noise = gaussian.multiplier(epsilon, DELTA, "analytic", size, reach) * REACH[adjacency]
-    return Spend(noise, size=size)
+    reach = float(UNIT_SENSITIVITY[adjacency] * GRID)
+    noise = gaussian.multiplier(epsilon, DELTA, "analytic", size, reach) * UNIT_SENSITIVITY[adjacency]
+    return Mechanism(noise, size=size)
 
 
 def integrated(noise: float, reach: float, epsilon: float) -> float:
@@ -37,68 +44,74 @@ def integrated(noise: float, reach: float, epsilon: float) -> float:
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(
-    "spends", [[Spend(60.0)], [Spend(8.0), Spend(5.0, steps=3, size=1000)], [Spend(1.5)] * 4], ids=str
+    "mechanisms",
+    [[Mechanism(60.0)], [Mechanism(8.0), Mechanism(5.0, steps=3, size=1000)], [Mechanism(1.5)] * 4],
+    ids=str,
 )
-def test_whole_sums_compose_in_closed_form(spends: list[Spend], adjacency: str) -> None:
-    found = total_epsilon(spends, DELTA, adjacency)
+def test_whole_sums_compose_in_closed_form(mechanisms: list[Mechanism], adjacency: str) -> None:
+    found = total_epsilon(mechanisms, DELTA, adjacency)
     replaced = dpa.NeighboringRelation.REPLACE_ONE
     accountant = PLDAccountant(replaced if adjacency == "replace-one" else dpa.NeighboringRelation.ADD_OR_REMOVE_ONE)
-    for one in spends:
-        accountant.compose(dpa.GaussianDpEvent(one.noise), one.steps)
+    for one in mechanisms:
+        accountant.compose(dpa.GaussianDpEvent(one.noise_multiplier), one.steps)
     assert found == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3, abs=2e-5)
-    noise = sum(one.steps / one.noise**2 for one in spends) ** -0.5
-    assert integrated(noise, REACH[adjacency], found) == pytest.approx(DELTA, rel=1e-5)
-    assert integrated(noise, REACH[adjacency], found) <= DELTA * (1 + 1e-8)
+    noise = sum(one.steps / one.noise_multiplier**2 for one in mechanisms) ** -0.5
+    assert integrated(noise, UNIT_SENSITIVITY[adjacency], found) == pytest.approx(DELTA, rel=1e-5)
+    assert integrated(noise, UNIT_SENSITIVITY[adjacency], found) <= DELTA * (1 + 1e-8)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 20.0])
-def test_a_release_costs_what_it_was_calibrated_for_and_never_more(epsilon: float, adjacency: str) -> None:
+def test_a_release_costs_what_it_was_calibrate_for_and_never_more(epsilon: float, adjacency: str) -> None:
     assert (1 - 1e-5) * epsilon < total_epsilon([scores(epsilon, adjacency)], DELTA, adjacency) <= epsilon
 
 
 def test_whole_sums_need_no_accountant() -> None:
-    asked = "from fedaux.privacy.accounting import Spend, total_epsilon as t; t([Spend(9.0)], 1e-5, 'replace-one')"
+    asked = (
+        "from fedaux.privacy.accounting import Mechanism, total_epsilon as t; t([Mechanism(9.0)], 1e-5, 'replace-one')"
+    )
     code = f"import sys; {asked}; sys.exit('dp_accounting' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_coarse_steps_and_many_numbers_cost_more() -> None:
-    fine, many, coarse = Spend(5.0), Spend(5.0, size=10**6, grid=2.0**14), Spend(5.0, grid=1.0)
+    fine, many, coarse = Mechanism(5.0), Mechanism(5.0, size=10**6, grid=2.0**14), Mechanism(5.0, grid=1.0)
     costs = [total_epsilon([one], DELTA, "add-remove") for one in (fine, many, coarse)]
     assert costs[0] + 1e-5 < costs[1] < 1.1 * costs[0]
     assert costs[2] == math.inf
 
 
-@pytest.mark.parametrize("spend", [Spend(0.0), Spend(float("nan")), Spend(1e-3)], ids=str)
-def test_noise_that_hides_nothing_costs_everything(spend: Spend) -> None:
-    assert total_epsilon([Spend(5.0), spend], DELTA, "replace-one") == math.inf
+@pytest.mark.parametrize("mechanism", [Mechanism(0.0), Mechanism(float("nan")), Mechanism(1e-3)], ids=str)
+def test_noise_that_hides_nothing_costs_everything(mechanism: Mechanism) -> None:
+    assert total_epsilon([Mechanism(5.0), mechanism], DELTA, "replace-one") == math.inf
 
 
 def test_nothing_costs_nothing() -> None:
-    assert total_epsilon([], DELTA, "replace-one") == total_epsilon([Spend(0.0, steps=0)], DELTA, "replace-one") == 0.0
-    with pytest.raises(ValueError, match="there is no adjacency 'x'"):
+    assert (
+        total_epsilon([], DELTA, "replace-one") == total_epsilon([Mechanism(0.0, steps=0)], DELTA, "replace-one") == 0.0
+    )
+    with pytest.raises(ValueError, match="unknown adjacency 'x'"):
         total_epsilon([], DELTA, "x")
 
 
 def test_a_noise_that_is_known_is_checked_and_not_just_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     before = (scores(0.3),)
-    found = training_noise(1.0, DELTA, "replace-one", 0.05, 100, before=before)
+    found = training_noise_multiplier(1.0, DELTA, "replace-one", 0.05, 100, before=before)
     with monkeypatch.context() as patch:
-        patch.setattr("fedaux.privacy.accounting._calibrated", lambda *_: pytest.fail("searched for it again"))
-        assert training_noise(1.0, DELTA, "replace-one", 0.05, 100, before=before, known=found) == found
-        half = (*before, Spend(found, 0.05, 40))
-        assert training_noise(1.0, DELTA, "replace-one", 0.05, 60, before=half, known=found) == found
+        patch.setattr("fedaux.privacy.accounting._calibrate", lambda *_: pytest.fail("searched for it again"))
+        assert training_noise_multiplier(1.0, DELTA, "replace-one", 0.05, 100, before=before, previous=found) == found
+        half = (*before, Mechanism(found, 0.05, 40))
+        assert training_noise_multiplier(1.0, DELTA, "replace-one", 0.05, 60, before=half, previous=found) == found
     for wrong in (0.9 * found, 1.5 * found, -1.0, float("nan"), math.inf, 0.01):
-        assert training_noise(1.0, DELTA, "replace-one", 0.05, 100, before=before, known=wrong) == found
+        assert training_noise_multiplier(1.0, DELTA, "replace-one", 0.05, 100, before=before, previous=wrong) == found
 
 
 @pytest.mark.parametrize("rate", [0.05, 1.0])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_training_noise_is_enough_and_hardly_more(adjacency: str, rate: float) -> None:
-    noise = training_noise(1.0, DELTA, adjacency, rate, 200)
-    assert total_epsilon([Spend(noise, rate, 200)], DELTA, adjacency) <= 1.0
-    assert total_epsilon([Spend(0.99 * noise, rate, 200)], DELTA, adjacency) > 1.0
+    noise = training_noise_multiplier(1.0, DELTA, adjacency, rate, 200)
+    assert total_epsilon([Mechanism(noise, rate, 200)], DELTA, adjacency) <= 1.0
+    assert total_epsilon([Mechanism(0.99 * noise, rate, 200)], DELTA, adjacency) > 1.0
 
 
 @pytest.mark.parametrize("sample_rate", [0.0, 1.0])
@@ -107,7 +120,7 @@ def test_training_after_scores_spends_the_total_and_never_more(epsilon: float, s
     privacy = PrivacyConfig(epsilon=epsilon, epsilon_total=1.0, private_training=True, sample_rate=sample_rate)
     before = (scores(epsilon),)
     plan = plan_training(privacy, LocalConfig(epochs=2, batch_size=32), 640, 5, 650, before)
-    assert (plan.rate, plan.steps, plan.size) == ((0.05, 40, 650) if sample_rate == 0 else (1.0, 2, 650))
+    assert (plan.sample_rate, plan.steps, plan.size) == ((0.05, 40, 650) if sample_rate == 0 else (1.0, 2, 650))
     assert 0.995 < total_epsilon([*before, *[plan] * 5], DELTA, "replace-one") <= 1.0
     assert total_epsilon([*before, *[plan] * 2], DELTA, "replace-one") < 0.99
 
@@ -117,14 +130,14 @@ def test_a_plan_that_changes_on_the_way_still_ends_at_the_total() -> None:
     privacy = PrivacyConfig(epsilon_total=1.0, private_training=True, sample_rate=1.0)
     first = plan_training(privacy, LocalConfig(), 640, 5, 650)
     done = (first, first)
-    rest = plan_training(privacy, LocalConfig(), 640, 8, 650, done, known=first.noise)
-    assert rest.noise > first.noise
+    rest = plan_training(privacy, LocalConfig(), 640, 8, 650, done, previous=first.noise_multiplier)
+    assert rest.noise_multiplier > first.noise_multiplier
     assert 0.995 < total_epsilon([*done, *[rest] * 8], DELTA, "replace-one") <= 1.0
 
 
 def test_when_nothing_is_left_training_is_refused() -> None:
     privacy = PrivacyConfig(epsilon=1.0, epsilon_total=1.0, private_training=True)
-    spent = (Spend(scores(1.0).noise * 0.999),)
+    spent = (Mechanism(scores(1.0).noise_multiplier * 0.999),)
     with pytest.raises(BudgetError, match=r"nothing is left of this client's ε = 1 .*privacy\.epsilon_total") as error:
         plan_training(privacy, LocalConfig(), 640, 5, 650, spent)
     assert error.value.code == Exit.PRIVACY

@@ -14,12 +14,12 @@ import pytest
 
 from fedaux.config.schema import Config, DataConfig, FederationConfig, LocalConfig, PrivacyConfig
 from fedaux.core.messages import Account, Release
-from fedaux.privacy.accounting import BudgetError, Spend, plan_training, total_epsilon
-from fedaux.privacy.budget import FILE, BudgetStore, Entry, SiteAccount, account_folder
-from fedaux.privacy.release import release_spend
+from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, total_epsilon
+from fedaux.privacy.budget import FILE, BudgetStore, Entry, account_folder
+from fedaux.privacy.release import release_mechanism
 
 PRIVACY = PrivacyConfig(epsilon=0.1)
-SPEND = release_spend(3, PRIVACY)
+RELEASE_MECHANISM = release_mechanism(3, PRIVACY)
 
 
 def made(values: tuple[int, ...] = (2**62, -(2**62), 0)) -> Release:
@@ -40,8 +40,8 @@ def store(folder: Path, **privacy: Any) -> BudgetStore:
     return BudgetStore(folder, replace(PRIVACY, **privacy))
 
 
-def release(folder: Path, request: str, make: Any = made, heard: int = 0, **privacy: Any) -> Release:
-    return store(folder, **privacy).release(request, SPEND, make, heard)
+def release(folder: Path, request: str, make: Any = made, known_entries: int = 0, **privacy: Any) -> Release:
+    return store(folder, **privacy).release(request, RELEASE_MECHANISM, make, known_entries)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def test_releases_go_on_for_as_long_as_the_composed_total_allows(tmp_path: Path)
         found = release(tmp_path, request, lambda mark=mark: made((mark,)), epsilon_total=0.185)
     account = Account.from_json(found.account)
     assert account.entries == 3
-    assert account.epsilon == total_epsilon([SPEND] * 3, 1e-5, "replace-one")
+    assert account.epsilon == total_epsilon([RELEASE_MECHANISM] * 3, 1e-5, "replace-one")
     assert 0.15 < account.epsilon < 0.185
     with pytest.raises(BudgetError, match=r"owner allows 0\.185. So far it is 0\.1[0-9]+; .*privacy\.epsilon_total"):
         release(tmp_path, "w", never, epsilon_total=0.185)
@@ -85,16 +85,16 @@ def test_scores_and_training_share_one_total_however_the_rounds_are_raised(tmp_p
     """An owner who raises the number of rounds step by step gets more noise, not more ε (1.66 under 1 before)."""
     privacy = replace(PRIVACY, epsilon_total=1.0, private_training=True)
     account = BudgetStore(tmp_path, privacy)
-    account.release("x", release_spend(3, privacy), made)
+    account.release("x", release_mechanism(3, privacy), made)
 
     def train(rounds: int) -> Account:
-        def plan(entries: list[Entry]) -> Spend:
+        def plan(entries: list[Entry]) -> Mechanism:
             trained = [entry for entry in entries if not entry.request]
-            known = trained[-1].noise if trained else 0.0
-            spent = [entry.spend for entry in entries]
+            previous = trained[-1].noise if trained else 0.0
+            spent = [entry.mechanism for entry in entries]
             if len(trained) >= rounds:
                 raise BudgetError("all rounds are done")
-            return plan_training(privacy, LocalConfig(), 640, rounds - len(trained), 50, spent, known)
+            return plan_training(privacy, LocalConfig(), 640, rounds - len(trained), 50, spent, previous)
 
         return account.train(plan)[1]
 
@@ -114,10 +114,10 @@ def test_scores_and_training_share_one_total_however_the_rounds_are_raised(tmp_p
 def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(tmp_path: Path) -> None:
     release(tmp_path, "x")
     with pytest.raises(BudgetError, match="has 1 entries, but the server has heard of 2: this is an old copy"):
-        release(tmp_path, "x", never, heard=2)
+        release(tmp_path, "x", never, known_entries=2)
     with pytest.raises(BudgetError, match="old copy"):
-        store(tmp_path).train(lambda entries: Spend(1.0), heard=2)
-    assert facts(release(tmp_path, "x", never, heard=1)) == facts(made())
+        store(tmp_path).train(lambda entries: Mechanism(1.0), known_entries=2)
+    assert facts(release(tmp_path, "x", never, known_entries=1)) == facts(made())
 
 
 def test_an_answer_that_was_lost_is_not_drawn_again_for_nothing(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_damaged_account_answers_nothing(tmp_path: Path, damage: str) -> None:
 @pytest.mark.parametrize("change", [{"adjacency": "add-remove", "declared_records": 9}, {"unit": "person"}], ids=str)
 def test_one_account_keeps_one_promise(tmp_path: Path, change: dict[str, Any]) -> None:
     release(tmp_path, "x")
-    with pytest.raises(BudgetError, match="what one promise cost cannot be told in terms of another"):
+    with pytest.raises(BudgetError, match="what one promise cost cannot be expressed in terms of another"):
         release(tmp_path, "x", never, **change)
 
 
@@ -163,7 +163,6 @@ def test_who_sent_nothing_under_noise_has_spent_nothing_and_has_no_folder(tmp_pa
 def test_noise_from_a_known_seed_is_worth_nothing_for_ever(tmp_path: Path) -> None:
     release(tmp_path, "x", unsafe_seed=1)
     assert store(tmp_path).account().epsilon == float("inf")
-    assert "NOT PRIVATE" in SiteAccount.read(tmp_path, 1e-5).statement()
 
 
 def test_names_that_read_the_same_records_share_an_account(tmp_path: Path) -> None:
@@ -174,15 +173,6 @@ def test_names_that_read_the_same_records_share_an_account(tmp_path: Path) -> No
     assert account_folder(shared, tmp_path, "berlin") == account_folder(shared, tmp_path, "paris") == tmp_path
     assert account_folder(apart, tmp_path, "berlin") == tmp_path / "berlin"
     assert account_folder(Config(), tmp_path, "client-001") == tmp_path / "client-001"  # simulated ones are disjoint
-
-
-def test_a_sites_own_statement_rounds_up_and_names_its_neighbours(tmp_path: Path) -> None:
-    release(tmp_path, "x")
-    account = SiteAccount.read(tmp_path, 1e-5)
-    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05 for one record" in (
-        account.statement()
-    )
-    assert account.rows() == [("1", "release", f"{SPEND.noise:.4g}", "1", "1")]
 
 
 def test_clients_have_a_vault_each(tmp_path: Path) -> None:
@@ -255,8 +245,16 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
     head, entry, drawn = lines(tmp_path)
     assert drawn == {**entry, "steps": 0}
     assert head == {"adjacency": "replace-one", "unit": "record"}
-    assert entry == {"request": "x", **asdict(SPEND), "unsafe": False}
-    assert (SPEND.rate, SPEND.steps, SPEND.size, SPEND.grid) == (1.0, 1, 3, 2.0**16)
+    noise = RELEASE_MECHANISM.noise_multiplier
+    assert entry == {
+        "request": "x",
+        "noise": noise,
+        "rate": 1.0,
+        "steps": 1,
+        "size": 3,
+        "grid": 2.0**16,
+        "unsafe": False,
+    }
 
 
 def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:
@@ -327,15 +325,23 @@ def test_an_attempt_that_failed_is_taken_up_again_at_the_noise_of_its_entry_and_
     def fails() -> Release:
         raise OSError("the disk is gone")
 
-    for spend in (replace(SPEND, noise=2 * SPEND.noise, size=10**9), SPEND, SPEND):
+    for spend in (
+        replace(RELEASE_MECHANISM, noise_multiplier=2 * RELEASE_MECHANISM.noise_multiplier, size=10**9),
+        RELEASE_MECHANISM,
+        RELEASE_MECHANISM,
+    ):
         with pytest.raises(OSError, match="gone"):
             store(tmp_path, epsilon_total=1.0).release("x", spend, fails)
     assert len(lines(tmp_path)) == 1 + 2
     assert facts(release(tmp_path, "x", epsilon_total=1.0)) == facts(made())
-    assert facts(store(tmp_path).release("x", replace(SPEND, size=5), never)) == facts(made())  # it is stored by now
+    assert facts(store(tmp_path).release("x", replace(RELEASE_MECHANISM, size=5), never)) == facts(
+        made()
+    )  # it is stored by now
     assert len(lines(tmp_path)) == 1 + 2 + 1
     next(tmp_path.glob("release-*.json")).unlink()
     with pytest.raises(OSError, match="gone"):  # a cheaper attempt does not pay for a second answer at the old noise
-        store(tmp_path, epsilon_total=1.0).release("x", replace(SPEND, noise=2 * SPEND.noise), fails)
+        store(tmp_path, epsilon_total=1.0).release(
+            "x", replace(RELEASE_MECHANISM, noise_multiplier=2 * RELEASE_MECHANISM.noise_multiplier), fails
+        )
     release(tmp_path, "x", epsilon_total=1.0)
     assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 1, 0, 1, 1, 0]

@@ -1,16 +1,14 @@
 """The privacy statement repeats what the clients account for, never less, and says what it leaves out."""
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from math import inf
-from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from fedaux.core.messages import Account, Failure, Hello, Release, Reply
-from fedaux.privacy.crossing import BARE, COVERED, CROSSES, PUBLIC, crossings
+from fedaux.core.messages import Account, Release
+from fedaux.core.results import PrivateTraining, RoundResult
 from fedaux.privacy.ledger import Ledger
 
 
@@ -23,7 +21,7 @@ def account(epsilon: float = 0.5, delta: float = 1e-5, adjacency: str = "replace
     return Account(epsilon, delta, adjacency, unit, 1)
 
 
-def ledger(*accounts: Account, history: Sequence[dict[str, Any]] = (), unheard: Sequence[str] = ()) -> Ledger:
+def ledger(*accounts: Account, history: Sequence[RoundResult] = (), unheard: Sequence[str] = ()) -> Ledger:
     names = [chr(ord("a") + i) for i in range(len(accounts))]
     told = dict(zip(names, accounts, strict=True))
     return Ledger.of({name: release(name) for name in names}, told, unheard, history)
@@ -71,7 +69,7 @@ def test_seeded_noise_spoils_the_statement() -> None:
     said = ledger(account(), account(inf)).statement()
     assert said.startswith("NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed)")
     assert "differentially private" not in said
-    assert ledger(account(inf)).facts()["epsilon"] is None
+    assert ledger(account(inf)).to_dict()["epsilon"] is None
 
 
 def test_nothing_released_promises_nothing() -> None:
@@ -79,7 +77,8 @@ def test_nothing_released_promises_nothing() -> None:
     assert said.startswith("Nothing was released under differential privacy. Not covered: local models")
 
 
-TRAINED = [{"clients": 2, "spent": {"a": [5.0, 1.0, 1], "b": [5.0, 1.0, 1]}}]
+SPENT = PrivateTraining(5.0, 1.0, 1)
+TRAINED = [RoundResult(1, {}, {}, private_training={"a": SPENT, "b": SPENT})]
 
 
 def test_scores_and_private_models_have_one_total() -> None:
@@ -87,38 +86,11 @@ def test_scores_and_private_models_have_one_total() -> None:
     assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in found.statement()
     assert "sent without" not in found.statement()
     assert found.rows() == [("a", "1", "3", "1.05"), ("b", "1", "3", "0.9")]
-    assert found.facts()["covered"] == ["certainty scores", "local models"]
+    assert found.to_dict()["covered"] == ["certainty scores", "local models"]
 
 
 def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
-    history = [{"clients": 2, "spent": {"a": [5.0, 1.0, 1], "b": [0.0, 1.0, 0]}}]
+    history = [RoundResult(1, {}, {}, private_training={"a": SPENT}, unprotected_models=1)]
     said = ledger(account(), account(), history=history).statement()
     assert "The certainty scores of this run are (0.5, 1e-05)" in said
     assert "are sent without differential privacy" in said
-
-
-def test_a_private_model_that_was_refused_does_not_hide_a_bare_one() -> None:
-    """Both were seen, one was used: the count of used models would come out even."""
-    history = [{"clients": 1, "spent": {"a": [5.0, 1.0, 1], "b": [0.0, 1.0, 0]}}]
-    assert ledger(account(), account(), history=history).bare == 1
-
-
-def test_everything_that_crosses_is_classified() -> None:
-    """A new field of a reply must be said to be public, covered or not covered before it can be added."""
-    replies = {Hello, *get_args(Reply)} - {Failure}  # a Failure is made by the server
-    assert set(CROSSES) == replies
-    for kind in replies:
-        assert set(CROSSES[kind]) == {field.name for field in dataclasses.fields(kind)}, kind.__name__
-
-
-def test_private_training_covers_the_models_and_silences_what_is_beside_them() -> None:
-    plain, private = dict(crossings(False)), dict(crossings(True))
-    assert plain["local models"] == BARE.value
-    assert private["local models"] == plain["certainty scores"] == COVERED.value
-    for silenced in (what for what in plain if what.startswith(("loss", "seconds"))):
-        assert (plain[silenced], private[silenced]) == (BARE.value, PUBLIC.value)
-    assert [what for what, how in crossings(True) if how == BARE.value] == [
-        "number of records (persons) of a client; under add-remove the declared one",
-        "when a reply arrives",
-        "whether the data could be read at all: one of four words instead of a reply",
-    ]

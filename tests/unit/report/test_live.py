@@ -1,21 +1,37 @@
 """A panel where there is a terminal, lines where there is none."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from fedaux import Config, run
-from fedaux.report.live import Bar, Live
+from fedaux.core.messages import Failure
+from fedaux.core.progress import (
+    AggregationStarted,
+    FeaturesProgress,
+    Notice,
+    PretrainingProgress,
+    RoundFinished,
+    RunStarted,
+    SweepProgress,
+    SweepRunProgress,
+    TrainingProgress,
+)
+from fedaux.core.results import ClientMetrics, RoundResult
+from fedaux.report.live import Live
 from helpers.tables import TINY
+
+RESULT = RoundResult(1, {"mlp": 0.5}, {"a": ClientMetrics(9, 0.1, 1.0)})
 
 
 def console(terminal: bool = False) -> Console:
     return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
 
 
-def said(on: Console) -> str:
+def printed(on: Console) -> str:
     assert isinstance(on.file, io.StringIO)
     return on.file.getvalue()
 
@@ -23,66 +39,79 @@ def said(on: Console) -> str:
 def shown(live: Live) -> str:
     on = console()
     on.print(live.render())
-    return said(on)
+    return printed(on)
 
 
 def test_plain_lines_without_a_terminal() -> None:
     on = console()
-    with Live(on) as live:
-        live.tell("pretrain cnn(width=4)", 1, 3, "loss 2.000")
-        live.tell("pretrain cnn(width=4)", 2, 3, "loss 1.500")  # too soon to say again
-        live.tell("pretrain cnn(width=4)", 3, 3, "loss 1.000")  # the last is always said
-        live.tell("round 1", 5, 5, "training")  # the method's own line follows each round
-        live.tell("FedAUX", 1, 1, "accuracy 0.500")
-        live.tell("FedAUX", 1, 1, "accuracy 0.500")  # saved twice, said once
-    assert said(on).splitlines() == [
-        "pretrain cnn(width=4): 1/3 loss 2.000",
-        "pretrain cnn(width=4): 3/3 loss 1.000",
-        "FedAUX: 1/1 accuracy 0.500",
+    with Live(on, clock=lambda: 0.0) as live:
+        live.on_progress(RunStarted("FedAUX", "digits: 3 clients", (), 2))
+        for epoch, loss in enumerate((2.0, 1.5, 1.0), 1):  # the second comes too soon, the last is always printed
+            live.on_progress(PretrainingProgress("cnn", epoch, 3, "training", loss, 4.0, 1000.0))
+        live.on_progress(TrainingProgress(1, 5, 5, 0))  # the line of the round follows
+        live.on_progress(AggregationStarted(1))
+        live.on_progress(Notice("a site has come"))
+        live.on_progress(RoundFinished(RESULT, 2, ""))
+    assert printed(on).splitlines() == [
+        "FedAUX starts, digits: 3 clients",
+        "pre-training cnn: 1/3, loss 2.000, rank 4.0, 1,000 views/s",
+        "pre-training cnn: 3/3, loss 1.000, rank 4.0, 1,000 views/s",
+        "a site has come",
+        "round 1/2: accuracy 0.500, 1 clients",
     ]
 
 
-def test_a_line_again_after_a_while_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter([0.0, 9.0, 10.0])
-    monkeypatch.setattr("fedaux.report.live.time.monotonic", lambda: next(now))
-    on = console()
-    live = Live(on)
-    for done in (1, 2, 3):
-        live.tell("features", done, 9, "x")
-    assert said(on).splitlines() == ["features: 1/9 x", "features: 3/9 x, about 30 s left"]
-
-
-def test_time_left() -> None:
-    assert Bar("x", 3, 10, "", began=0.0, first=1).left(now=4.0) == 14.0  # two of seven more in four seconds
-    assert Bar("x", 1, 10, "", began=0.0, first=1).left(now=4.0) is None
+def test_a_line_again_after_a_while_and_the_time_left() -> None:
+    now, on = [0.0], console()
+    live = Live(on, clock=lambda: now[0])
+    for done, now[0] in ((1, 0.0), (2, 9.0), (3, 10.0)):
+        live.on_progress(FeaturesProgress("x", done, 9))
+    assert printed(on).splitlines() == ["features of x: 1/9", "features of x: 3/9, about 30 s left"]
 
 
 def test_a_run_in_a_terminal_shows_all_that_matters(tmp_path: Path) -> None:
     on = console(terminal=True)
     with Live(on) as live:
-        result = run(Config.from_dict(TINY), tmp_path / "run", cache=tmp_path, tell=live.tell, trackers=[live])
+        result = run(Config.from_dict(TINY), tmp_path / "run", cache=tmp_path, on_progress=live.on_progress)
     panel = shown(live)
     for words in ("FedAUX", "digits: 3 clients", "mlp(features=8, hidden=8)", "2/2", f"{result.accuracy:.3f}"):
         assert words in panel
-    assert f"{result.state.history[-1]['teachers']:.1f} of 3 count on an example" in panel
+    assert f"{result.state.history[-1].effective_teachers:.1f} of 3 count on an example" in panel
     assert "ε = 0.1, δ = 1e-05, 3 clients: scores only, models are not covered" in panel
     assert "failed" not in panel
 
 
-def test_what_went_before_stays_in_sight(tmp_path: Path) -> None:
+def test_a_resumed_run_shows_what_came_before() -> None:
     live = Live(console(terminal=True))
-    for method in ("fedavg", "feddf"):
-        run(Config.from_dict({**TINY, "method": method}), tmp_path / method, cache=tmp_path, trackers=[live])
-        first, *others = shown(live).splitlines()
-        assert ("fedavg" in first and "feddf" not in first) == (method == "feddf")
-        assert any("no" not in line for line in others)
-    assert "privacy" not in shown(live)
+    first = replace(RESULT, failures=(Failure("b", "gone [/home]"),))
+    live.on_progress(RunStarted("FedAVG", "digits [/bold]", (first,), 2))
+    assert "1/2" in shown(live)
+    assert "1, last b: gone [/home]" in shown(live)
+    live.on_progress(RoundFinished(replace(RESULT, round=2, accuracy={"mlp": 0.9}), 2, ""))
+    assert "0.900  ▅█" in shown(live)
+
+
+def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
+    live = Live(console(terminal=True))
+    live.on_progress(SweepProgress(0, 3))
+    for done, name in enumerate(("FedAVG", "FedDF"), 1):
+        live.on_progress(SweepRunProgress("extractor 1", PretrainingProgress("cnn", 2, 2)))
+        live.on_progress(SweepRunProgress(name, RunStarted(name, "digits", (), 1)))
+        assert f"{name}, rounds" in shown(live)
+        live.on_progress(SweepRunProgress(name, RoundFinished(RESULT, 1, "")))
+        live.on_progress(SweepProgress(done, 3, name, 0.5))
+        assert f"{name}, rounds" not in shown(live)
+    live.on_progress(SweepProgress(3, 3, "FedAUX"))
+    lines = [line.split() for line in shown(live).splitlines()]
+    assert lines[:3] == [["FedAVG", "0.500"], ["FedDF", "0.500"], ["FedAUX", "failed"]]
+    assert "3/3" in shown(live)
+    assert "extractor" not in shown(live)
 
 
 def test_seeded_noise_is_called_what_it_is(tmp_path: Path) -> None:
     live = Live(console(terminal=True))
     config = Config.from_dict(TINY, ["privacy.unsafe_seed=1"])
-    run(config, tmp_path / "run", cache=tmp_path, trackers=[live])
+    run(config, tmp_path / "run", cache=tmp_path, on_progress=live.on_progress)
     assert "NOT PRIVATE" in shown(live)
     assert "ε = " not in shown(live)
 

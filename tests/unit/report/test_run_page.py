@@ -11,6 +11,7 @@ import pytest
 from fedaux import Config, run
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState, StateError
+from fedaux.core.messages import Failure
 from fedaux.data.federated import open_data
 from fedaux.report.arms import find_runs, group
 from fedaux.report.comparison_page import write_comparison
@@ -88,7 +89,7 @@ def test_without_its_data_a_run_still_has_a_page(done: Result, tmp_path: Path) -
 
 def test_whatever_a_client_wrote_cannot_act(done: Result, tmp_path: Path) -> None:
     evil = "<script>alert('x')</script><img src=http://evil>"
-    last = {**done.state.history[-1], "failures": [["client-001", evil]]}
+    last = replace(done.state.history[-1], failures=(Failure("client-001", evil),))
     replace(done.state, history=(*done.state.history[:-1], last)).save(tmp_path)
     text = write_run_report(tmp_path, done.folder.parent / "cache").read_text()
     assert "failures" in Page(text).sections

@@ -10,7 +10,7 @@ from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.class_sums import pool
-from fedaux.scoring.density_ratio import BETWEEN
+from fedaux.scoring.density_ratio import BETWEEN_GROUPS
 
 CENTRES = np.random.default_rng(5).normal(size=(4, 10)) * 1.5
 
@@ -38,9 +38,9 @@ def cohort(
 def test_log_odds_are_the_mixture_written_out() -> None:
     scorer, public, reference, sent = cohort(1.0, 5)
     fitted, pooled = scorer.fit(public, reference, sent), pool(sent, 4)
-    assert fitted.look is not None
+    assert fitted.transform is not None
     total, k = reference.covariance, 8
-    between, within = BETWEEN * total, (1 - BETWEEN) * total
+    between, within = BETWEEN_GROUPS * total, (1 - BETWEEN_GROUPS) * total
     point = reference.rows[17]
     for i, one in enumerate(sent):
         density = 0.0
@@ -51,7 +51,7 @@ def test_log_odds_are_the_mixture_written_out() -> None:
             density += pooled.shares[i, c] * multivariate_normal(mean, within + gain @ noise).pdf(point)
         everywhere = multivariate_normal(reference.mean, total).pdf(point)
         naive = np.log(density / everywhere * 200 / 3000)
-        assert fitted.odds[one.client](fitted.look(point[None]))[0] == pytest.approx(naive)
+        assert fitted.log_odds[one.client](fitted.transform(point[None]))[0] == pytest.approx(naive)
 
 
 def right_weight(epsilon: float, clients: int) -> float:
@@ -60,9 +60,9 @@ def right_weight(epsilon: float, clients: int) -> float:
     rng = np.random.default_rng(9)
     labels = rng.integers(4, size=500)
     fitted = scorer.fit(public, reference, sent)
-    assert fitted.look is not None
-    seen = fitted.look(scorer.embed(public, rows_of(rng, labels)))
-    odds = np.exp(np.stack([fitted.odds[one.client](seen) for one in sent]))
+    assert fitted.transform is not None
+    seen = fitted.transform(scorer.embed(public, rows_of(rng, labels)))
+    odds = np.exp(np.stack([fitted.log_odds[one.client](seen) for one in sent]))
     own = (np.arange(clients) % 4)[:, None] == labels
     return float(((odds / odds.sum(axis=0)) * own).sum(axis=0).mean())
 

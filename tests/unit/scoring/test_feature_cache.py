@@ -1,3 +1,5 @@
+"""Features are computed once, and those of private records alone."""
+
 import stat
 from pathlib import Path
 
@@ -7,21 +9,13 @@ import torch
 from torch import nn
 
 from fedaux.data.records import Records
-from fedaux.models.inference import fingerprint, fingerprint_arrays, outputs, transformed
-from fedaux.privacy.apart import RecordsMixError
+from fedaux.models.inference import fingerprint, predict
+from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.scoring.feature_cache import FeatureCache
 
 
 def numbers(count: int = 1100) -> Records:
     return Records(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
-
-
-def test_outputs_are_the_modules_own_block_by_block() -> None:
-    rows, module = numbers(), nn.Linear(4, 3)
-    with torch.no_grad():
-        naive = module(rows.tensor()).numpy()
-    assert np.allclose(outputs(module, rows), naive, atol=1e-6)
-    assert np.array_equal(transformed(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
 
 
 def test_features_are_computed_once_and_mapped(tmp_path: Path) -> None:
@@ -36,7 +30,7 @@ def test_features_are_computed_once_and_mapped(tmp_path: Path) -> None:
     assert asked == [1]
     assert isinstance(again, np.memmap)
     assert np.array_equal(first, again)
-    assert np.array_equal(again, outputs(module, rows))
+    assert np.array_equal(again, predict(module, rows))
     FeatureCache(tmp_path).features("other", rows, extractor)
     FeatureCache(tmp_path).features("h0", rows.take(np.arange(7)), extractor)
     assert len(asked) == 3
@@ -58,9 +52,9 @@ def test_private_features_are_computed_alone_and_by_networks_that_allow_it(tmp_p
     for position in (0, 17, 39):
         (own,) = FeatureCache(tmp_path, private=True).features("h0", rows.take(np.array([position])), lambda: module)
         assert np.array_equal(own, found[position])
-    assert np.allclose(found, outputs(module, rows), atol=1e-6)
+    assert np.allclose(found, predict(module, rows), atol=1e-6)
     mixing = nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False))
-    with pytest.raises(RecordsMixError, match="0: BatchNorm1d has no running statistics"):
+    with pytest.raises(UnsupportedModuleError, match="0: BatchNorm1d has no running statistics"):
         FeatureCache(tmp_path, private=True).features("other", rows, lambda: mixing)
 
 
@@ -81,30 +75,3 @@ def test_work_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         FeatureCache(tmp_path).features("h0", numbers(600), Fails)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_fingerprint_knows_rows_order_and_facts() -> None:
-    x = np.arange(40, dtype=np.uint8).reshape(10, 4)
-    one = fingerprint(Records(x), "a", 1)
-    assert one == fingerprint(Records(np.vstack([x, x])).take(np.arange(10)), "a", 1)
-    changed = x.copy()
-    changed[3, 3] += 1
-    others = {
-        fingerprint(Records(x[::-1]), "a", 1),
-        fingerprint(Records(changed), "a", 1),
-        fingerprint(Records(x), "a", 2),
-    }
-    assert len(others | {one}) == 4
-
-
-def test_a_fingerprint_of_text_knows_where_a_text_ends() -> None:
-    texts = (["ab", "c"], ["a", "bc"], ["ab", "c", ""], ["c", "ab"])
-    found = {fingerprint(Records(np.array(text, dtype=object))) for text in texts}
-    assert len(found) == 4
-
-
-def test_a_fingerprint_of_arrays_knows_names_types_shapes_and_rooms() -> None:
-    x = np.zeros((2, 3), np.float32)
-    rooms = [({"a": x},), ({"b": x},), ({"a": x.T},), ({"a": x.view(np.int32)},), ({"a": x}, {}), ({}, {"a": x})]
-    assert len({fingerprint_arrays(*room) for room in rooms}) == 6
-    assert fingerprint_arrays({"a": x}, facts=1) != fingerprint_arrays({"a": x})

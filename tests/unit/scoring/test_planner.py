@@ -47,7 +47,7 @@ def test_what_it_advises_does_what_it_says(planner: Planner) -> None:
 
 
 def test_too_few_public_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="cannot stand for 10 classes"):
+    with pytest.raises(ValueError, match="cannot represent 10 classes"):
         Planner.of(MeanEmbeddingScorer(), np.zeros((12, 2)), 10, 10, PrivacyConfig())
 
 

@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedaux.core.messages import Release
-from fedaux.scoring.base import FLOOR, Fitted, teacher_weights
-from fedaux.scoring.teacher_weights import Weighing, ceiling, trusted
+from fedaux.scoring import teacher_weights as room
+from fedaux.scoring.base import MIN_WEIGHT, Fitted, Reference, teacher_weights
+from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
+from fedaux.scoring.teacher_weights import Certainty, Weighing, ceiling, trusted
 
 SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
 WEIGHTS = hnp.arrays(
-    np.float64, st.tuples(st.integers(1, 12), st.integers(1, 4)), elements=st.floats(FLOOR, 1.0, allow_subnormal=False)
+    np.float64,
+    st.tuples(st.integers(1, 12), st.integers(1, 4)),
+    elements=st.floats(MIN_WEIGHT, 1.0, allow_subnormal=False),
 )
 
 
@@ -44,7 +48,7 @@ def test_colluders_do_not_hide_behind_each_other() -> None:
 
 
 def test_the_order_of_teachers_does_not_matter() -> None:
-    weights = np.random.default_rng(0).uniform(FLOOR, 1, (9, 5)) ** 4
+    weights = np.random.default_rng(0).uniform(MIN_WEIGHT, 1, (9, 5)) ** 4
     assert np.allclose(ceiling(weights, 0.2), ceiling(weights[::-1], 0.2), rtol=1e-14)
 
 
@@ -114,3 +118,47 @@ def test_nobody_is_taken_for_more_exact_than_the_median_client() -> None:
 def test_alike_budgets_are_taken_as_they_are_to_the_bit() -> None:
     releases = [told(str(i), 4.045130358696958 * reach, reach) for i, reach in enumerate((2.0, 3.7, 1e9 / 7))]
     assert all(one is other for one, other in zip(trusted(releases), releases, strict=True))
+
+
+@pytest.fixture
+def certainty() -> Certainty:
+    rng = np.random.default_rng(1)
+    scorer = MeanEmbeddingScorer(embedding_dim=3)
+    negatives, distill = rng.normal(size=(200, 5)), rng.normal(size=(70, 5))
+    public = scorer.publish(negatives)
+    return Certainty(
+        scorer,
+        "odds",
+        {"p": public},
+        {"p": Reference(scorer.embed(public, negatives))},
+        {"p": scorer.embed(public, distill)},
+        {"a": "p", "b": "p"},
+    )
+
+
+def made(client: str, seed: int) -> Release:
+    values = np.random.default_rng(seed).integers(-(10**6), 10**6, 3)
+    return Release(
+        client, "mean-embedding", 50, 1.0, 1e-5, "replace-one", "opendp", 2e6, 1e5, 1e-7, False, "", {"values": values}
+    )
+
+
+def test_the_peak_is_the_largest_and_the_best_teacher_weighs_one(certainty: Certainty) -> None:
+    weighing = certainty.among({"a": made("a", 1), "b": made("b", 2)}, ["a", "b"])
+    each = np.stack([weighing.log_odds(client) for client in "ab"])
+    weights = np.stack([weighing.weights(client) for client in "ab"])
+    assert np.allclose(weights.max(axis=0), 1.0)
+    assert np.allclose(weights / weights.sum(axis=0), np.exp(each) / np.exp(each).sum(axis=0), atol=1e-7)
+
+
+def test_blocks_do_not_matter(certainty: Certainty, monkeypatch: pytest.MonkeyPatch) -> None:
+    weighing = certainty.among({"a": made("a", 1)}, ["a"])
+    whole = weighing.log_odds("a")
+    monkeypatch.setattr(room, "_BLOCK", 7)
+    assert np.allclose(weighing.log_odds("a"), whole)
+
+
+def test_only_those_asked_are_teachers_but_all_known_releases_count(certainty: Certainty) -> None:
+    weighing = certainty.among({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
+    assert weighing.teachers == {"a"}
+    assert np.allclose(weighing.weights("a"), 1.0)  # nobody else is asked

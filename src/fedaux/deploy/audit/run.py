@@ -1,16 +1,17 @@
-"""The audit: every attack on the whole client, one after the other, each at sites of its own."""
+"""Runs every attack on the whole client, each against sites of its own."""
 
 from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedaux.core.errors import unknown
-from fedaux.deploy.audit import accounts, dropin, noise, records, texts, wire
-from fedaux.deploy.audit.finding import Attack, Finding, Terms
+from fedaux.core.errors import unknown_name
+from fedaux.core.progress import AuditProgress, OnProgress, no_progress
+from fedaux.deploy.audit import accounts, dropin, noise, records, statements, texts, wire
+from fedaux.deploy.audit.attack_result import Attack, AttackResult, AuditConfig
 
 ATTACKS: dict[str, Attack] = {
     "text-length": texts.text_length,
@@ -22,17 +23,17 @@ ATTACKS: dict[str, Attack] = {
     "new-label": texts.new_label,
     "hello": wire.hello,
     "drop-in-batchnorm": dropin.batch_norm,
-    "lost-replies": accounts.lost_replies,
-    "spare-clients": accounts.spare_clients,
+    "lost-replies": statements.lost_replies,
+    "spare-clients": statements.spare_clients,
     "rounds-raised": accounts.rounds_raised,
-    "questions": accounts.questions,
+    "questions": accounts.repeated_requests,
     "wrong-size": accounts.wrong_size,
-    "half-way": accounts.half_way,
-    "old-copy": accounts.old_copy,
-    "reported": accounts.reported,
+    "half-way": accounts.failed_release,
+    "old-copy": accounts.old_account,
+    "reported": accounts.reported_total,
     "many-names": accounts.many_names,
     "errors": wire.errors,
-    "printed": accounts.printed,
+    "printed": statements.rounded_down,
     "person": records.person,
     "person-training": records.person_training,
     "noise-scores": noise.exchanged,
@@ -41,37 +42,38 @@ ATTACKS: dict[str, Attack] = {
     "noise-training": noise.trained,
     "canaries": noise.canaries,
 }
-MEMORY = Path("/dev/shm")  # a vault writes through to the disk before it answers; in memory that costs nothing
+MEMORY = Path("/dev/shm")  # an account syncs to disk before each answer; in memory that costs nothing
 
 
 def audit_client(
-    terms: Terms | None = None, only: Collection[str] = (), tell: Callable[[str], None] = lambda name: None
-) -> Iterator[Finding]:
-    """Attack the real client handlers, and yield what each attack found as soon as it is over.
+    audit: AuditConfig | None = None, only: Collection[str] = (), on_progress: OnProgress = no_progress
+) -> Iterator[AttackResult]:
+    """Attack the real client handlers, and yield the result of each attack as soon as it is over.
 
     Args:
-        terms: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
+        audit: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
         only: Names of attacks; without any, all of `ATTACKS`.
-        tell: Called with the name of each attack before it starts.
+        on_progress: Called with an `AuditProgress` before each attack.
     """
     for name in only:
         if name not in ATTACKS:
-            raise unknown("attack", name, ATTACKS)
-    for name in only or ATTACKS:
-        tell(name)
-        yield attack(name, terms or Terms())
+            raise unknown_name("attack", name, ATTACKS)
+    names = only or ATTACKS
+    for number, name in enumerate(names, 1):
+        on_progress(AuditProgress(name, number, len(names)))
+        yield attack(name, audit or AuditConfig())
 
 
-def attack(name: str, terms: Terms) -> Finding:
-    """One attack, in an empty folder that is gone afterwards. What sites write to their logs is not shown."""
+def attack(name: str, audit: AuditConfig) -> AttackResult:
+    """One attack, in a temporary folder, with the sites' logs silenced."""
     where = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="fedaux-audit-", dir=where) as folder, _silent():
-        return ATTACKS[name](Path(folder), terms)
+        return ATTACKS[name](Path(folder), audit)
 
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    logger = logging.getLogger("fedaux.flower.sealed")
+    logger = logging.getLogger("fedaux.flower.error_redaction")
     before, logger.disabled = logger.disabled, True
     try:
         yield

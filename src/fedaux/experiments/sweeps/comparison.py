@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedaux.algorithms.server import Tell
 from fedaux.config.methods import PAPER
 from fedaux.config.schema import Config
+from fedaux.core.progress import OnProgress, no_progress
 from fedaux.experiments.sweeps.engine import Sweep, Swept, run_sweep
 from fedaux.experiments.sweeps.results import write_results
 
@@ -20,7 +20,7 @@ def compare(
     *,
     jobs: int = 1,
     threads: int = 1,
-    tell: Tell = lambda what, done, of, note: None,
+    on_progress: OnProgress = no_progress,
     cache: Path | None = None,
 ) -> Swept:
     """Every method from the same data, split and first weights; only what its row of the table says differs.
@@ -32,8 +32,8 @@ def compare(
         methods: Names in `METHODS`, or `module:attribute`; by default the nine of the paper.
         jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
         threads: Of PyTorch, for each.
-        tell: As in `run`.
+        on_progress: As in `run`.
         cache: As in `run`.
     """
     sweep = Sweep.of(base, {"method": methods}, seeds)
-    return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, tell=tell, cache=cache))
+    return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, on_progress=on_progress, cache=cache))

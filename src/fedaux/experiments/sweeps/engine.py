@@ -15,12 +15,12 @@ import numpy as np
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, StateError
-from fedaux.algorithms.server import Tell
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.core.io import write_atomically
+from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, SweepRunProgress, no_progress
 from fedaux.experiments.runner import pretrain, run, stored_state
 from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
 from fedaux.experiments.sweeps.swept import Failed, SweepError, Swept
@@ -37,7 +37,7 @@ def run_sweep(
     *,
     jobs: int = 1,
     threads: int = 1,
-    tell: Tell = lambda what, done, of, note: None,
+    on_progress: OnProgress = no_progress,
     trackers: Sequence[Tracker] = (),
     cache: Path | None = None,
 ) -> Swept:
@@ -48,18 +48,11 @@ def run_sweep(
     """
     runs = sweep.runs(folder)
     missing = {str(one.folder): one for one in runs if not _result(one)}
-    progress = _Progress(len(runs), len(runs) - len(missing), tell)
+    progress = _Progress(len(runs), len(runs) - len(missing), on_progress)
     tasks = _tasks(list(missing.values()), cache, tuple(trackers), shared=jobs > 1)
 
-    def hear(task: Task, what: str, done: int, of: int, note: str) -> None:
-        """Runs and extractors have a bar each; what passes within a round can be followed for one run only."""
-        one = missing.get(task.name)
-        if one and what == find_method(one.config.method).label:
-            tell(one.label if jobs > 1 else one.arm.label, done, of, note)
-        elif jobs == 1:
-            tell(what, done, of, note)
-        elif what.startswith("pretrain"):
-            tell(what if one else f"{what}, {task.name}", done, of, note)
+    def hear(task: Task, event: ProgressEvent) -> None:
+        on_progress(SweepRunProgress(missing[task.name].label if task.name in missing else task.name, event))
 
     failures = []
     for task, trouble in work(tasks, jobs, threads, hear):
@@ -101,12 +94,14 @@ def _result(one: Run) -> Result | None:
     return Result(state, one.folder) if state and state.round == one.config.rounds else None
 
 
-def _run(config: Config, folder: Path, cache: Path | None, trackers: Sequence[Tracker], tell: Tell) -> None:
-    run(config, folder, tell=tell, cache=cache, trackers=trackers)
+def _run(
+    config: Config, folder: Path, cache: Path | None, trackers: Sequence[Tracker], on_progress: OnProgress
+) -> None:
+    run(config, folder, on_progress=on_progress, cache=cache, trackers=trackers)
 
 
-def _prepare(config: Config, cache: Path | None, tell: Tell) -> None:
-    pretrain(config, tell=tell, cache=cache)
+def _prepare(config: Config, cache: Path | None, on_progress: OnProgress) -> None:
+    pretrain(config, on_progress=on_progress, cache=cache)
 
 
 def _tasks(runs: list[Run], cache: Path | None, trackers: tuple[Tracker, ...], shared: bool) -> list[Task]:
@@ -153,14 +148,14 @@ class _Progress:
 
     of: int
     before: int
-    tell: Tell
+    on_progress: OnProgress
     done: int = 0
 
     def __post_init__(self) -> None:
-        self.tell("runs", self.before, self.of, f"{self.before} were done before" if self.before else "")
+        self.on_progress(SweepProgress(self.before, self.of))
 
     def ended(self, one: Run, trouble: Trouble | None) -> None:
         self.done += 1
         result = None if trouble else _result(one)
-        how = f"accuracy {result.accuracy:.3f}" if result else "failed"
-        self.tell("runs", self.before + self.done, self.of, f"{one.label}: {how}")
+        accuracy = result.accuracy if result else None
+        self.on_progress(SweepProgress(self.before + self.done, self.of, one.label, accuracy))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.config.methods import find_method
-from fedaux.config.parsing import ConfigError, need, override, put
+from fedaux.config.parsing import ConfigError, apply_override, require, set_key
 from fedaux.config.schema import Config, read_table
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
 
 Settings = dict[str, Any]  # dotted keys, as in --set
 SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "fraction": "C"}
@@ -63,7 +63,7 @@ class Sweep:
     def of(cls, base: Config, axes: Mapping[str, Sequence[Any]], seeds: int = 1, **words: Any) -> Sweep:
         for key, values in axes.items():
             _check_axis(key, values)
-        need(
+        require(
             isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1,
             f"sweep.seeds must be a whole number of at least 1, not {seeds!r}: how many, from the config's own on.",
         )
@@ -76,7 +76,7 @@ class Sweep:
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
         """A config with a table `[sweep]`; see `from_dict`."""
         table = read_table(path)
-        need("sweep" in table, f"{path} has no table [sweep]: add one with lists of values, such as {_EXAMPLE}.")
+        require("sweep" in table, f"{path} has no table [sweep]: add one with lists of values, such as {_EXAMPLE}.")
         return cls.from_dict(table, overrides)
 
     @classmethod
@@ -84,20 +84,20 @@ class Sweep:
         """`key=value` overrides settle a setting, which is then no longer swept; `sweep.key=[…]` changes its list."""
         rest = {key: value for key, value in table.items() if key != "sweep"}
         grid = table["sweep"]
-        need(isinstance(grid, Mapping), f"sweep must be a table: write [sweep] and below it {_EXAMPLE}.")
+        require(isinstance(grid, Mapping), f"sweep must be a table: write [sweep] and below it {_EXAMPLE}.")
         lists = dict(_flat(grid))
         for text in overrides:
             key = text.partition("=")[0].strip()
             if key.startswith("sweep."):
                 changed: dict[str, Any] = {}
-                override(changed, text)
+                apply_override(changed, text)
                 lists |= _flat(changed["sweep"])
             else:
                 lists.pop(key, None)
         words = {word: lists.pop(word) for word in _WORDS if word in lists}
         for word, value in words.items():
             fits = isinstance(value, (int, float) if word == "minutes" else str)
-            need(fits, f"sweep.{word} must be {'a number' if word == 'minutes' else 'text'}, not {value!r}.")
+            require(fits, f"sweep.{word} must be {'a number' if word == 'minutes' else 'text'}, not {value!r}.")
         seeds = lists.pop("seeds", 1)
         return cls.of(
             Config.from_dict(rest, [text for text in overrides if not _of_sweep(text)]), lists, seeds, **words
@@ -142,20 +142,20 @@ def _check_axis(key: str, values: Any) -> None:
     if key == "seed":
         raise ConfigError("sweep.seed: seeds are counted, not listed. Write seeds = 3, and seed = … for the first one.")
     if key not in known and not key.startswith(("data.options.", "aux.options.", "method_options.")):
-        raise ConfigError(str(unknown("key of [sweep]", key, ["seeds", *_WORDS, *known])))
-    need(
+        raise ConfigError(str(unknown_name("key of [sweep]", key, ["seeds", *_WORDS, *known])))
+    require(
         isinstance(values, (list, tuple)),
         f"sweep: {key} must be a list of values, [{values!r}, …], not {values!r} alone.",
     )
-    need(len(values) > 0, f"sweep: the list of {key} is empty; give it values, or leave {key} out of [sweep].")
+    require(len(values) > 0, f"sweep: the list of {key} is empty; give it values, or leave {key} out of [sweep].")
     twice = [value for index, value in enumerate(values) if value in values[:index]]
-    need(not twice, f"sweep: {key} has {twice[:1]} twice; every value makes an arm of its own.")
+    require(not twice, f"sweep: {key} has {twice[:1]} twice; every value makes an arm of its own.")
 
 
 def _arm(base: Config, settings: Settings) -> Arm:
     table = base.to_dict()
     for key, value in settings.items():
-        put(table, key, value, f"sweep: {key}")
+        set_key(table, key, value, f"sweep: {key}")
     said = [f"{key}={_in_words(value)}" for key, value in settings.items()]
     try:
         config = Config.from_dict(table)

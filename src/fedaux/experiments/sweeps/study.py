@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedaux.core.errors import unknown
+from fedaux.core.errors import unknown_name
 
 FOLDER = Path(__file__).parent / "studies"
 
@@ -34,5 +34,5 @@ def studies() -> dict[str, Study]:
 def study(name: str) -> Study:
     known = studies()
     if name not in known:
-        raise unknown("study", name, known)
+        raise unknown_name("study", name, known)
     return known[name]

@@ -17,14 +17,15 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from fedaux.core.errors import Exit, exit_code
+from fedaux.core.progress import OnProgress, ProgressEvent
 
-Hear = Callable[["Task", str, int, int, str], None]  # (task, what, done, of, how it goes)
+Hear = Callable[["Task", ProgressEvent], None]
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 @dataclass(frozen=True)
 class Task:
-    """`call(*arguments, tell)`, a function that another process can import, once all that it needs has ended well."""
+    """`call(*arguments, on_progress)`, a function that another process can import, once all it needs has ended well."""
 
     name: str
     call: Callable[..., None]
@@ -99,8 +100,8 @@ class _Crew:
                 del self.busy[connection]
                 yield task, _died(process.exitcode)
                 continue
-            if isinstance(said, tuple):
-                self.hear(task, *said)
+            if said is not None and not isinstance(said, Trouble):
+                self.hear(task, said)
                 continue
             del self.busy[connection]
             self.idle.append((connection, process))
@@ -137,14 +138,14 @@ def _serve(connection: Connection, threads: int) -> None:
     try:
         while True:
             task: Task = connection.recv()
-            connection.send(_attempt(task, lambda *said: connection.send(said)))
+            connection.send(_attempt(task, connection.send))
     except _GONE:
         return  # whoever started this process is gone; so the first word after that ends it
 
 
-def _attempt(task: Task, tell: Callable[[str, int, int, str], None]) -> Trouble | None:
+def _attempt(task: Task, on_progress: OnProgress) -> Trouble | None:
     try:
-        task.call(*task.arguments, tell)
+        task.call(*task.arguments, on_progress)
     except Exception as error:
         text = str(error) or type(error).__name__
         return Trouble(exit_code(error), text, "".join(traceback.format_exception(error)))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from fedaux.algorithms.run_state import FILE, RunState
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
+from fedaux.core.progress import PretrainingProgress, ProgressEvent, SweepProgress, SweepRunProgress
+from fedaux.core.results import RoundResult
 from fedaux.experiments.sweeps.engine import Sweep, SweepError, read_sweep, run_sweep
 from fedaux.experiments.sweeps.workers import Task, work
 from helpers.commands import TINY, fedaux, paragraph
@@ -42,16 +45,16 @@ def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
 
 
-def outcome(folder: Path) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+def outcome(folder: Path) -> tuple[dict[str, bytes], list[RoundResult]]:
     """Everything of a run but how long it took."""
     state = RunState.load(folder)
     arrays = {f"{label}/{name}": a.tobytes() for label, room in state.weights.items() for name, a in room.items()}
-    return arrays, [_timeless(record) for record in state.history]
+    return arrays, [_timeless(result) for result in state.history]
 
 
-def _timeless(record: dict) -> dict:
-    each = {client: {**facts, "seconds": 0} for client, facts in record["each"].items()}
-    return {**record, "each": each, "seconds": {}}
+def _timeless(result: RoundResult) -> RoundResult:
+    metrics = {client: replace(one, seconds=0) for client, one in result.client_metrics.items()}
+    return replace(result, client_metrics=metrics, seconds={})
 
 
 def test_every_combination_is_an_arm_with_names_for_folders_and_for_readers(tmp_path: Path) -> None:
@@ -139,7 +142,7 @@ def test_a_file_without_a_sweep_and_a_sweep_that_is_no_table(tmp_path: Path) -> 
 
 
 def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(tmp_path: Path) -> None:
-    told: list[tuple[str, int, int, str]] = []
+    events: list[ProgressEvent] = []
 
     def times() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in tmp_path.rglob(FILE)}
@@ -148,25 +151,23 @@ def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(tmp_path:
     first = run_sweep(sweep, tmp_path / "out")
     before = times()
     longer = Sweep.from_dict(grid(2, **{"local.epochs": [1, 2]}))
-    found = run_sweep(longer, tmp_path / "out", tell=lambda *said: told.append(said))
+    found = run_sweep(longer, tmp_path / "out", on_progress=events.append)
     assert {path: stamp for path, stamp in times().items() if path in before} == before
     assert len(times()) == 4
     assert found.arms[0].curves.tolist() == first.arms[0].curves.tolist()
-    runs = [said for said in told if said[0] == "runs"]
-    assert [(done, of) for _, done, of, _ in runs] == [(2, 4), (3, 4), (4, 4)]
-    assert runs[0][3] == "2 were done before"
-    assert "local.epochs = 2, seed 0: accuracy 0." in runs[1][3]
+    runs = [event for event in events if isinstance(event, SweepProgress)]
+    assert [(event.done, event.total) for event in runs] == [(2, 4), (3, 4), (4, 4)]
+    assert [event.run for event in runs] == ["", "local.epochs = 2, seed 0", "local.epochs = 2, seed 1"]
+    assert [event.accuracy for event in runs[1:]] == found.arms[1].curves[:, -1].tolist()
     after = read_sweep(longer, tmp_path / "out")
     assert [arm.to_dict(tmp_path) for arm in after.arms] == [arm.to_dict(tmp_path) for arm in found.arms]
 
 
 def test_parallel_equals_serial_to_the_bit_and_an_extractor_is_trained_once(tmp_path: Path) -> None:
     table = {**grid(2, method=["fedavg", "feddf+p", "fedaux"]), "pretrain": {"epochs": 2, "batch_size": 50}}
-    sweep, told = Sweep.from_dict(table), []
+    sweep, events = Sweep.from_dict(table), list[ProgressEvent]()
     serial = run_sweep(sweep, tmp_path / "serial", cache=tmp_path / "one")
-    parallel = run_sweep(
-        sweep, tmp_path / "parallel", jobs=2, cache=tmp_path / "two", tell=lambda *said: told.append(said)
-    )
+    parallel = run_sweep(sweep, tmp_path / "parallel", jobs=2, cache=tmp_path / "two", on_progress=events.append)
     assert not serial.failures
     assert not parallel.failures
     for one, other in zip(sweep.runs(tmp_path / "serial"), sweep.runs(tmp_path / "parallel"), strict=True):
@@ -174,15 +175,15 @@ def test_parallel_equals_serial_to_the_bit_and_an_extractor_is_trained_once(tmp_
     cards = sorted(path.name for path in (tmp_path / "two").glob("extractor-*.json"))
     assert len(cards) == 2  # of two seeds, whose auxiliary data differ
     assert cards == sorted(path.name for path in (tmp_path / "one").glob("extractor-*.json"))
-    pretraining = [said for said in told if said[0].startswith("pretrain")]
-    assert sorted(what.split(", ")[-1] for what, done, _, _ in pretraining if done == 1) == [
+    inside = [(event.run, event.event) for event in events if isinstance(event, SweepRunProgress)]
+    pretraining = [(run, event) for run, event in inside if isinstance(event, PretrainingProgress)]
+    assert sorted(run for run, event in pretraining if event.source == "training" and event.epoch == 1) == [
         "extractor 1",
         "extractor 2",
     ]
-    inside = [note for what, _, _, note in pretraining if "extractor" not in what]
-    assert inside == ["from the cache"] * 4
+    assert [event.source for run, event in pretraining if not run.startswith("extractor")] == ["cache"] * 4
     names = {f"{label}, seed {seed}" for label in ("FedAVG", "FedDF+P", "FedAUX") for seed in (0, 1)}
-    assert {what for what, *_ in told if not what.startswith("pretrain")} == {"runs", *names}
+    assert {run for run, _ in inside} == {"extractor 1", "extractor 2", *names}
 
 
 BROKEN = """
@@ -356,11 +357,11 @@ def test_a_sweep_prints_and_writes_what_it_found(
     assert all((tmp_path / "out" / folder / FILE).is_file() for arm in found["arms"] for folder in arm["folders"])
 
 
-def _fine(tell: object) -> None:
+def _fine(on_progress: object) -> None:
     pass
 
 
-def _fails(tell: object) -> None:
+def _fails(on_progress: object) -> None:
     raise ValueError("no luck")
 
 

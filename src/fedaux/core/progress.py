@@ -1,0 +1,133 @@
+"""Progress as typed events: `on_progress(event)` is called as work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from fedaux.core.results import RoundResult
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run starts, or goes on after the rounds of its history."""
+
+    method: str  # its label: FedAUX
+    setting: str  # its data, clients, networks and seed in a line
+    history: tuple[RoundResult, ...]
+    rounds: int
+
+
+@dataclass(frozen=True)
+class PretrainingProgress:
+    """An epoch is done; or all of them at once, where the weights come from the cache or were published."""
+
+    prototype: str
+    epoch: int
+    epochs: int
+    source: Literal["training", "cache", "published"] = "training"
+    loss: float | None = None
+    rank: float | None = None  # effective rank of the features
+    views_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class FeaturesProgress:
+    """Records that have passed a frozen extractor; features that are in the cache make no event."""
+
+    prototype: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class ReleasesProgress:
+    """Clients asked for their private release; bytes are the most that any of them is sent."""
+
+    round: int
+    done: int  # answered, failures included
+    total: int
+    failed: int
+    extractor_bytes: int  # 0 where all of them have it
+    public_bytes: int
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """Clients asked for an update."""
+
+    round: int
+    done: int  # answered, failures included
+    total: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class AggregationStarted:
+    """Updates are in; the server averages, distils and tests."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class RoundFinished:
+    """The round is saved."""
+
+    result: RoundResult
+    rounds: int
+    privacy: str  # what the clients have reported to have spent, in a line; "" for nothing
+
+
+@dataclass(frozen=True)
+class SweepProgress:
+    """Runs of a sweep that have ended, and how the last of them did: None without accuracy is one that failed."""
+
+    done: int
+    total: int
+    run: str = ""  # "" at the start
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class SweepRunProgress:
+    """What happens in one run of a sweep, or in the pre-training of an extractor that several share."""
+
+    run: str
+    event: ProgressEvent
+
+
+@dataclass(frozen=True)
+class AuditProgress:
+    """An attack starts, the n-th of all."""
+
+    attack: str
+    number: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that a person should know: a site has come, a node is left out."""
+
+    text: str
+
+
+ProgressEvent = (
+    RunStarted
+    | PretrainingProgress
+    | FeaturesProgress
+    | ReleasesProgress
+    | TrainingProgress
+    | AggregationStarted
+    | RoundFinished
+    | SweepProgress
+    | SweepRunProgress
+    | AuditProgress
+    | Notice
+)
+OnProgress = Callable[[ProgressEvent], None]
+
+
+def no_progress(event: ProgressEvent) -> None:
+    """Ignores every event."""

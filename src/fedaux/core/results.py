@@ -1,0 +1,88 @@
+"""What is known of one finished round, as plain frozen types: the history of a run is a tuple of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from fedaux.core.messages import Failure
+
+
+@dataclass(frozen=True)
+class ClientMetrics:
+    """Of one client whose update counted. Under private training loss and seconds are not sent, and are 0."""
+
+    records: int
+    loss: float
+    seconds: float
+    teacher_share: float | None = None  # of all teachers' weight, mean over D_distill; None where nothing is weighed
+
+
+@dataclass(frozen=True)
+class PrivateTraining:
+    """DP-SGD of one client in one round: noise multiplier, sample rate and steps."""
+
+    noise: float
+    rate: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """Dictionaries have prototype labels as keys, but for those of clients and `seconds`, whose keys are phases.
+
+    update_norms: the median over clients of ‖θ_i − θ‖/√steps, for each array of a model. Only the last round of a run
+    keeps its confusion matrices: a thousand classes would fill the history.
+    """
+
+    round: int
+    accuracy: dict[str, float]
+    client_metrics: dict[str, ClientMetrics]
+    failures: tuple[Failure, ...] = ()
+    private_training: dict[str, PrivateTraining] = field(default_factory=dict)
+    unprotected_models: int = 0  # updates that came without noise
+    epsilon: float | None = None  # the largest total that any client has reported so far
+    distill_loss: float | None = None
+    effective_teachers: float | None = None
+    update_norms: dict[str, dict[str, float]] = field(default_factory=dict)
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    confusion: dict[str, list[list[int]]] | None = None  # true class (rows) by predicted class
+
+    @property
+    def mean_accuracy(self) -> float:
+        """Over the prototypes."""
+        return fmean(self.accuracy.values())
+
+    @property
+    def local_loss(self) -> float:
+        """Over the clients."""
+        return fmean(metrics.loss for metrics in self.client_metrics.values())
+
+    @property
+    def largest_teacher(self) -> tuple[str, float] | None:
+        """(client, its share of all teachers' weight); None where nothing is weighed."""
+        metrics = self.client_metrics.items()
+        shares = [(one.teacher_share, client) for client, one in metrics if one.teacher_share is not None]
+        return max(shares)[::-1] if shares else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **vars(self),
+            "client_metrics": {client: vars(one) for client, one in self.client_metrics.items()},
+            "failures": [vars(one) for one in self.failures],
+            "private_training": {client: vars(one) for client, one in self.private_training.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> RoundResult:
+        nested = {
+            "client_metrics": {client: ClientMetrics(**one) for client, one in table["client_metrics"].items()},
+            "failures": tuple(Failure(**one) for one in table["failures"]),
+            "private_training": {client: PrivateTraining(**one) for client, one in table["private_training"].items()},
+        }
+        return cls(**{**table, **nested})

@@ -1,0 +1,130 @@
+"""Files to be classified, read in blocks: images, arrays and texts, each record with a name that people recognise."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from fedaux.core.errors import FedauxError
+from fedaux.data.image_folder import SUFFIXES
+from fedaux.data.record_spec import RecordsError, RecordSpec
+from fedaux.data.records import Corpus
+from fedaux.data.text import csv_text, jsonl_text, parquet_text
+
+BLOCK = 512  # records in memory at a time
+ARRAYS = (".npy", ".npz")
+TABLES: dict[str, Callable[..., Corpus]] = {".csv": csv_text, ".jsonl": jsonl_text, ".parquet": parquet_text}
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+TAKES = {
+    "image": "image files, folders of them, .npy or .npz",
+    "numbers": ".npy or .npz",
+    "text": ".csv, .jsonl, .parquet or .txt, one text a row",
+}
+
+Block = tuple[list[str], Any]  # names and as many records
+
+
+@dataclass(frozen=True)
+class InputReader:
+    """How to read files for a model: whether images may be resized, and which column of a table is the text."""
+
+    record_spec: RecordSpec
+    resize: bool = False
+    column: str | Sequence[str] = "text"
+
+    def blocks(self, paths: Iterable[Path]) -> Iterator[Block]:
+        """All records of all files; what cannot be right is refused before the first of them."""
+        plan = [(path, self._kind(path)) for path in paths]
+        for path, kind in plan:
+            try:
+                yield from getattr(self, f"_{kind}")(path)
+            except FedauxError:
+                raise
+            except (ValueError, EOFError, csv.Error, zipfile.BadZipFile) as error:
+                raise RecordsError(f"{path} cannot be read: {error}") from error
+
+    def _kind(self, path: Path) -> str:
+        if not path.exists():
+            raise RecordsError(f"there is no file or folder {path}; give {TAKES[self.record_spec.kind]}")
+        suffix = _suffix(path)
+        if suffix in ARRAYS and path.is_file() and self.record_spec.kind != "text":
+            return "arrays"
+        if self.record_spec.kind == "image" and (path.is_dir() or suffix in SUFFIXES):
+            return "images"
+        if self.record_spec.kind == "text" and path.is_file() and (suffix in TABLES or suffix == ".txt"):
+            return "texts"
+        raise RecordsError(
+            f"{path}: this model takes {self.record_spec.description}; give {TAKES[self.record_spec.kind]}"
+        )
+
+    def _images(self, path: Path) -> Iterator[Block]:
+        files = sorted(file for file in path.rglob("*") if _suffix(file) in SUFFIXES) if path.is_dir() else [path]
+        if not files:
+            raise RecordsError(f"there is not one image in {path}; the endings known are {', '.join(sorted(SUFFIXES))}")
+        for start in range(0, len(files), BLOCK):
+            some = files[start : start + BLOCK]
+            yield [str(file) for file in some], np.stack([self._image(file) for file in some])
+
+    def _image(self, file: Path) -> NDArray[np.uint8]:
+        """(H, W, C) as training saw it: colours converted, and on request the middle shrunk by a box filter."""
+        height, width, channels = self.record_spec.shape
+        if channels not in MODES:
+            raise RecordsError(f"{file}: this model takes images of {channels} channels, which only arrays (.npy) have")
+        try:
+            with Image.open(file) as image:
+                found: Image.Image = image.convert(MODES[channels])
+        except (OSError, Image.DecompressionBombError) as error:
+            raise RecordsError(f"{file} cannot be read as an image ({error})") from error
+        if found.size != (width, height):
+            if not self.resize:
+                size = f"{found.width}×{found.height}"
+                raise RecordsError(
+                    f"{file} has {size} pixels, this model takes {width}×{height}; --resize makes it fit"
+                )
+            found = ImageOps.fit(found, (width, height), Image.Resampling.BOX)
+        return np.asarray(found, dtype=np.uint8).reshape(self.record_spec.shape)
+
+    def _arrays(self, path: Path) -> Iterator[Block]:
+        x = _array(path)
+        if self.record_spec.kind == "image" and x.dtype == np.uint8 and x.shape[1:] == self.record_spec.shape[:2]:
+            x = x[..., None]  # grey images without their channel
+        if x.ndim == 0 or x.shape[1:] != self.record_spec.shape:
+            self.record_spec.validate(x)  # which says what is wrong
+        for start in range(0, len(x), BLOCK):
+            rows = x[start : start + BLOCK]
+            yield [f"{path}[{start + index}]" for index in range(len(rows))], rows
+
+    def _texts(self, path: Path) -> Iterator[Block]:
+        if _suffix(path) == ".txt":
+            texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+        else:
+            texts = list(TABLES[_suffix(path)](path, text=self.column, label="").train.x)
+        for start in range(0, len(texts), BLOCK):
+            some = texts[start : start + BLOCK]
+            yield [f"{path}[{start + index}]" for index in range(len(some))], some
+
+
+def _suffix(path: Path) -> str:
+    """`.csv` of `a.csv` and of `a.csv.gz`."""
+    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+
+
+def _array(path: Path) -> NDArray[Any]:
+    """The array of an .npy, mapped; of an .npz the one called x, or the only one there is."""
+    if path.suffix.lower() == ".npy":
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r")
+        return mapped
+    with np.load(path) as archive:
+        names = list(archive.files)
+        if "x" not in names and len(names) != 1:
+            raise RecordsError(f"{path} has arrays {', '.join(names)}; call the one to be classified x")
+        found: NDArray[Any] = archive["x" if "x" in names else names[0]]
+        return found

@@ -1,0 +1,58 @@
+"""A client's account as its owner sees it: one row for every entry, and a statement of the total."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fedaux.privacy.accounting import round_up, total_epsilon
+from fedaux.privacy.budget import Entry, read_account
+from fedaux.privacy.units import NEIGHBOURS
+
+
+@dataclass(frozen=True)
+class SiteAccount:
+    """What `fedaux privacy report --vault` shows."""
+
+    folder: Path
+    adjacency: str
+    unit: str
+    delta: float
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def read(cls, folder: Path, delta: float) -> SiteAccount:
+        header, entries = read_account(folder)
+        costly = tuple(entry for entry in entries if entry.steps > 0)
+        return cls(folder, header.get("adjacency", "replace-one"), header.get("unit", "record"), delta, costly)
+
+    @property
+    def epsilon(self) -> float:
+        return total_epsilon([entry.mechanism for entry in self.entries], self.delta, self.adjacency)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """(number, kind, noise multiplier, sample rate, steps) of every entry."""
+        return [
+            (
+                str(number),
+                "release" if entry.request else "private training",
+                f"{entry.noise:.4g}",
+                f"{entry.rate:.3g}",
+                str(entry.steps),
+            )
+            for number, entry in enumerate(self.entries, 1)
+        ]
+
+    def to_dict(self) -> dict[str, object]:
+        return {**asdict(self), "folder": str(self.folder), "epsilon": self.epsilon, "statement": self.statement()}
+
+    def statement(self) -> str:
+        if any(entry.unsafe for entry in self.entries):
+            return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
+        releases = sum(bool(entry.request) for entry in self.entries)
+        return (
+            f"All that this client ever sent under noise (releases: {releases}, rounds of private training: "
+            f"{len(self.entries) - releases}) costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
+            f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. Models that were trained without "
+            "noise are not in this account, and are not covered."
+        )

@@ -1,0 +1,93 @@
+"""Progress events in words: one line for a log, or the parts of a bar."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fedaux.core.progress import (
+    AggregationStarted,
+    AuditProgress,
+    FeaturesProgress,
+    Notice,
+    PretrainingProgress,
+    ProgressEvent,
+    ReleasesProgress,
+    RoundFinished,
+    RunStarted,
+    SweepProgress,
+    SweepRunProgress,
+    TrainingProgress,
+)
+from fedaux.core.results import RoundResult
+from fedaux.privacy.accounting import round_up
+
+
+class Step(NamedTuple):
+    """How far some work is; `total` 0 is work that is not counted."""
+
+    task: str
+    done: int
+    total: int
+    note: str
+
+
+def describe(event: ProgressEvent) -> str:
+    """One line, such as `round 3/10: accuracy 0.812, 10 clients`."""
+    if isinstance(event, SweepRunProgress):
+        return f"{event.run}: {describe(event.event)}"
+    if isinstance(event, RunStarted):
+        how = f"goes on after round {len(event.history)} of {event.rounds}" if event.history else "starts"
+        return f"{event.method} {how}, {event.setting}"
+    if isinstance(event, Notice):
+        return event.text
+    task, done, total, note = step(event)
+    if isinstance(event, RoundFinished):
+        return f"round {done}/{total}: {note}"
+    return ", ".join(part for part in (f"{task}: {done}/{total}" if total else task, note) if part)
+
+
+def step(event: ProgressEvent) -> Step:
+    match event:
+        case SweepRunProgress():
+            return step(event.event)
+        case SweepProgress():
+            ended = "failed" if event.accuracy is None else f"accuracy {event.accuracy:.3f}"
+            return Step("runs", event.done, event.total, f"{event.run}: {ended}" if event.run else "")
+        case RunStarted():
+            return Step("rounds", len(event.history), event.rounds, "")
+        case RoundFinished():
+            return Step("rounds", event.result.round, event.rounds, _round_words(event.result))
+        case PretrainingProgress():
+            return Step(f"pre-training {event.prototype}", event.epoch, event.epochs, _pretraining_words(event))
+        case FeaturesProgress():
+            return Step(f"features of {event.prototype}", event.done, event.total, "")
+        case ReleasesProgress():
+            extractor = f"extractor {event.extractor_bytes / 1e6:.2f} MB" if event.extractor_bytes else ""
+            words = (_failed(event.failed), extractor, f"public map {event.public_bytes / 1e6:.2f} MB")
+            return Step("releases", event.done, event.total, ", ".join(filter(None, words)))
+        case TrainingProgress():
+            return Step(f"round {event.round}", event.done, event.total, _failed(event.failed) or "training")
+        case AggregationStarted():
+            return Step(f"round {event.round}", 0, 0, "averaging and distilling")
+        case AuditProgress():
+            return Step("attacks", event.number, event.total, event.attack)
+        case Notice():
+            return Step(event.text, 0, 0, "")
+
+
+def _round_words(result: RoundResult) -> str:
+    words = [f"accuracy {result.mean_accuracy:.3f}", f"{len(result.client_metrics)} clients"]
+    words += [_failed(len(result.failures))] if result.failures else []
+    words += [f"{result.effective_teachers:.1f} effective teachers"] if result.effective_teachers else []
+    words += [f"ε {round_up(result.epsilon)}"] if result.epsilon else []
+    return ", ".join(words)
+
+
+def _pretraining_words(event: PretrainingProgress) -> str:
+    if event.loss is None or event.rank is None or event.views_per_second is None:
+        return {"cache": "from the cache", "published": "published weights"}.get(event.source, "")
+    return f"loss {event.loss:.3f}, rank {event.rank:.1f}, {event.views_per_second:,.0f} views/s"
+
+
+def _failed(count: int) -> str:
+    return f"{count} failed" if count else ""
