@@ -74,7 +74,7 @@ def distill_students(
         students[label] = flatten_state(student)
     if not np.isfinite(losses).all():
         raise DivergedError(
-            f"distillation diverged in round {round_}: lower its learning rate (distill.lr, or distill_lr of a "
-            "strategy), and go on with `fedaux resume` or start again"
+            f"distillation diverged in round {round_}: lower distill.lr (of a strategy, distill_lr) and go on with "
+            "`fedaux resume`"
         )
     return students, float(np.mean(losses))
