@@ -23,7 +23,7 @@ def cases() -> list[object]:
 @pytest.mark.parametrize(("mutation", "name"), cases())
 def test_a_defect_that_is_put_back_is_found(mutation: Mutation, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.patch(monkeypatch)
-    found = attack(name, mutation.terms)
+    found = attack(name, mutation.audit)
     if found.skipped:
         pytest.skip(found.detail)
     assert found.violated, found

@@ -89,7 +89,7 @@ def network(shape: tuple[int, ...]) -> nn.Module:
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_makers", dict(registry._makers))
+    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
     register("model")(network)
 
 

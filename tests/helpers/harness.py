@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from fedaux.deploy.certificates import generate_key_pair, make_authority, make_server
+from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
 
 BIN = Path(sys.executable).parent
 SETTINGS = {
@@ -72,8 +72,8 @@ class Servers:
         trust = "insecure = true" if plain else f'root-certificates = "{folder / "ca.crt"}"'
         (self.home / "config.toml").write_text(f'[superlink.real]\naddress = "127.0.0.1:{self.port}"\n{trust}\n')
         if not plain:
-            authority = make_authority()
-            server = make_server(authority, ["127.0.0.1"])
+            authority = create_authority()
+            server = issue_server_certificate(authority, ["127.0.0.1"])
             (folder / "ca.crt").write_bytes(authority.certificate_pem())
             (folder / "server.pem").write_bytes(server.certificate_pem())
             (folder / "server.key").write_bytes(server.key_pem())

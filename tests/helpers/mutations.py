@@ -37,7 +37,7 @@ class Mutation:
     name: str
     patch: Patch
     attacks: tuple[str, ...]
-    terms: AuditConfig = USUAL
+    audit: AuditConfig = USUAL
     slow: bool = False
 
 
@@ -86,12 +86,14 @@ def evaluate_again(patch: pytest.MonkeyPatch) -> None:
 
 def labels_by_record(patch: pytest.MonkeyPatch) -> None:
     """Labels are numbered from the records that are there."""
-    patch.setattr(federated, "_private", lambda data, classes: federated._read(data).train)
+    patch.setattr(federated, "_cached_private", lambda data, classes: federated._open_corpus(data).train)
 
 
 def classes_by_record(patch: pytest.MonkeyPatch) -> None:
     """Hello tells the classes that the records have."""
-    patch.setattr(client, "class_names", lambda config, name: federated._classes(federated._read(config.data)))
+    patch.setattr(
+        client, "class_names", lambda config, name: federated._class_names(federated._open_corpus(config.data))
+    )
 
 
 def history_only(patch: pytest.MonkeyPatch) -> None:

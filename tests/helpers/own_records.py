@@ -81,3 +81,15 @@ def write_images(folder: Path, files: list[str]) -> Path:
 def shades(found: Records) -> list[int]:
     """Which image each record is."""
     return found.gather()[:, 0, 0, 0].tolist()
+
+
+def groups(names: list[str]) -> list[int]:
+    """Numbers in the order of first appearance, the plain way."""
+    return [list(dict.fromkeys(names)).index(name) for name in names]
+
+
+def together(persons: np.ndarray, without: int) -> list[list[bool]]:
+    """Which of the other records belong to one person."""
+    kept = np.delete(persons, without)
+    same: list[list[bool]] = (kept[:, None] == kept).tolist()
+    return same

@@ -287,7 +287,7 @@ def test_k_a_private_record_equal_to_a_public_one_relabels_nothing() -> None:
     def check(gradient: Callable[[np.ndarray], np.ndarray]) -> None:
         """Exchanging the record −twin for twin."""
         moved = gradient(np.vstack([rest, twin])) - gradient(np.vstack([rest, -twin]))
-        assert np.linalg.norm(moved) <= 1.0 * logistic.gradient_reach(50, "replace-one") / 2 + 1e-9
+        assert np.linalg.norm(moved) <= 1.0 * logistic.gradient_sensitivity(50, "replace-one") / 2 + 1e-9
 
     check(by_index)
     caught(check, by_membership)

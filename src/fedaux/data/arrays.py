@@ -1,10 +1,9 @@
-"""Arrays on disk: every image source ends as a folder of `.npy` files that is mapped, never loaded.
+"""NumPy sources: folders of memory-mapped `.npy` files, and their conversion from other formats.
 
     x.npy  y.npy  x_test.npy  y_test.npy  classes.txt        (all but the first optional)
 
-`classes.txt` has the names of labels 0, 1, …, one a line; without it labels are numbers.
-
-Formats that cannot be mapped are turned into such a folder once, in a cache (`FEDAUX_CACHE`, else `~/.cache/fedaux`).
+`classes.txt` has the names of labels 0, 1, …, one per line; without it the numbers are the names. Formats that cannot
+be memory-mapped are converted to such a folder once, in the cache (`core.io.cache_folder`).
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from fedaux.data.records import UNDECLARED, Corpus, Records
 
 Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
 
-VERSION = 1  # of what the converters write; part of the cache key
-ALIASES = {  # what Keras and MedMNIST call the same arrays
+VERSION = 1  # of the converters' output; part of the cache key
+ALIASES = {  # names of the arrays in files of Keras and MedMNIST
     "x": ("x", "x_train", "train_images"),
     "y": ("y", "y_train", "train_labels"),
     "x_test": ("x_test", "test_images"),
@@ -38,16 +37,16 @@ ALIASES = {  # what Keras and MedMNIST call the same arrays
 
 
 def require_file(file: Path, what: str) -> Path:
-    """The file, or an error that says where it comes from."""
+    """The file itself; an error that says what it is part of if it does not exist."""
     if not file.exists():
         raise FileNotFoundError(f"{file} is missing; it is part of {what}. Put that in place and check `path`")
     return file
 
 
 def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
-    """A folder as above, or the file of `x` in it. `person` names another array of it, which says whose each row is.
+    """A folder as above, or its file of `x`. `person` names another array in it, with the person of each row.
 
-    With `declared` classes no label is refused: one that cannot be is −1.
+    With `declared` classes, invalid labels become `UNDECLARED` instead of an error.
     """
     folder, x = (path.parent, path) if path.suffix == ".npy" else (path, path / "x.npy")
     train = _records(require_file(x, "your own arrays (np.save)"), folder / "y.npy", bool(declared))
@@ -56,39 +55,39 @@ def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
         test = _records(folder / "x_test.npy", folder / "y_test.npy", bool(declared))
     if person:
         train = replace(train, person=persons_from_array(folder / f"{person}.npy", len(train)))
-    names = folder / "classes.txt"
-    return Corpus(train, test, read_classes(names) if names.exists() else ())
+    class_file = folder / "classes.txt"
+    return Corpus(train, test, read_classes(class_file) if class_file.exists() else ())
 
 
 def read_classes(file: Path) -> tuple[str, ...]:
-    """The names of labels 0, 1, …, one a line."""
+    """The names of labels 0, 1, …, one per line."""
     return tuple(line.strip() for line in file.read_text("utf-8-sig").rstrip().splitlines())
 
 
 def _records(x_file: Path, y_file: Path, lenient: bool) -> Records:
     x = np.load(x_file, mmap_mode="r")
     if x.dtype == np.uint8 and x.ndim == 3:
-        x = x[..., None]  # grey images without their channel
+        x = x[..., None]  # greyscale images without a channel axis
     if not y_file.exists():
         return Records(x)
     y = np.load(y_file).reshape(-1)
-    whole = np.issubdtype(y.dtype, np.integer) and y.min(initial=0) >= 0
-    if len(y) != len(x) or not (whole or (lenient and y.dtype.kind in "iuf")):
+    valid = np.issubdtype(y.dtype, np.integer) and y.min(initial=0) >= 0
+    if len(y) != len(x) or not (valid or (lenient and y.dtype.kind in "iuf")):
         raise ValueError(f"{y_file} must hold one integer from 0 on for each of the {len(x)} rows of {x_file.name}")
-    return Records(x, y.astype(np.int64) if whole else _whole(y))
+    return Records(x, y.astype(np.int64) if valid else _valid_labels(y))
 
 
-def _whole(y: NDArray[Any]) -> NDArray[np.int64]:
-    """Labels of which some are none; a label that is missing makes its array float."""
-    fits = (y >= 0) & (y < 2**53) & (y == np.floor(y))
-    return np.where(fits, y, UNDECLARED).astype(np.int64)
+def _valid_labels(y: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels with all invalid ones replaced by `UNDECLARED`; missing labels are NaN in a float array."""
+    valid = (y >= 0) & (y < 2**53) & (y == np.floor(y))
+    return np.where(valid, y, UNDECLARED).astype(np.int64)
 
 
 def npz(path: Path, test: str | None = None, person: str = "", declared: Sequence[str] = ()) -> Corpus:
-    """One `.npz` with x, y, x_test, y_test (x is enough), or two with x, y each: a second file `test`, or a folder with
-    train.npz and test.npz. Further options as for `npy`."""
-    pair = [path / "train.npz", *path.glob("test.npz")] if path.is_dir() else [path, *([Path(test)] if test else [])]
-    files = [require_file(file, "your own arrays (np.savez)") for file in pair]
+    """One `.npz` with x, y, x_test, y_test (only x is required), or two with x and y each: a second file `test`, or a
+    folder with train.npz and test.npz. Further options as for `npy`."""
+    paths = [path / "train.npz", *path.glob("test.npz")] if path.is_dir() else [path, *([Path(test)] if test else [])]
+    files = [require_file(file, "your own arrays (np.savez)") for file in paths]
 
     def write(folder: Path) -> None:
         for name in ("x", "y"):
@@ -102,39 +101,39 @@ def npz(path: Path, test: str | None = None, person: str = "", declared: Sequenc
 
 
 def _extract(file: Path, name: str, target: Path) -> None:
-    """Unpack one array of an `.npz`: its members are `.npy` files already, so nothing is held in memory."""
+    """Copy one array out of an `.npz`, whose members are `.npy` files, without loading it."""
     if not zipfile.is_zipfile(file):
         raise ValueError(f"{file} is no .npz archive, or a damaged one; write it with np.savez(file, x=x, y=y)")
     with zipfile.ZipFile(file) as archive:
-        present = {Path(member).stem: member for member in archive.namelist()}
-        found = next((present[key] for key in ALIASES.get(name, (name,)) if key in present), None)
-        if found:
-            with archive.open(found) as source, target.open("wb") as sink:
+        members = {Path(member).stem: member for member in archive.namelist()}
+        member = next((members[key] for key in ALIASES.get(name, (name,)) if key in members), None)
+        if member:
+            with archive.open(member) as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
         elif name == "x":
-            raise ValueError(f"{file} has no array x but {', '.join(present)}; write it with np.savez(file, x=x, y=y)")
+            raise ValueError(f"{file} has no array x but {', '.join(members)}; write it with np.savez(file, x=x, y=y)")
         elif name not in ALIASES:
-            raise ValueError(f"{file} has no array {name} but {', '.join(present)}; data.person must be one of them")
+            raise ValueError(f"{file} has no array {name} but {', '.join(members)}; data.person must be one of them")
 
 
 def convert_once(kind: str, files: Sequence[Path], options: object, write: Callable[[Path], None]) -> Path:
-    """The cache folder of these files: `write` fills it the first time, under another name until it is complete."""
-    facts = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    key = hashlib.sha256(repr((VERSION, kind, options, facts)).encode()).hexdigest()[:20]
+    """The cache folder of these files, filled by `write` the first time and renamed into place when complete."""
+    stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    key = hashlib.sha256(repr((VERSION, kind, options, stats)).encode()).hexdigest()[:20]
     root = cache_folder()
     folder = root / f"{kind}-{key}"
     if folder.exists():
         return folder
     root.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=root))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=root))
     try:
-        write(draft)
-        draft.replace(folder)
+        write(temporary)
+        temporary.replace(folder)
     except OSError:
-        if not folder.exists():  # otherwise another process was faster, and its folder holds the same
+        if not folder.exists():  # otherwise another process has written the same
             raise
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
@@ -146,9 +145,9 @@ def convert(
     classes: Sequence[str] = (),
     options: object = (),
 ) -> Corpus:
-    """The corpus that `read` makes of train and test files, with one block in memory at a time.
+    """Convert train and test files block by block, or reuse an earlier conversion.
 
-    Whatever else the blocks depend on belongs in `options`: with the files it is what the cache knows them by.
+    The cache key is made of the files and `options`, which must hold everything else that `read` depends on.
     """
 
     def write(folder: Path) -> None:
@@ -162,9 +161,9 @@ def convert(
 
 
 def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
-    """All blocks in turn as `x{suffix}.npy` and, if they have labels, `y{suffix}.npy`.
+    """Write all blocks to `x{suffix}.npy` and, if they have labels, `y{suffix}.npy`.
 
-    How many rows there are shows only at the end: NumPy pads the header so that this number may grow in place
+    The header is rewritten at the end with the number of rows; NumPy pads it for that
     (`np.lib.format.GROWTH_AXIS_MAX_DIGITS`).
     """
     labels: list[NDArray[np.int64]] = []

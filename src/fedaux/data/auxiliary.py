@@ -1,4 +1,4 @@
-"""The one split of the public data: negatives D⁻ to score against, D_distill to distil on, never both."""
+"""The split of the public data D_aux into negatives D⁻ and distillation set D_distill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedaux.data.records import Indices
 
 @dataclass(frozen=True, eq=False)
 class AuxSplit:
-    """Sorted positions in D_aux: a score fitted on a negative must never be asked about it (METHOD.md §1, §2 m)."""
+    """Sorted, disjoint positions in D_aux: scores fitted on a record must not be evaluated on it."""
 
     negatives: Indices
     distill: Indices
@@ -23,18 +23,16 @@ class AuxSplit:
                 f"the auxiliary split has {len(self.negatives)} negatives and {len(self.distill)} records to distil; "
                 "give more auxiliary data, or a share of negatives nearer to 0.2"
             )
-        both = np.concatenate([self.negatives, self.distill])
-        if len(np.unique(both)) < len(both):
+        positions = np.concatenate([self.negatives, self.distill])
+        if len(np.unique(positions)) < len(positions):
             raise ValueError(
                 "negatives and distillation set must be disjoint and without repeats; use AuxSplit.draw to make them so"
             )
 
     @classmethod
-    def draw(cls, size: int, share_negatives: float, rng: np.random.Generator) -> Self:
-        """Cut one random order of `size` records in two; `share_negatives` is D⁻'s part."""
-        if not 0 < share_negatives < 1:
-            raise ValueError(
-                f"the share of negatives must lie between 0 and 1, not {share_negatives}; the paper has 0.2"
-            )
-        negatives, distill = np.split(rng.permutation(size), [round(share_negatives * size)])
+    def draw(cls, size: int, fraction: float, rng: np.random.Generator) -> Self:
+        """A random split of `size` records; `fraction` is the share of D⁻."""
+        if not 0 < fraction < 1:
+            raise ValueError(f"the share of negatives must lie between 0 and 1, not {fraction}; the paper has 0.2")
+        negatives, distill = np.split(rng.permutation(size), [round(fraction * size)])
         return cls(np.sort(negatives), np.sort(distill))

@@ -1,4 +1,4 @@
-"""Shuffled mini-batches as positions of records."""
+"""Shuffled mini-batches of record positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
-    """All positions once, shuffled. A last batch of one row joins the one before it: BatchNorm cannot train on it."""
+    """One shuffled epoch. A last batch of a single row is merged into the one before: BatchNorm cannot train on it."""
     order = torch.randperm(size, generator=generator).numpy()
     cuts = list(range(batch_size, size, batch_size))
     if batch_size > 1 and cuts and size - cuts[-1] == 1:

@@ -1,7 +1,7 @@
-"""Classes that the federation's owner has declared: what a record is called depends on that record alone.
+"""Declared classes: the federation's owner names them, so that a record's label depends on that record alone.
 
-Were labels numbered from the records themselves, one new label would renumber all others, and one record would change
-what every other one contributes.
+If labels were numbered from the records, a single new label could renumber all others, and one record would change the
+contributions of all others.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from fedaux.data.records import UNDECLARED, Corpus, Records
 
 
 def declared_classes(data: DataConfig) -> tuple[str, ...]:
-    """`data.classes`, else the lines of classes.txt beside the data; the data itself is not opened."""
+    """`data.classes`, or the lines of classes.txt beside the data; the data itself is not read."""
     if data.classes:
         return data.classes
-    file = _file(data)
+    path = Path(data.path).expanduser()
+    file = (path if path.is_dir() else path.parent) / "classes.txt" if data.path else None
     if file is None or not file.is_file():
         beside = f", or one a line into {file}" if file else ""
         raise ConfigError(
@@ -35,41 +36,36 @@ def declared_classes(data: DataConfig) -> tuple[str, ...]:
     return classes
 
 
-def _file(data: DataConfig) -> Path | None:
-    path = Path(data.path).expanduser()
-    return (path if path.is_dir() else path.parent) / "classes.txt" if data.path else None
+def relabel(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
+    """Map labels to positions in `classes`, by name, or by number if the corpus has no names; others: `UNDECLARED`."""
+    position = {name: label for label, name in enumerate(classes)}
+    table = np.array([position.get(name, UNDECLARED) for name in corpus.classes] or range(len(classes)), dtype=np.int64)
 
-
-def declare(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
-    """Labels as places in `classes`, by name, or by number where the corpus has no names; any other is `UNDECLARED`."""
-    place = {name: label for label, name in enumerate(classes)}
-    table = np.array([place.get(name, UNDECLARED) for name in corpus.classes] or range(len(classes)), dtype=np.int64)
-
-    def renumbered(records: Records) -> Records:
+    def mapped(records: Records) -> Records:
         if records.y is None:
             return records
         known = (records.y >= 0) & (records.y < len(table))
         return replace(records, y=np.where(known, table[np.where(known, records.y, 0)], UNDECLARED))
 
-    test = None if corpus.test is None else renumbered(corpus.test)
-    return Corpus(renumbered(corpus.train), test, classes)
+    test = None if corpus.test is None else mapped(corpus.test)
+    return Corpus(mapped(corpus.train), test, classes)
 
 
-def all_declared(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
-    """The same for records that are no secret: a label that is not declared is an error that names it."""
-    found = declare(corpus, classes)
-    for before, after in ((corpus.train, found.train), (corpus.test, found.test)):
+def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
+    """The same for public records: an undeclared label is an error that names it."""
+    relabelled = relabel(corpus, classes)
+    for before, after in ((corpus.train, relabelled.train), (corpus.test, relabelled.test)):
         if before is None or after is None or before.y is None:
             continue
-        strange = np.unique(before.labels[after.labels == UNDECLARED])
-        if len(strange):
-            names = [_name(corpus, int(label)) for label in strange[:5]]
+        undeclared = np.unique(before.labels[after.labels == UNDECLARED])
+        if len(undeclared):
+            names = [_label_name(corpus, int(label)) for label in undeclared[:5]]
             raise RecordsError(
                 f"labels {', '.join(names)} are not among the declared classes {', '.join(classes)}; declare them in "
                 "data.classes or classes.txt, the same everywhere, or take such records out"
             )
-    return found
+    return relabelled
 
 
-def _name(corpus: Corpus, label: int) -> str:
+def _label_name(corpus: Corpus, label: int) -> str:
     return corpus.classes[label] if 0 <= label < len(corpus.classes) else str(label)

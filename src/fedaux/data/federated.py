@@ -1,8 +1,8 @@
-"""From a config to who holds what: private parts, test data and auxiliary data, never a record in two of them.
+"""The data of a federation: disjoint private records, test data and auxiliary data.
 
-Simulated clients split one source between them. Real sites (`data.partition = "own"`) read what they hold themselves:
-`[data]` of a site's settings is its private data, `[data]` of the server's is labelled test data. Their classes are
-declared (`fedaux.data.classes`), so that no record says anything about another.
+Simulated clients split one source between them. Real sites (`data.partition = "own"`) read their own source: `[data]`
+in a site's settings is its private data, `[data]` in the server's is labelled test data, and classes are declared
+(`fedaux.data.classes`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from fedaux.config.schema import AuxConfig, Config, DataConfig
 from fedaux.core.rng import numpy_stream
-from fedaux.data.classes import all_declared, declare, declared_classes
+from fedaux.data.classes import declared_classes, relabel, relabel_strictly
 from fedaux.data.partition import class_counts, partition
 from fedaux.data.records import Corpus, Indices, Records
 from fedaux.data.sources import accepts, open_source
@@ -23,24 +23,26 @@ from fedaux.data.sources import accepts, open_source
 
 @dataclass(frozen=True, eq=False)
 class FederatedData:
+    """All data of simulated clients and their server."""
+
     private: Records
-    parts: tuple[Indices, ...]  # rows of `private`, one array per client
+    parts: tuple[Indices, ...]  # positions in `private`, one array per client
     test: Records
     aux: Records
     classes: tuple[str, ...]
-    clients: tuple[str, ...]  # their names, in the order of `parts`
+    clients: tuple[str, ...]  # names, in the order of `parts`
 
     def client(self, index: int) -> Records:
         return self.private.take(self.parts[index])
 
     def counts(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """Records of each class (columns) at each client (rows)."""
+        """Number of records of each class (columns) at each client (rows)."""
         return class_counts(self.private.labels, list(self.parts), len(self.classes))
 
 
 @dataclass(frozen=True, eq=False)
 class PublicData:
-    """What the server has."""
+    """The server's data."""
 
     aux: Records
     test: Records
@@ -48,73 +50,73 @@ class PublicData:
 
 
 def client_names(config: Config) -> list[str]:
-    return list(config.federation.sites or _simulated(config.data.clients))
+    return list(config.federation.sites or _simulated_names(config.data.clients))
 
 
 @lru_cache(maxsize=8)
-def _simulated(count: int) -> tuple[str, ...]:
-    """Made once: every order asks for them several times."""
+def _simulated_names(count: int) -> tuple[str, ...]:
+    """Cached, because every order needs them several times."""
     return tuple(f"client-{index:03d}" for index in range(count))
 
 
 def open_data(config: Config) -> FederatedData:
-    """Opened and split once per process, however many simulated clients ask."""
+    """The split data of all simulated clients, cached per process."""
     if config.data.partition == "own":
         raise ValueError("data.partition = 'own': each site reads its own data, and nobody has all of it")
-    return _open(config.data, config.aux, config.seed, tuple(client_names(config)))
+    return _split(config.data, config.aux, config.seed, tuple(client_names(config)))
 
 
 @lru_cache(maxsize=4)
 def open_public(config: Config) -> PublicData:
-    """The server's part. Real servers hold labelled test data of their own, and auxiliary data."""
+    """The server's data. A real server has its own labelled test data and auxiliary data."""
     if config.data.partition != "own":
         data = open_data(config)
         return PublicData(data.aux, data.test, data.classes)
     if not config.aux.source:
         raise ValueError("data.partition = 'own' needs aux.source: there is no private data here to hold some out of")
     classes = class_names(config)
-    corpus = _source(replace(config.data, person=""))  # nobody is promised anything about test data
-    corpus = all_declared(corpus if corpus.test is None else Corpus(corpus.test, None, corpus.classes), classes)
-    return PublicData(_auxiliary(config.aux, corpus.train.shape).unlabelled(), corpus.train, classes)
+    corpus = _cached_corpus(replace(config.data, person=""))  # test data is public
+    corpus = relabel_strictly(corpus if corpus.test is None else Corpus(corpus.test, None, corpus.classes), classes)
+    return PublicData(_open_auxiliary(config.aux, corpus.train.shape).unlabelled(), corpus.train, classes)
 
 
 def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]:
-    """(records of one client, names of the classes): its part of the split, or all that its own source has.
+    """(records of a client, names of the classes): its part of the split, or all records of a real site's source.
 
-    A label that a real site has not declared is `UNDECLARED`.
+    Labels that a real site has not declared are `UNDECLARED`.
     """
     if config.data.partition != "own":
         data = open_data(config)
         return data.client(data.clients.index(client)), data.classes
     classes = class_names(config, client)
-    return _private(replace(config.data, path=config.data.path.replace("{client}", client)), classes), classes
+    return _cached_private(replace(config.data, path=config.data.path.replace("{client}", client)), classes), classes
 
 
 def class_names(config: Config, client: str = "") -> tuple[str, ...]:
-    """The names of all classes. At real sites no data is opened for them: the federation's owner has declared them."""
+    """The names of all classes. Real sites read no data for them: they are declared."""
     if config.data.partition != "own":
         return open_data(config).classes
     return declared_classes(replace(config.data, path=config.data.path.replace("{client}", client)))
 
 
 def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
-    """All that a site's own source has. No record is refused for what it says, where the source can help it."""
+    """All records of a site's own source. No record is rejected for its content if the source accepts `declared`."""
     lenient = {"declared": classes} if accepts(data.source, "declared") else {}
-    return declare(_read(data, **lenient), classes).train
+    return relabel(_open_corpus(data, **lenient), classes).train
 
 
-_private = lru_cache(maxsize=64)(read_private)
+_cached_private = lru_cache(maxsize=64)(read_private)
 
 
-def _read(data: DataConfig, **more: Any) -> Corpus:
+def _open_corpus(data: DataConfig, **options: Any) -> Corpus:
     person = {"person": data.person} if data.person else {}
-    return open_source(data.source, data.path or None, **{**dict(data.options), **person, **more})
+    return open_source(data.source, data.path or None, **{**dict(data.options), **person, **options})
 
 
-_source = lru_cache(maxsize=64)(_read)
+_cached_corpus = lru_cache(maxsize=64)(_open_corpus)
 
 
-def _auxiliary(aux: AuxConfig, shape: tuple[int, ...], held_out: Records | None = None) -> Records:
+def _open_auxiliary(aux: AuxConfig, shape: tuple[int, ...], held_out: Records | None = None) -> Records:
     public = held_out if held_out is not None else open_source(aux.source, aux.path or None, **dict(aux.options)).train
     if aux.limit:
         public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
@@ -127,10 +129,10 @@ def _auxiliary(aux: AuxConfig, shape: tuple[int, ...], held_out: Records | None 
 
 
 @lru_cache(maxsize=4)
-def _open(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...]) -> FederatedData:
-    corpus = _source(data)
+def _split(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...]) -> FederatedData:
+    corpus = _cached_corpus(data)
     if data.classes:
-        corpus = all_declared(corpus, data.classes)
+        corpus = relabel_strictly(corpus, data.classes)
     rng = numpy_stream(seed, "split")
     order = rng.permutation(len(corpus.train))
     if corpus.test is None:
@@ -142,8 +144,8 @@ def _open(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...])
     if not aux.source:
         held, order = np.split(order, [round(aux.fraction * len(order))])
         held_out = corpus.train.take(np.sort(held))
-    public = _auxiliary(aux, corpus.train.shape, held_out)
-    classes = _classes(corpus)
+    public = _open_auxiliary(aux, corpus.train.shape, held_out)
+    classes = _class_names(corpus)
     for name, part in (("training", corpus.train), ("test", test)):
         if len(part) == 0 or not 0 <= int(part.labels.min()) <= int(part.labels.max()) < len(classes):
             raise ValueError(f"the {name} part needs records with labels 0..{len(classes) - 1}, one for each class")
@@ -152,7 +154,7 @@ def _open(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...])
     return FederatedData(private, tuple(parts), test, public.unlabelled(), classes, clients)
 
 
-def _classes(corpus: Corpus) -> tuple[str, ...]:
-    """Their names; labels without names are called by their numbers, from 0 to the highest."""
+def _class_names(corpus: Corpus) -> tuple[str, ...]:
+    """The corpus' own, or the numbers from 0 to the highest label."""
     labels = [part.labels for part in (corpus.train, corpus.test) if part is not None]
     return corpus.classes or tuple(map(str, range(1 + max(int(y.max(initial=-1)) for y in labels))))

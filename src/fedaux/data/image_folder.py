@@ -1,4 +1,4 @@
-"""Folders of image files, each file a record; what is cached are pixels, labels and persons come from the paths."""
+"""Folders of image files, one record per file. Pixels are cached; labels and persons are read from the paths."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ def image_folder(
     person: str = "",
     declared: Sequence[str] = (),
 ) -> Corpus:
-    """A folder of images: sub-folders are classes, a flat one is unlabelled; or two such folders, `train` and `test`.
+    """A folder with a sub-folder of images for each class, or of unlabelled images; or `train` and `test` of this kind.
 
-    `size` crops and shrinks each image to that square; without it all must be alike. `mode="L"` makes them grey.
-    `classes` names the sub-folders in order. `person` is a regular expression: its first group in an image's path, or
-    all that it matches, is the person. With `declared` classes every image below the folder is a record, and its label
-    is that of the sub-folder it is in, −1 outside of them.
+    `size` crops and resizes each image to that square; without it all must have the same size. `mode="L"` converts them
+    to greyscale. `classes` names the sub-folders in order. `person` is a regular expression over an image's path: the
+    person is its first group, or the whole match. With `declared` classes every image below the folder is a record; its
+    label is that of its sub-folder, `UNDECLARED` if that is no class.
     """
     root = find_subfolder(require_file(path, "your own images"), "train")
     names = list(declared) or _class_folders(root, classes)
-    place = {name: label for label, name in enumerate(names)}
+    position = {name: label for label, name in enumerate(names)}
 
-    def listing(folder: Path) -> Mapping[Path, int | None]:
+    def labelled_files(folder: Path) -> Mapping[Path, int | None]:
         if declared:
-            return {file: place.get(file.relative_to(folder).parts[0], UNDECLARED) for file in list_images(folder)}
+            return {file: position.get(file.relative_to(folder).parts[0], UNDECLARED) for file in list_images(folder)}
         if not names:
             return dict.fromkeys(list_images(folder))
         return {file: label for label, name in enumerate(names) for file in list_images(folder / name)}
 
-    train = listing(root)
+    train = labelled_files(root)
     if not train:
         raise ValueError(f"{root} holds no image; put them there, labelled ones in a sub-folder for each class")
-    test = listing(path / "test") if root != path and not declared else {}
+    test = labelled_files(path / "test") if root != path and not declared else {}
     corpus = image_files("images", train, test, names, size, mode)
     return replace(
         corpus, train=replace(corpus.train, person=persons_from_paths(person, list(train), root) if person else None)
@@ -68,32 +68,32 @@ def image_files(
     size: int | None,
     mode: str,
 ) -> Corpus:
-    """The corpus of image files, each with its label."""
+    """The corpus of image files with their labels."""
 
     def read(file: Path) -> Iterator[Block]:
         with Image.open(file) as image:
             yield crop_and_resize(image, size, mode)[None], None
 
     corpus = convert(kind, read, list(train), list(test), options=(size, mode))
-    tested = None if corpus.test is None else _labelled(corpus.test, test)
-    return Corpus(_labelled(corpus.train, train), tested, tuple(classes))
+    test_records = None if corpus.test is None else _with_labels(corpus.test, test)
+    return Corpus(_with_labels(corpus.train, train), test_records, tuple(classes))
 
 
-def _labelled(records: Records, labels: Mapping[Path, int | None]) -> Records:
-    known = [label for label in labels.values() if label is not None]
-    return replace(records, y=np.array(known, dtype=np.int64) if known else None)
+def _with_labels(records: Records, files: Mapping[Path, int | None]) -> Records:
+    labels = [label for label in files.values() if label is not None]
+    return replace(records, y=np.array(labels, dtype=np.int64) if labels else None)
 
 
 def crop_and_resize(image: Image.Image, size: int | None, mode: str) -> NDArray[np.uint8]:
-    """(H, W, C), or the central square shrunk to (size, size, C) by a box filter."""
+    """(H, W, C), or the central square resized to (size, size, C) with a box filter."""
     image = image.convert(mode)
     x = np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BOX) if size else image)
     return x.reshape(*x.shape[:2], -1)
 
 
-def find_subfolder(path: Path, *inner: str) -> Path:
-    """The unpacked folder, whether `path` is it or holds it."""
-    return next((path / name for name in inner if (path / name).is_dir()), path)
+def find_subfolder(path: Path, *names: str) -> Path:
+    """The first of these sub-folders that exists, else `path` itself."""
+    return next((path / name for name in names if (path / name).is_dir()), path)
 
 
 def list_images(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Image data sets as their authors publish them; every function returns a mapped `Corpus` of uint8 (N, H, W, C)."""
+"""Published image datasets in their original files, as a memory-mapped `Corpus` of uint8 (N, H, W, C)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedaux.data.arrays import Block, convert, require_file
 from fedaux.data.image_folder import crop_and_resize, find_subfolder, image_files, list_images
 from fedaux.data.records import Corpus, Records
 
-PICKLE_GLOBALS = {  # all that a dictionary of arrays, numbers and strings needs, whichever NumPy pickled it
+PICKLE_GLOBALS = {  # everything a dictionary of arrays, numbers and strings needs, pickled by any NumPy
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
     ("numpy._core.multiarray", "_reconstruct"),
@@ -25,7 +25,7 @@ PICKLE_GLOBALS = {  # all that a dictionary of arrays, numbers and strings needs
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """A pickle may call whatever it can name; this one can name arrays only."""
+    """Unpickles arrays only: an unrestricted pickle could execute any code."""
 
     def find_class(self, module: str, name: str) -> Any:
         module = module.replace("numpy.core", "numpy._core")
@@ -35,7 +35,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def load_pickle(file: Path) -> dict[str, Any]:
-    """A dictionary of arrays and lists, as Python 2 or 3 pickled it."""
+    """A dictionary of arrays and lists, pickled by Python 2 or 3."""
     with file.open("rb") as stream:
         content = _ArrayUnpickler(stream, encoding="latin1").load()
     return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
@@ -58,36 +58,36 @@ def cifar100(path: Path, labels: str = "fine") -> Corpus:
 
 
 def _cifar(
-    what: str, root: Path, names: list[str], key: str, meta: tuple[str, str, str], layout: tuple[int, int]
+    title: str, root: Path, names: list[str], key: str, meta: tuple[str, str, str], layout: tuple[int, int]
 ) -> Corpus:
-    """Pickles with `data` and `key`, or `.bin` rows: label bytes (`layout` = how many, which one), then the planes."""
-    width, column = layout
-    end = ".bin" if (root / f"{names[0]}.bin").exists() else ""
-    files = [require_file(root / f"{name}{end}", f"{what}, python or binary version") for name in names]
+    """Pickles with `data` and `key`, or `.bin` rows: label bytes (`layout`: how many, which one), then planes."""
+    label_bytes, column = layout
+    suffix = ".bin" if (root / f"{names[0]}.bin").exists() else ""
+    files = [require_file(root / f"{name}{suffix}", f"{title}, python or binary version") for name in names]
 
     def read(file: Path) -> Iterator[Block]:
-        if end:
-            rows = np.fromfile(file, dtype=np.uint8).reshape(-1, width + 3072)
-            yield _planes(rows[:, width:]), rows[:, column].astype(np.int64)
+        if suffix:
+            rows = np.fromfile(file, dtype=np.uint8).reshape(-1, label_bytes + 3072)
+            yield _to_images(rows[:, label_bytes:]), rows[:, column].astype(np.int64)
         else:
             batch = load_pickle(file)
-            yield _planes(batch["data"]), np.array(batch[key], dtype=np.int64)
+            yield _to_images(batch["data"]), np.array(batch[key], dtype=np.int64)
 
     classes = load_pickle(root / meta[0])[meta[1]] if (root / meta[0]).exists() else _lines(root / meta[2])
-    return convert(what.lower().replace("-", ""), read, files[:-1], files[-1:], classes, key)
+    return convert(title.lower().replace("-", ""), read, files[:-1], files[-1:], classes, key)
 
 
 def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
     """STL-10, binary version (Coates et al. 2011): `part` "train" (labelled, with its test set) or "unlabeled".
 
-    Mapped as it lies, 96×96; `size=32` writes a reduced copy once.
+    The 96×96 file is memory-mapped; `size=32` writes a resized copy once.
     """
     root = find_subfolder(path, "stl10_binary")
     parts = ["train", "test"] if part == "train" else [part]
     files = [require_file(root / f"{name}_X.bin", "STL-10, binary version") for name in parts]
 
     def records(file: Path) -> Records:
-        planes = np.memmap(file, dtype=np.uint8, mode="r").reshape(-1, 3, 96, 96)  # each plane column by column
+        planes = np.memmap(file, dtype=np.uint8, mode="r").reshape(-1, 3, 96, 96)  # planes are column-major
         labels = file.with_name(file.name.replace("_X", "_y"))
         return Records(
             planes.transpose(0, 3, 2, 1),
@@ -95,10 +95,10 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
         )
 
     def read(file: Path) -> Iterator[Block]:
-        whole = records(file)
-        for block in whole.blocks(1000):
-            small = np.stack([crop_and_resize(Image.fromarray(image), size, "RGB") for image in whole.gather(block)])
-            yield small, None if whole.y is None else whole.y[block]
+        full = records(file)
+        for block in full.blocks(1000):
+            resized = np.stack([crop_and_resize(Image.fromarray(image), size, "RGB") for image in full.gather(block)])
+            yield resized, None if full.y is None else full.y[block]
 
     classes = _lines(root / "class_names.txt") if part == "train" else []
     if size:
@@ -121,45 +121,45 @@ def svhn(path: Path, part: str = "train") -> Corpus:
 def imagenet32(
     path: Path, wnids: Sequence[str] = (), classes: Sequence[int] = (), names: str = "map_clsloc.txt"
 ) -> Corpus:
-    """Downsampled ImageNet of any side: the pickles train_data_batch_* and val_data (Chrabaszcz et al. 2017).
+    """Downsampled ImageNet of any size: the pickles train_data_batch_* and val_data (Chrabaszcz et al. 2017).
 
-    A subset is chosen by class number as in the files (1..1000) or by WordNet id; labels count from 0 in that order.
-    Lines of the file `names` read `n02119789 1 kit_fox`.
+    `classes` (1..1000, as in the files) or `wnids` (WordNet ids) select a subset, labelled from 0 in that order. Lines
+    of the file `names` read `n02119789 1 kit_fox`.
     """
     train = sorted(path.glob("train_data_batch_*"), key=lambda file: int(file.name.rpartition("_")[2]))
     train = train or [require_file(path / "train_data_batch_1", "downsampled ImageNet, python version")]
     lines = [line.split() for line in _lines(path / names)]
     if wnids:
         require_file(path / names, "the list of WordNet ids, class numbers and names")
-        classes = _pick({line[0]: int(line[1]) for line in lines}, wnids)
-    chosen = list(classes) or list(range(1, 1001))
-    place = np.full(1001, -1)
-    place[chosen] = np.arange(len(chosen))
+        classes = _select({line[0]: int(line[1]) for line in lines}, wnids)
+    selected = list(classes) or list(range(1, 1001))
+    position = np.full(1001, -1)
+    position[selected] = np.arange(len(selected))
 
     def read(file: Path) -> Iterator[Block]:
         batch = load_pickle(file)
-        labels = place[np.array(batch["labels"])]
-        yield _planes(batch["data"])[labels >= 0], labels[labels >= 0]
+        labels = position[np.array(batch["labels"])]
+        yield _to_images(batch["data"])[labels >= 0], labels[labels >= 0]
 
     titles = {int(line[1]): line[2] for line in lines}
-    titled = [titles.get(number, str(number)) for number in chosen]
-    return convert("imagenet32", read, train, list(path.glob("val_data")), titled, chosen)
+    class_names = [titles.get(number, str(number)) for number in selected]
+    return convert("imagenet32", read, train, list(path.glob("val_data")), class_names, selected)
 
 
 def tinyimagenet(path: Path, wnids: Sequence[str] = (), size: int | None = None) -> Corpus:
-    """Tiny ImageNet (200 classes of 64×64) or its classes `wnids` in that order; the val images are the test set."""
+    """Tiny ImageNet (200 classes, 64×64), or its classes `wnids` in that order; the validation set is the test set."""
     root = find_subfolder(path, "tiny-imagenet-200")
     folders = {folder.name: folder for folder in sorted(require_file(root / "train", "Tiny ImageNet").iterdir())}
     wnids = list(wnids or folders)
-    train = {file: label for label, folder in enumerate(_pick(folders, wnids)) for file in list_images(folder)}
-    notes = [line.split("\t") for line in _lines(root / "val" / "val_annotations.txt")]
-    test = {root / "val" / "images" / note[0]: wnids.index(note[1]) for note in notes if note[1] in wnids}
+    train = {file: label for label, folder in enumerate(_select(folders, wnids)) for file in list_images(folder)}
+    annotations = [line.split("\t")[:2] for line in _lines(root / "val" / "val_annotations.txt")]
+    test = {root / "val" / "images" / file: wnids.index(wnid) for file, wnid in annotations if wnid in wnids}
     titles = dict(line.split("\t", 1) for line in _lines(root / "words.txt"))
     return image_files("tinyimagenet", train, test, [titles.get(wnid, wnid) for wnid in wnids], size, "RGB")
 
 
-def _planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """(N, 3·S·S), one colour plane after another → (N, S, S, 3)."""
+def _to_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Consecutive colour planes (N, 3·S·S) → (N, S, S, 3)."""
     side = round((rows.shape[1] / 3) ** 0.5)
     return rows.reshape(-1, 3, side, side).transpose(0, 2, 3, 1)
 
@@ -168,7 +168,7 @@ def _lines(file: Path) -> list[str]:
     return [line for line in file.read_text("utf-8").splitlines() if line] if file.exists() else []
 
 
-def _pick(known: Mapping[str, Any], wnids: Sequence[str]) -> list[Any]:
+def _select(known: Mapping[str, Any], wnids: Sequence[str]) -> list[Any]:
     unknown = [wnid for wnid in wnids if wnid not in known]
     if unknown:
         raise ValueError(f"no WordNet id {', '.join(unknown)} here; there are {', '.join(list(known)[:5])}, ...")

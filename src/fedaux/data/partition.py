@@ -1,4 +1,4 @@
-"""How private records are dealt to clients: labels in, one sorted index array per client out, every record once."""
+"""Partitions of private records: labels in, one sorted array of positions per client out, every record once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fedaux.data.records import Indices
 
 KINDS = ("dirichlet", "shards", "iid")
-UNIT = 2**40  # costs are counted in this fraction of a record
-FAR = 2**60  # beyond any sum of costs
+UNIT = 2**40  # costs are integers in units of 1/UNIT of a record
+FAR = 2**60  # larger than any sum of costs
 TINY = 1e-300
 Matrix = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ Matrix = NDArray[np.float64]
 def partition(
     labels: NDArray[np.int64], kind: str, clients: int, alpha: float, per_client: int, rng: np.random.Generator
 ) -> list[Indices]:
-    """Split by name; `alpha` is read by `dirichlet` only, `per_client` by `shards` only."""
+    """The partition named `kind`; only `dirichlet` uses `alpha`, only `shards` uses `per_client`."""
     if kind == "dirichlet":
         return dirichlet(labels, clients, alpha, rng)
     if kind == "shards":
@@ -30,50 +30,50 @@ def partition(
 
 
 def iid(labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> list[Indices]:
-    """Equal shares of a random order."""
+    """Equal parts of a random permutation."""
     _check(labels, clients)
     return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
 
 
 def shards(labels: NDArray[np.int64], clients: int, per_client: int, rng: np.random.Generator) -> list[Indices]:
-    """Sort by label, cut into clients × per_client shards, deal `per_client` of them to each (McMahan et al. 2017)."""
+    """Sort by label, cut into clients × per_client shards, assign `per_client` to each (McMahan et al. 2017)."""
     if per_client < 1:
         raise ValueError(f"a client needs at least one shard, not {per_client}; set the number of shards to 1 or more")
     _check(labels, clients * per_client, "shards")
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     pieces = np.array_split(order, clients * per_client)
-    hands = rng.permutation(len(pieces)).reshape(clients, per_client)
-    return [np.sort(np.concatenate([pieces[piece] for piece in hand])) for hand in hands]
+    assigned = rng.permutation(len(pieces)).reshape(clients, per_client)
+    return [np.sort(np.concatenate([pieces[index] for index in row])) for row in assigned]
 
 
 def dirichlet(labels: NDArray[np.int64], clients: int, alpha: float, rng: np.random.Generator) -> list[Indices]:
-    """Dirichlet(α) label mixtures with equal client sizes (METHOD.md §4): client sizes differ by at most one record.
+    """Dirichlet(α) label mixtures with client sizes that differ by at most one record.
 
-    One n×c matrix of Gamma(α) draws is scaled to both margins (`sinkhorn`) and rounded without moving either of them
-    (`round_to_margins`). Scaling makes it indifferent whether one starts from Dirichlet rows or columns.
+    An n×c matrix of Gamma(α) draws is scaled to both margins (`sinkhorn`) and rounded with the margins kept
+    (`round_to_margins`). Because of the scaling, Dirichlet rows and Dirichlet columns give the same distribution.
     """
     _check(labels, clients)
     if not 1e-6 <= alpha <= 1e6:
         raise ValueError(f"alpha must lie between 1e-6 (one class a client) and 1e6 (all alike), not {alpha}; try 0.1")
-    _, which, totals = np.unique(labels, return_inverse=True, return_counts=True)
+    _, label_index, totals = np.unique(labels, return_inverse=True, return_counts=True)
     sizes = np.array([len(part) for part in np.array_split(labels, clients)])
     shape = (clients, len(totals))
-    # Gamma(α) = Gamma(α+1)·U^(1/α), taken in logarithms: at α = 0.01 most draws would underflow to zero.
+    # Gamma(α) = Gamma(α+1)·U^(1/α), in logarithms: at α = 0.01 most draws would underflow to zero.
     log_draw = np.log(rng.standard_gamma(alpha + 1, shape)) - rng.standard_exponential(shape) / alpha
     counts = round_to_margins(sinkhorn(log_draw, sizes, totals), sizes, totals)
-    hands: list[list[Indices]] = [[] for _ in range(clients)]
+    parts: list[list[Indices]] = [[] for _ in range(clients)]
     for label, column in enumerate(counts.T):
-        members = rng.permutation(np.flatnonzero(which == label))
-        for hand, piece in zip(hands, np.split(members, np.cumsum(column)[:-1]), strict=True):
-            hand.append(piece)
-    return [np.sort(np.concatenate(hand)) for hand in hands]
+        members = rng.permutation(np.flatnonzero(label_index == label))
+        for part, piece in zip(parts, np.split(members, np.cumsum(column)[:-1]), strict=True):
+            part.append(piece)
+    return [np.sort(np.concatenate(part)) for part in parts]
 
 
 def sinkhorn(log_draw: Matrix, rows: NDArray[np.int64], columns: NDArray[np.int64], steps: int = 1000) -> Matrix:
-    """Scale rows and columns of exp(log_draw) in turn until the margins hold to half a record in all, or `steps` pass.
+    """Sinkhorn scaling of exp(log_draw), (n, c) → (n, c), until the margins are off by less than half a record in all.
 
-    (n, c) → (n, c) ≥ 0. Near-infeasible supports (small α) converge slowly; `round_to_margins` mends what is left.
+    Near-infeasible supports (small α) converge slowly; after `steps` `round_to_margins` corrects the rest.
     """
     log_rows, log_columns = np.log(rows)[:, None], np.log(columns)
     table = log_draw
@@ -87,36 +87,36 @@ def sinkhorn(log_draw: Matrix, rows: NDArray[np.int64], columns: NDArray[np.int6
 
 
 def round_to_margins(table: Matrix, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The nearest integer table with exactly these margins, from a non-negative one whose margins may be a little off.
+    """The nearest integer table with exactly these margins, from a non-negative one with approximately these margins.
 
-    First the real table is moved into the transport polytope (Altschuler et al. 2017, alg. 2). Its floor leaves F,
-    0 ≤ F ≤ 1 with integer margins; to find: the 0/1 table `up` with these margins that maximises ⟨F, up⟩.
-    Every row alone takes its largest F, the best there is if columns are ignored. Then single records move along
-    cheapest chains from columns with too many to columns with too few (successive shortest paths): rows stay exact, the
-    table stays optimal for its column sums, and these come closer by one record at both ends, so the end is exact.
-    A chain always exists: by Hoffman's theorem a 0/1 table exists iff certain inequalities between integers hold, and
+    The real table is first moved into the transport polytope (Altschuler et al. 2017, alg. 2). Subtracting its floor
+    leaves F, 0 ≤ F ≤ 1 with integer margins; wanted is the 0/1 table `up` with these margins that maximises ⟨F, up⟩.
+    Start: every row takes its largest entries of F, the optimum if columns are ignored. Then single records move along
+    shortest paths from columns with surplus to columns with deficit (successive shortest paths): row sums stay exact,
+    the table stays optimal for its column sums, and each step brings two column sums closer by one record.
+    A path always exists: by Hoffman's theorem a 0/1 table exists iff certain inequalities between integers hold, and
     the float error in the margins of F is too small to violate one of them by 1.
     """
     table = table * np.minimum(1, rows / np.maximum(table.sum(1), TINY))[:, None]
     table = table * np.minimum(1, columns / np.maximum(table.sum(0), TINY))
-    short, lack = np.maximum(rows - table.sum(1), 0), np.maximum(columns - table.sum(0), 0)
-    table = table + np.outer(short, lack) / max(short.sum(), TINY)
+    row_deficit, column_deficit = np.maximum(rows - table.sum(1), 0), np.maximum(columns - table.sum(0), 0)
+    table = table + np.outer(row_deficit, column_deficit) / max(row_deficit.sum(), TINY)
     floor = np.floor(table + 1e-9).astype(np.int64)
-    gain = np.rint((table - floor) * UNIT).astype(np.int64)  # integers, so that no chain depends on float error
+    gain = np.rint((table - floor) * UNIT).astype(np.int64)  # integers, so that no path depends on float error
     rank = np.argsort(np.argsort(-gain, axis=1, kind="stable"), axis=1)
     up = rank < (rows - floor.sum(1))[:, None]
     while (surplus := (floor + up).sum(0) - columns).any():
-        _move_one(up, gain, surplus)
+        _move_record(up, gain, surplus)
     counts: NDArray[np.int64] = floor + up
     return counts
 
 
-def _move_one(up: NDArray[np.bool_], gain: NDArray[np.int64], surplus: NDArray[np.int64]) -> None:
-    """Move one record along the cheapest chain from a column with surplus to one that is short (Bellman-Ford)."""
+def _move_record(up: NDArray[np.bool_], gain: NDArray[np.int64], surplus: NDArray[np.int64]) -> None:
+    """Move one record along the shortest path from a column with surplus to one with deficit (Bellman-Ford)."""
     c = len(surplus)
     cost, mover = np.full((c, c), FAR), np.zeros((c, c), dtype=np.int64)
     free = np.where(up, -FAR, gain)
-    for column in range(c):  # cost[j, k]: the least loss when one row gives up j for k
+    for column in range(c):  # cost[j, k]: the smallest loss of a row that exchanges j for k
         holders = np.flatnonzero(up[:, column])
         if len(holders):
             loss = gain[holders, column, None] - free[holders]
@@ -130,7 +130,7 @@ def _move_one(up: NDArray[np.bool_], gain: NDArray[np.int64], surplus: NDArray[n
         distance, before = np.where(closer, reach.min(0), distance), np.where(closer, reach.argmin(0), before)
     end = int(np.where(surplus < 0, distance, FAR).argmin())
     if before[end] < 0:
-        raise RuntimeError("no chain leads to a column that is short: the table was not finite")
+        raise RuntimeError("no path leads to a column with deficit: the table was not finite")
     while before[end] >= 0:
         start = before[end]
         row = mover[start, end]
@@ -139,7 +139,7 @@ def _move_one(up: NDArray[np.bool_], gain: NDArray[np.int64], surplus: NDArray[n
 
 
 def class_counts(labels: NDArray[np.int64], parts: Sequence[Indices], classes: int) -> NDArray[np.int64]:
-    """How many records of each class each client holds: (n, c)."""
+    """Number of records of each class at each client, (n, c)."""
     return np.array([np.bincount(labels[part], minlength=classes) for part in parts], dtype=np.int64)
 
 

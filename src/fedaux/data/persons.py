@@ -1,4 +1,4 @@
-"""Whose a record is: names as sources have them become numbers. Records of nobody in particular share one, ""."""
+"""The person a record belongs to, as an integer id. Records without a person share the id of the empty name."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from fedaux.config.parsing import ConfigError
 
 
 def to_name(value: Any) -> str | None:
-    """A label or a person as a name, however a table stores it: 3 and 3.0 are one name; None where there is none."""
+    """A label or person as text, whatever type a table stores it in: 3 and 3.0 are the same; None if it is missing."""
     if value is None or (isinstance(value, float) and value != value):
         return None
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def factorize(names: Iterable[Hashable]) -> NDArray[np.int64]:
-    """Numbers in the order of first appearance."""
-    known: dict[Hashable, int] = {}
-    return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
+    """Integer ids in the order of first appearance."""
+    ids: dict[Hashable, int] = {}
+    return np.array([ids.setdefault(name, len(ids)) for name in names], dtype=np.int64)
 
 
 def persons_from_array(file: Path, rows: int) -> NDArray[np.int64]:
-    """The persons of an array with one name or number for each row."""
+    """Ids from an array with one name or number for each row."""
     if not file.exists():
         raise FileNotFoundError(
             f"{file} is missing; data.person = {file.stem!r} names it: one person for each row of x"
         )
-    found = np.load(file).reshape(-1)
-    if len(found) != rows:
-        raise ValueError(f"{file} must hold one person for each of the {rows} rows of x, not {len(found)}")
-    return factorize(to_name(value) or "" for value in found.tolist())
+    persons = np.load(file).reshape(-1)
+    if len(persons) != rows:
+        raise ValueError(f"{file} must hold one person for each of the {rows} rows of x, not {len(persons)}")
+    return factorize(to_name(value) or "" for value in persons.tolist())
 
 
 def persons_from_paths(pattern: str, files: Sequence[Path], root: Path) -> NDArray[np.int64]:
-    """The persons of files: the first group of the pattern in a path below `root`, or all that it matches."""
+    """Ids from file paths below `root`: the first group of the pattern, or the whole match."""
     try:
         search = re.compile(pattern).search
     except re.error as error:
         raise ConfigError(f"data.person = {pattern!r} is no regular expression: {error}.") from error
-    found = (search(file.relative_to(root).as_posix()) for file in files)
-    return factorize((match[1 if match.re.groups else 0] or "") if match else "" for match in found)
+    matches = (search(file.relative_to(root).as_posix()) for file in files)
+    return factorize((match[1 if match.re.groups else 0] or "") if match else "" for match in matches)

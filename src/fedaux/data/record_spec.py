@@ -1,4 +1,4 @@
-"""What one record of a model looks like, and whether given records look like that: images, numbers or text."""
+"""Kind and shape of the records that a model takes, and validation of records against them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from fedaux.core.errors import FedauxError
 from fedaux.data.records import Records, is_image, is_text
 
 KINDS = ("image", "numbers", "text")
-SCALING = "(x - 127.5) / 63.75, then channels first"  # what `to_tensor` does to images, in words
+SCALING = "(x - 127.5) / 63.75, then channels first"  # of images, as in `to_tensor`
 
 
 class RecordsError(FedauxError, ValueError):
-    """Records that are not what a model expects."""
+    """Records that a model cannot take."""
 
 
 @dataclass(frozen=True)
 class RecordSpec:
-    """`shape` is that of one record as people give it: images are (height, width, channels), text has none."""
+    """Kind and shape of a raw record: images are (height, width, channels), text has shape ()."""
 
     kind: str
     shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        sizes = all(type(size) is int and size > 0 for size in self.shape)
-        if self.kind not in KINDS or not sizes or (self.kind == "image" and len(self.shape) != 3):
+        positive = all(type(size) is int and size > 0 for size in self.shape)
+        if self.kind not in KINDS or not positive or (self.kind == "image" and len(self.shape) != 3):
             raise ValueError(f"there are no records of kind {self.kind!r} and shape {self.shape}")
 
     @classmethod
@@ -39,7 +39,7 @@ class RecordSpec:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape that the network sees: images are channels first."""
+        """The shape of one network input: images are channels first."""
         return (self.shape[2], *self.shape[:2]) if self.kind == "image" else self.shape
 
     @property
@@ -50,7 +50,7 @@ class RecordSpec:
         return f"{name} of shape ({', '.join(map(str, ('N', *self.shape)))})"
 
     def to_card(self) -> dict[str, Any]:
-        """For a card: everything that a program in another language must know to feed the network."""
+        """For a model card: everything needed to feed the network from another program."""
         if self.kind == "text":
             return {"kind": "text", "shape": []}
         facts: dict[str, Any] = {"kind": self.kind, "shape": list(self.shape)}
@@ -60,7 +60,7 @@ class RecordSpec:
         return {**facts, "dtype": "uint8", "layout": layout, "network_sees": list(self.input_shape), "scaling": SCALING}
 
     def validate(self, records: Any) -> NDArray[Any]:
-        """The records as `Records` wants them, or an error that says what is wrong with them."""
+        """The records as an array for `Records`; an error that says what is wrong if they do not match."""
         if self.kind == "text":
             return _texts(records)
         try:
@@ -97,7 +97,7 @@ def _texts(records: Any) -> NDArray[Any]:
     if isinstance(records, str):
         raise RecordsError("this model takes a list of texts; a single text goes in as [text]")
     texts = list(records)
-    wrong = next((index for index, text in enumerate(texts) if not isinstance(text, str)), None)
-    if wrong is not None:
-        raise RecordsError(f"this model takes a list of texts; record {wrong} is a {type(texts[wrong]).__name__}")
+    bad = next((index for index, text in enumerate(texts) if not isinstance(text, str)), None)
+    if bad is not None:
+        raise RecordsError(f"this model takes a list of texts; record {bad} is a {type(texts[bad]).__name__}")
     return np.array(texts, dtype=object)

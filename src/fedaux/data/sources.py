@@ -1,4 +1,4 @@
-"""Where private and auxiliary data come from: a name, a path and options in, a `Corpus` out."""
+"""Registry of data sources: a name, a path and options in, a `Corpus` out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SOURCES: dict[str, Source] = {
 
 
 def register(name: str) -> Callable[[Source], Source]:
-    """Make a function `(path, **options) → Corpus` a source by this name."""
+    """Register a function `(path, **options) → Corpus` as a source."""
 
     def add(source: Source) -> Source:
         SOURCES[name] = source
@@ -45,7 +45,7 @@ def register(name: str) -> Callable[[Source], Source]:
 
 @register("digits")
 def digits() -> Corpus:
-    """The 1,797 handwritten digits that come with scikit-learn: uint8 (N, 8, 8, 1), no download, no test set."""
+    """scikit-learn's 1,797 handwritten digits: uint8 (N, 8, 8, 1), no download, no test set."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -54,31 +54,32 @@ def digits() -> Corpus:
 
 
 def open_source(name: str, path: str | Path | None = None, **options: Any) -> Corpus:
-    """The corpus of a registered source, or of a user's own `module:function`; `path` is passed on if given."""
-    source = _find(name)
-    given = options if path is None else {"path": Path(path).expanduser(), **options}
-    if "person" in given and not accepts(name, "person"):
+    """The corpus of a registered source or of a `module:function`; `path` is passed on if given."""
+    source = _lookup(name)
+    arguments = options if path is None else {"path": Path(path).expanduser(), **options}
+    if "person" in arguments and not accepts(name, "person"):
         raise ConfigError(
-            f"source {name!r} cannot say whose a record is: data.person = {given['person']!r} would be its argument "
-            f"`person`, and it takes {inspect.signature(source)}. Delete data.person, or choose another source."
+            f"source {name!r} cannot say whose a record is: data.person = {arguments['person']!r} would be its "
+            f"argument `person`, and it takes {inspect.signature(source)}. "
+            "Delete data.person, or choose another source."
         )
     try:
-        inspect.signature(source).bind(**given)
+        inspect.signature(source).bind(**arguments)
     except TypeError as error:
         raise ValueError(f"source {name!r}: {error}; it takes {inspect.signature(source)}") from error
     with user_code("source", name):
-        corpus = source(**given)
+        corpus = source(**arguments)
     if not isinstance(corpus, Corpus):
         raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
     return corpus
 
 
 def accepts(name: str, option: str) -> bool:
-    """Whether a source has this argument."""
-    return option in inspect.signature(_find(name)).parameters
+    """Whether a source has this parameter."""
+    return option in inspect.signature(_lookup(name)).parameters
 
 
-def _find(name: str) -> Source:
+def _lookup(name: str) -> Source:
     source = import_function(name, "source") if ":" in name else SOURCES.get(name)
     if source is None:
         raise unknown_name("source", name, [*SOURCES, "module:function"])

@@ -1,7 +1,8 @@
-"""Text from tables: `x` is an array of `str`, labels are numbered in the order of their names (numbers by value).
+"""Text sources: tables in CSV, JSON lines or Parquet. Labels are numbered in the order of their names, numeric
+ones by value.
 
-With `declared`, the names of all classes, a label's number is its place among them and no row is refused: a text that
-is missing is empty, a label that is missing or not declared is −1. What one row says then changes no other.
+With `declared` classes a label is its position among them, and no row is rejected or affects another: a missing text is
+empty, a missing or undeclared label is `UNDECLARED`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fedaux.data.persons import factorize, to_name
 from fedaux.data.records import UNDECLARED, Corpus, Records
 
 Row = Mapping[str, Any]
-LONGEST = 2**31 - 1  # characters in a field of a .csv; Python's own limit, 131,072, would refuse a long text
+MAX_FIELD_SIZE = 2**31 - 1  # characters; the csv module's default is 131,072
 
 
 def csv_text(
@@ -35,17 +36,17 @@ def csv_text(
     person: str = "",
     declared: Sequence[str] = (),
 ) -> Corpus:
-    """A .csv or .csv.gz. `text` names one column or several to join, `label=""` means none; `test` is a second file.
+    """A .csv or .csv.gz. `text` names one or several columns, `label=""` means no labels, `test` is a second file.
 
-    `columns` names the columns of a file without a header, `person` the column that says whose a record is.
+    `columns` names the columns of a file without a header, `person` the column of persons.
     """
     table = _Table.of(text, label, person, declared)
 
     def read(file: Path) -> Iterator[Row]:
-        csv.field_size_limit(LONGEST)
+        csv.field_size_limit(MAX_FIELD_SIZE)
         with _open(file, table) as stream:
             reader = csv.DictReader(stream, fieldnames=columns)
-            table.need_columns(file, reader.fieldnames or ())
+            table.require_columns(file, reader.fieldnames or ())
             yield from reader
 
     return _corpus(table, read, path, test)
@@ -59,12 +60,12 @@ def jsonl_text(
     person: str = "",
     declared: Sequence[str] = (),
 ) -> Corpus:
-    """A .jsonl or .jsonl.gz, one object a line; options as for `csv_text`."""
+    """A .jsonl or .jsonl.gz, one object per line; options as for `csv_text`."""
     table = _Table.of(text, label, person, declared)
 
     def read(file: Path) -> Iterator[Row]:
         with _open(file, table) as stream:
-            yield from (_object(line, table) for line in stream if line.strip())
+            yield from (_parse_line(line, table) for line in stream if line.strip())
 
     return _corpus(table, read, path, test)
 
@@ -85,9 +86,9 @@ def parquet_text(
     table = _Table.of(text, label, person, declared)
 
     def read(file: Path) -> Iterator[Row]:
-        opened = ParquetFile(file)
-        table.need_columns(file, opened.schema_arrow.names)
-        for batch in opened.iter_batches():
+        parquet = ParquetFile(file)
+        table.require_columns(file, parquet.schema_arrow.names)
+        for batch in parquet.iter_batches():
             yield from batch.to_pylist()
 
     return _corpus(table, read, path, test)
@@ -95,7 +96,7 @@ def parquet_text(
 
 @dataclass(frozen=True)
 class _Table:
-    """Which columns are read, and whether the classes were declared."""
+    """The columns to read, and the declared classes."""
 
     texts: tuple[str, ...]
     label: str
@@ -110,17 +111,17 @@ class _Table:
     def required(self) -> list[str]:
         return [*self.texts, *([self.label] if self.label else [])]
 
-    def need_columns(self, file: Path, present: Sequence[str]) -> None:
-        """A column that the file has not got at all is nobody's record: it is refused where no row would be."""
-        wanted = [*(self.required if self.declared else []), *([self.person] if self.person else [])]
-        missing = [name for name in wanted if name not in present]
+    def require_columns(self, file: Path, present: Sequence[str]) -> None:
+        """A missing column is an error also with declared classes: it depends on no record."""
+        needed = [*(self.required if self.declared else []), *([self.person] if self.person else [])]
+        missing = [name for name in needed if name not in present]
         if missing:
             raise ValueError(
                 f"{file} has no column {', '.join(missing)}, there is {', '.join(map(str, present))}; name the columns "
                 'in [data]: options = {text = "...", label = "..."}, person = "..."'
             )
 
-    def need_values(self, file: Path, count: int, row: Row) -> None:
+    def require_values(self, file: Path, count: int, row: Row) -> None:
         missing = [name for name in self.required if to_name(row.get(name)) is None]
         if missing:
             raise ValueError(
@@ -129,8 +130,8 @@ class _Table:
             )
 
     def text(self, row: Row) -> str:
-        words = " ".join(to_name(row.get(name)) or "" for name in self.texts)
-        return words.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no text to a tokenizer
+        joined = " ".join(to_name(row.get(name)) or "" for name in self.texts)
+        return joined.encode("utf-8", "replace").decode("utf-8")  # tokenizers reject lone surrogates
 
 
 def _open(file: Path, table: _Table) -> TextIO:
@@ -142,20 +143,20 @@ def _open(file: Path, table: _Table) -> TextIO:
     )
 
 
-def _object(line: str, table: _Table) -> Row:
-    """What a line says; one that is no object says nothing."""
+def _parse_line(line: str, table: _Table) -> Row:
+    """A JSON object; with declared classes, an invalid line is an empty row."""
     if not table.declared:
         return json.loads(line)  # type: ignore[no-any-return]
     try:
-        found = json.loads(line)
+        row = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return row if isinstance(row, dict) else {}
 
 
 def _corpus(table: _Table, read: Callable[[Path], Iterable[Row]], path: Path, test: str) -> Corpus:
-    """Without declared classes, names become numbers by the train file, and a test file must not bring new ones."""
-    test = "" if table.declared else test  # a site tests nothing
+    """Without declared classes, the train file defines the labels, and a test file must not add any."""
+    test = "" if table.declared else test  # sites have no test set
     files = [require_file(file, "your own text") for file in [path, *([Path(test).expanduser()] if test else [])]]
     tables = [_columns(table, read(file), file) for file in files]
     names = table.declared or _sorted_names(tables[0][1])
@@ -163,15 +164,15 @@ def _corpus(table: _Table, read: Callable[[Path], Iterable[Row]], path: Path, te
         raise ValueError(
             f"{test} has labels that {path} has not: {', '.join(unknown[:5])}; check the column {table.label!r}"
         )
-    place = {name: index for index, name in enumerate(names)}
+    position = {name: index for index, name in enumerate(names)}
 
-    def labels(found: list[str]) -> NDArray[np.int64]:
-        return np.array([place.get(name, UNDECLARED) for name in found], dtype=np.int64)
+    def to_labels(column: list[str]) -> NDArray[np.int64]:
+        return np.array([position.get(name, UNDECLARED) for name in column], dtype=np.int64)
 
     records = [
         Records(
             np.array(x, dtype=object),
-            labels(y) if table.label else None,
+            to_labels(y) if table.label else None,
             person=factorize(persons) if table.person else None,
         )
         for x, y, persons in tables
@@ -184,7 +185,7 @@ def _columns(table: _Table, rows: Iterable[Row], file: Path) -> tuple[list[str],
     texts, labels, persons = [], [], []
     for count, row in enumerate(rows):
         if not table.declared:
-            table.need_values(file, count, row)
+            table.require_values(file, count, row)
         texts.append(table.text(row))
         if table.label:
             labels.append(to_name(row.get(table.label)) or "")

@@ -1,1 +1,1 @@
-"""From one machine to real sites: certificates, keys, settings and scripts, and a check before anything is sent."""
+"""Deployment to real sites: certificates, keys, settings, scripts, and checks before a site takes part."""

@@ -1,4 +1,4 @@
-"""Who is who: an authority and a server certificate for TLS, and a key pair by which the server knows a site."""
+"""A certificate authority and a server certificate for TLS, and the key pairs that authenticate sites."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
 
 
 class KeyExistsError(FedauxError, ValueError):
-    """A key that would be overwritten."""
+    """A key file that would be overwritten."""
 
     code = Exit.FOLDER
 
@@ -40,8 +40,8 @@ class IssuedCertificate:
         )
 
 
-def make_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
-    """It signs nothing but this deployment's server: sites trust it, and no other, at that address."""
+def create_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
+    """A self-signed authority for this deployment's server only: sites trust no other."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux deployment")])
     usage = _usage(signs_certificates=True)
@@ -49,8 +49,10 @@ def make_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
     return IssuedCertificate(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
 
 
-def make_server(authority: IssuedCertificate, hosts: Sequence[str], days: int = SERVER_DAYS) -> IssuedCertificate:
-    """A certificate for all names and addresses at which the server is called."""
+def issue_server_certificate(
+    authority: IssuedCertificate, hosts: Sequence[str], days: int = SERVER_DAYS
+) -> IssuedCertificate:
+    """A certificate for all host names and addresses of the server."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux server")])
     builder = (
@@ -67,7 +69,7 @@ def generate_key_pair(folder: Path) -> Path:
     """A site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` makes it; the public half is returned."""
     if (folder / "key").exists():
         raise KeyExistsError(
-            f"{folder / 'key'} exists, and the server may know the site by it; delete it first if it shall be replaced"
+            f"{folder / 'key'} exists, and the server may know the site by it; delete it first to replace it"
         )
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(
@@ -107,7 +109,7 @@ def _builder(
     issuer_key: ec.EllipticCurvePrivateKey,
     days: int,
 ) -> x509.CertificateBuilder:
-    """What both certificates have; valid since yesterday, for clocks that are behind."""
+    """What both certificates have in common; valid since yesterday, for clocks that are behind."""
     day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
     end = now + days * day
     return (

@@ -1,4 +1,4 @@
-"""`fedaux deploy check`: what would go wrong at a site, found before anything is sent, and what to do about it."""
+"""`fedaux deploy check`: finds what would go wrong at a site before it takes part, with a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from pathlib import Path
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.deploy.certificates import load_key, public_key_bytes
-from fedaux.deploy.finding import CheckResult
-from fedaux.deploy.records import data
-from fedaux.deploy.server_checks import clock, registered, server
+from fedaux.deploy.check_result import CheckResult
+from fedaux.deploy.record_checks import check_records
+from fedaux.deploy.server_checks import check_clock, check_registration, check_server
 from fedaux.privacy.accounting import BudgetError, round_up
 from fedaux.privacy.budget import BudgetStore, account_folder
 
-ROW = 2048 * 4  # bytes of a record's features, at most
-SPARE = 2**28  # bytes for logs and models
+MAX_FEATURE_BYTES = 2048 * 4  # of one record
+MARGIN_BYTES = 2**28  # for logs and models
 
 
 class SiteError(FedauxError, ValueError):
-    """A folder that is not a site's."""
+    """A folder that does not hold a site."""
 
     code = Exit.FOLDER
 
 
 def check_site(folder: Path) -> Iterator[CheckResult]:
-    """All that can be known about a site, in the order in which one would mend it."""
+    """All checks, in the order in which one would fix problems."""
     folder = folder.expanduser().absolute()
     env = read_env(folder / "site.env")
     ca, address, name = folder / "ca.crt", env["SERVER"], env["NAME"]
-    yield versions()
-    yield (authority := certificate(ca))
-    yield key_pair(folder)
-    yield key_mode(folder / "key")
-    yield (
-        called := server(address, ca) if authority.ok else CheckResult("server", None, "not called without a ca.crt")
-    )
-    if called.ok:
-        yield clock(address, ca)
-        yield registered(address, ca, folder / "key")
+    yield check_versions()
+    yield (authority := check_certificate(ca))
+    yield check_key_pair(folder)
+    yield check_key_mode(folder / "key")
+    unverified = CheckResult("server", None, "not called without a ca.crt")
+    yield (server := check_server(address, ca) if authority.ok else unverified)
+    if server.ok:
+        yield check_clock(address, ca)
+        yield check_registration(address, ca, folder / "key")
     else:
         yield CheckResult("clock", None, "cannot be compared without the server")
         yield CheckResult("registered", None, "is found out when the node starts")
@@ -50,12 +49,12 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     if isinstance(config, CheckResult):
         yield config
         return
-    yield settings(config, name)
-    yield privacy(config)
-    records, found = data(config, folder, name)
-    yield found
-    yield disk(folder, records)
-    yield account(config, account_folder(config, folder / "vault", name))
+    yield check_settings(config, name)
+    yield check_privacy(config)
+    count, result = check_records(config, folder, name)
+    yield result
+    yield check_disk(folder, count)
+    yield check_budget(config, account_folder(config, folder / "vault", name))
 
 
 def read_env(path: Path) -> dict[str, str]:
@@ -63,31 +62,31 @@ def read_env(path: Path) -> dict[str, str]:
     if not path.is_file():
         raise SiteError(f"{path.parent} is not a site: it has no {path.name}; `fedaux deploy init` writes one")
     lines = [line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    found = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
-    missing = [key for key in ("NAME", "SERVER", "PORT") if not found.get(key)]
+    env = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
+    missing = [key for key in ("NAME", "SERVER", "PORT") if not env.get(key)]
     if missing:
         raise SiteError(f"{path} does not say {', '.join(missing)}: write lines such as SERVER=example.org:8443")
-    if not found["SERVER"].rpartition(":")[2].isdigit():
-        raise SiteError(f"{path}: SERVER={found['SERVER']} names no port; write SERVER=example.org:8443")
-    return found
+    if not env["SERVER"].rpartition(":")[2].isdigit():
+        raise SiteError(f"{path}: SERVER={env['SERVER']} names no port; write SERVER=example.org:8443")
+    return env
 
 
-def versions() -> CheckResult:
-    """Those that are installed, and whether they fit together."""
+def check_versions() -> CheckResult:
+    """The installed versions, and whether they are compatible."""
     from packaging.requirements import Requirement
 
-    needs = {need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])}
-    found, wrong = [f"fedaux {metadata.version('fedaux')}"], []
+    requirements = {need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])}
+    installed, wrong = [f"fedaux {metadata.version('fedaux')}"], []
     for name in ("flwr", "torch"):
         version = metadata.version(name)
-        found.append(f"{name} {version}")
-        if name in needs and not needs[name].specifier.contains(version, prereleases=True):
-            wrong.append(f"'{name}{needs[name].specifier}'")
-    return CheckResult("versions", not wrong, ", ".join(found), f"pip install {' '.join(wrong)}" if wrong else "")
+        installed.append(f"{name} {version}")
+        if name in requirements and not requirements[name].specifier.contains(version, prereleases=True):
+            wrong.append(f"'{name}{requirements[name].specifier}'")
+    return CheckResult("versions", not wrong, ", ".join(installed), f"pip install {' '.join(wrong)}" if wrong else "")
 
 
-def certificate(path: Path, now: datetime | None = None) -> CheckResult:
-    """Can the server's authority be read, and is it still one?"""
+def check_certificate(path: Path, now: datetime | None = None) -> CheckResult:
+    """Whether the certificate of the server's authority can be read and is still valid."""
     from cryptography import x509
 
     remedy = "ask the server for its ca.crt, on a way on which you can be sure that it is the server's"
@@ -103,8 +102,8 @@ def certificate(path: Path, now: datetime | None = None) -> CheckResult:
     )
 
 
-def key_pair(folder: Path) -> CheckResult:
-    """Is there a key, of a kind that Flower takes, and is key.pub its other half?"""
+def check_key_pair(folder: Path) -> CheckResult:
+    """Whether there is a key of a type that Flower supports, and key.pub is its public half."""
     remedy = f"move key and key.pub away, call `fedaux deploy key {folder.name}` and send the new key.pub to the server"
     try:
         own, public = public_key_bytes(load_key(folder / "key")), (folder / "key.pub").read_bytes()
@@ -118,8 +117,8 @@ def key_pair(folder: Path) -> CheckResult:
     )
 
 
-def key_mode(path: Path) -> CheckResult:
-    """May anybody but its owner read the key?"""
+def check_key_mode(path: Path) -> CheckResult:
+    """Whether only its owner can read the key."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
@@ -135,11 +134,11 @@ def load_settings(folder: Path) -> Config | CheckResult:
     try:
         return Config.load(folder / "site.toml")
     except FedauxError as error:
-        return CheckResult("settings", False, str(error), "mend site.toml")
+        return CheckResult("settings", False, str(error), "correct site.toml")
 
 
-def settings(config: Config, name: str) -> CheckResult:
-    """Do site.toml and site.env speak of the same site, and of its own records?"""
+def check_settings(config: Config, name: str) -> CheckResult:
+    """Whether site.toml and site.env name the same site, and site.toml reads its own records."""
     if config.data.partition != "own":
         remedy = "write partition = 'own' in [data]"
         return CheckResult(
@@ -151,8 +150,8 @@ def settings(config: Config, name: str) -> CheckResult:
     return CheckResult("settings", True, f"site.toml of {name}")
 
 
-def privacy(config: Config) -> CheckResult:
-    """What the settings promise."""
+def check_privacy(config: Config) -> CheckResult:
+    """The budget that the settings promise."""
     own = config.privacy
     if own.unsafe_seed >= 0:
         remedy = "delete privacy.unsafe_seed from site.toml"
@@ -161,15 +160,15 @@ def privacy(config: Config) -> CheckResult:
     return CheckResult("privacy", True, f"{trained} cost at most ε = {own.epsilon_budget:g} at δ = {own.delta:g}, ever")
 
 
-def disk(folder: Path, records: int) -> CheckResult:
-    """The features of all records are kept for as long as the extractor is the same."""
-    free, need = shutil.disk_usage(folder).free, records * ROW + SPARE
+def check_disk(folder: Path, records: int) -> CheckResult:
+    """Whether there is space for the features of all records, which are cached for each extractor."""
+    free, need = shutil.disk_usage(folder).free, records * MAX_FEATURE_BYTES + MARGIN_BYTES
     detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
     return CheckResult("disk", free >= need, detail, "" if free >= need else f"make room where {folder} is")
 
 
-def account(config: Config, vault: Path) -> CheckResult:
-    """What was spent, and whether there is anything left."""
+def check_budget(config: Config, vault: Path) -> CheckResult:
+    """What was spent, and whether the budget allows another release."""
     name, privacy = "account", config.privacy
     try:
         spent = BudgetStore(vault, privacy).account()

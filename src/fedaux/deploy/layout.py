@@ -1,4 +1,4 @@
-"""`fedaux deploy init`: a folder for the server and one for each site, with all that they need to start."""
+"""`fedaux deploy init`: writes a folder for the server and one for each site, with all that they need to start."""
 
 from __future__ import annotations
 
@@ -16,29 +16,22 @@ from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.deploy import scripts
-from fedaux.deploy.certificates import generate_key_pair, make_authority, make_server
+from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
 from fedaux.deploy.readme import readme
-from fedaux.deploy.settings import (
-    SERVER_HEAD,
-    SERVER_NOTES,
-    SITE_HEAD,
-    SITE_NOTES,
-    server_config,
-    site_config,
-)
+from fedaux.deploy.settings import SERVER_HEAD, SERVER_NOTES, SITE_HEAD, SITE_NOTES, server_config, site_config
 
-FIRST_PORT = 9101  # of the sites' nodes, each of which listens on its own machine
+FIRST_PORT = 9101  # of the sites' nodes, which listen on their own machine
 
 
 class DeployError(FedauxError, ValueError):
-    """A deployment that cannot be written as asked."""
+    """A deployment that cannot be written with these arguments."""
 
     code = Exit.FOLDER
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server is found. On this machine it is called by `local`, which alone may control it."""
+    """The server's address: `public` for sites, and `local` on its own machine, from which alone it is controlled."""
 
     host: str
     port: int
@@ -51,7 +44,7 @@ class Address:
 
     @property
     def public(self) -> str:
-        return _joined(self.host, self.port)
+        return _host_port(self.host, self.port)
 
     @property
     def local_host(self) -> str:
@@ -60,11 +53,11 @@ class Address:
 
     @property
     def local(self) -> str:
-        return _joined(self.local_host, self.port)
+        return _host_port(self.local_host, self.port)
 
     @property
     def bind(self) -> str:
-        """On one machine nobody else needs to come in; elsewhere any of the server's interfaces may be the one."""
+        """The loopback interface for a deployment on one machine, else all interfaces."""
         if self._loopback or self.host == "localhost":
             return self.local_host
         return "::" if ":" in self.host else "0.0.0.0"
@@ -80,17 +73,17 @@ class Address:
 def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> None:
     """Write everything. Keys of sites are made as well, for a first try; a real site makes its own."""
     folder = folder.expanduser().absolute()
-    FederationConfig(sites=tuple(sites))  # says what is wrong with a name
+    FederationConfig(sites=tuple(sites))  # validates the names
     if not sites:
         raise DeployError("a deployment needs sites: --site berlin --site paris")
     if re.search(r'["\\\x00-\x1f]', str(folder)):
-        raise DeployError(f"{str(folder)!r}: Flower cannot be told paths with quotes, backslashes or line breaks")
+        raise DeployError(f"{str(folder)!r}: Flower does not accept paths with quotes, backslashes or line breaks")
     taken = [name for name in ("ca", "server", "sites") if (folder / name).exists()]
     if taken:
         raise DeployError(f"{folder} already holds a deployment ({', '.join(taken)}); choose another folder")
-    authority = make_authority()
+    authority = create_authority()
     hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))
-    server = make_server(authority, hosts)
+    server = issue_server_certificate(authority, hosts)
     _private_folder(folder / "ca")
     write_atomically(folder / "ca" / "ca.key", authority.key_pem(), private=True)
     write_atomically(folder / "ca" / "ca.crt", authority.certificate_pem())
@@ -103,7 +96,7 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     for name in sites:
         public = (folder / "sites" / name / "key.pub").read_bytes()
         write_atomically(folder / "server" / "keys" / f"{name}.pub", public)
-    _write(folder / "systemd", scripts.units(folder, Path(sys.executable).parent))
+    _write(folder / "systemd", scripts.systemd_units(folder, Path(sys.executable).parent))
     _write(folder, {"compose.yaml": scripts.compose(sites), "README.md": readme(sites, address.public)})
 
 
@@ -135,7 +128,7 @@ def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Co
 
 
 def _app(run: Mapping[str, str]) -> str:
-    """Names of parts that are installed wherever it runs, and no code: sites would refuse it."""
+    """A Flower app that names installed components and carries no code, which sites would refuse."""
     parts = {"serverapp": "fedaux.experiments.server_app:app", "clientapp": "fedaux.flower.client_app:app"}
     about = {"name": "fedaux-run", "version": version("fedaux"), "description": "fedaux", "license": "Apache-2.0"}
     return (
@@ -158,9 +151,9 @@ def _write(folder: Path, files: Mapping[str, str], mode: int = 0o644) -> None:
 
 
 def _private_folder(folder: Path) -> None:
-    """Keys, budgets and records are nobody else's business."""
+    """Readable by its owner only: it will hold keys, budgets and records."""
     folder.mkdir(parents=True, mode=0o700)
 
 
-def _joined(host: str, port: int) -> str:
+def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

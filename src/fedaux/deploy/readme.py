@@ -1,4 +1,4 @@
-"""The README of a deployment: what to copy to whom, the commands in order, how to stop, and whom to trust."""
+"""The README of a deployment: what each party gets, the commands in order, how to stop, and who can do what."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Then the run itself. It shows its log and leaves everything in `server/run/`:
 
 A run that was cut off goes on after its last whole round when `run.sh` is called again.
 
-## In earnest
+## With real sites
 
 1. **The server** keeps `server/` and `ca/`. `ca/ca.key` can make certificates that every site trusts: best on a disk
    that is not connected.

@@ -1,4 +1,4 @@
-"""What is started, and how: shell scripts that find their own folder, units for systemd, services for Docker."""
+"""Shell scripts, systemd units and a Docker Compose file for the server and the sites."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ SITE_SCRIPTS = {
 }
 
 
-def units(folder: Path, programs: Path) -> dict[str, str]:
-    """Units for systemd: server's two, and one for any site, `fedaux-site@NAME`."""
-    here = _literal(folder)
+def systemd_units(folder: Path, programs: Path) -> dict[str, str]:
+    """Two units for the server, and a template for any site, `fedaux-site@NAME`."""
+    here = _escape(folder)
     return {
         "fedaux-superlink.service": _unit(f"{here}/server/superlink.sh", "where sites call in", programs),
         "fedaux-superexec.service": _unit(f"{here}/server/superexec.sh", "the server's part of an app", programs),
@@ -109,7 +109,7 @@ Wants=network-online.target
 
 [Service]
 # User=fedaux
-Environment="PATH={_literal(programs)}:/usr/local/bin:/usr/bin:/bin"
+Environment="PATH={_escape(programs)}:/usr/local/bin:/usr/bin:/bin"
 ExecStart=/bin/bash "{script}"
 Restart=always
 RestartSec=5
@@ -119,13 +119,13 @@ WantedBy=multi-user.target
 """
 
 
-def _literal(path: Path) -> str:
-    """systemd replaces % and $ within quotes."""
+def _escape(path: Path) -> str:
+    """Escaped for systemd, which expands % and $ within quotes."""
     return str(path).replace("%", "%%").replace("$", "$$")
 
 
 def compose(sites: Iterable[str]) -> str:
-    """All on one machine; a real site takes its own service, and the server the first two."""
+    """All services on one machine; a real site uses its own service only, the server the first two."""
     services = "".join(
         f"""\
   site-{name}:

@@ -1,4 +1,4 @@
-"""What can be learned from a server before a node is started: who it is, what time it has, whether it knows us."""
+"""Checks against the server before a node is started: its certificate, its clock, and whether it knows the key."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from fedaux.deploy.certificates import load_key
-from fedaux.deploy.finding import CheckResult
+from fedaux.deploy.check_result import CheckResult
 
-PATIENCE = 5.0  # seconds for the server to answer
-AHEAD, BEHIND = 6.0, 60.0  # seconds; Flower refuses 5 ahead and 305 behind, and a Date header is cut to whole ones
+TIMEOUT = 5.0  # seconds for the server to answer
+MAX_AHEAD, MAX_BEHIND = 6.0, 60.0  # seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
 
 
-def server(address: str, ca: Path) -> CheckResult:
-    """Does the server answer, and is it the one that the authority vouches for?"""
+def check_server(address: str, ca: Path) -> CheckResult:
+    """Whether the server answers, with a certificate signed by the authority."""
     try:
-        _ask(address, ca)
+        _server_date(address, ca)
     except ssl.SSLCertVerificationError as error:
         return CheckResult(
             "server",
@@ -37,22 +37,22 @@ def server(address: str, ca: Path) -> CheckResult:
     return CheckResult("server", True, f"{address} answers, and its certificate is signed by ca.crt")
 
 
-def clock(address: str, ca: Path) -> CheckResult:
-    """The server refuses calls that seem to come from the future or from long ago."""
+def check_clock(address: str, ca: Path) -> CheckResult:
+    """Whether the clocks agree: the server refuses calls with a timestamp in the future or too far in the past."""
     try:
-        date = _ask(address, ca)
+        date = _server_date(address, ca)
         offset = time.time() - parsedate_to_datetime(date).timestamp()
     except (OSError, http.client.HTTPException, ValueError) as error:
         return CheckResult("clock", None, f"the server did not say what time it has: {error}")
-    ok = -BEHIND <= offset <= AHEAD
+    ok = -MAX_BEHIND <= offset <= MAX_AHEAD
     remedy = "" if ok else "set this machine's clock, best by NTP: timedatectl set-ntp true"
     return CheckResult("clock", ok, f"{offset:+.0f} s from the server's", remedy)
 
 
-def registered(address: str, ca: Path, key: Path) -> CheckResult:
-    """Does the server know the key? Asked by a call that it must refuse in either case, so that no node appears.
+def check_registration(address: str, ca: Path, key: Path) -> CheckResult:
+    """Whether the server knows the key, by a call that it must refuse in either case, so that no node appears.
 
-    Flower looks for the key first and at the heartbeat's interval next, and a negative one is never right.
+    Flower looks up the key first and validates the heartbeat interval next, and a negative one is never valid.
     """
     import httpx
     from flwr.proto.fleet_pb2 import ActivateNodeRequest
@@ -79,11 +79,11 @@ def registered(address: str, ca: Path, key: Path) -> CheckResult:
     return CheckResult("registered", None, "is found out when the node starts")
 
 
-def _ask(address: str, ca: Path) -> str:
-    """The Date of an answer that came over TLS from whom `ca` vouches for."""
+def _server_date(address: str, ca: Path) -> str:
+    """The Date header of a response over TLS, verified against `ca`."""
     host, _, port = address.rpartition(":")
     context = ssl.create_default_context(cafile=str(ca))
-    connection = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=PATIENCE, context=context)
+    connection = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=TIMEOUT, context=context)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().getheader("Date") or ""

@@ -1,4 +1,4 @@
-"""The settings that a server and its sites start from: a config as commented TOML, short enough to be read."""
+"""The initial settings of a server and its sites, with the comments for their TOML files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SITE_NOTES = {
 
 
 def server_config(base: Config, sites: Sequence[str]) -> Config:
-    """`base` at a server of real sites. Public data of its own it must have; else its source serves as a stand-in."""
+    """The server's settings from `base`; where it names no public data, its own source stands in."""
     data = _own_data(base.data)
     aux = replace(base.aux, path=_absolute(base.aux.path))
     if not aux.source:
@@ -74,7 +74,7 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 
 def site_config(base: Config, name: str) -> Config:
-    """What of `base` matters at a site: its records, its budget, and the training that the budget is planned for."""
+    """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
     return Config(
         rounds=base.rounds,
         head_only=base.head_only,
@@ -87,18 +87,18 @@ def site_config(base: Config, name: str) -> Config:
 
 
 def demo_config() -> Config:
-    """Scikit-learn's digits stand in for everybody's data, so that a new deployment can run before it has any."""
+    """Scikit-learn's digits as everybody's data, so that a new deployment can run before it has any."""
     from fedaux.config.presets import DEMO
 
     return replace(DEMO, data=replace(DEMO.data, classes=tuple("0123456789")), aux=AuxConfig(source="digits"))
 
 
 def _own_data(data: DataConfig) -> DataConfig:
-    """What everybody reads for himself, under classes and persons that all agree on."""
+    """The party's own source, with the classes and the person field that all share."""
     own = DataConfig(data.source, _absolute(data.path), data.options, data.classes, data.person)
     return replace(own, partition="own")
 
 
 def _absolute(path: str) -> str:
-    """Scripts start elsewhere than the person who named a path."""
+    """Scripts run in another folder than the command that named the path."""
     return str(Path(path).expanduser().absolute()) if path else ""

@@ -1,9 +1,9 @@
-"""`flower-superlink` with the same options, of which only the part for sites is open to the network.
+"""`flower-superlink` with the same options, but only the fleet API open to the network.
 
-Flower serves three things at one port: the fleet API for sites, which know themselves by their keys; the control API,
-which starts apps and registers keys; and the runtime API of its own processes. Its open edition asks nobody who calls
-the control API to log in, so whoever reaches the port could start an app, and its code would run here. Therefore all
-but the fleet API answers only callers on this machine.
+Flower serves three APIs at one port: the fleet API for sites, which authenticate by their keys; the control API, which
+starts apps and registers keys; and the runtime API of its own processes. Its open edition does not authenticate callers
+of the control API, so whoever reaches the port could start an app, and its code would run here. Therefore all but the
+fleet API answers only callers on this machine.
 
     python -m fedaux.deploy.superlink --host 0.0.0.0 --port 8443 ...
 """
@@ -17,8 +17,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-class LocalOnly:
-    """Lets everybody call the fleet API and ask for the server's health, and this machine call anything."""
+class LocalOnlyMiddleware:
+    """ASGI middleware: other machines reach the fleet API and the health check only."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -46,8 +46,8 @@ def main() -> None:
     from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
-    others = extensions.get_middleware
-    extensions.get_middleware = lambda: (Middleware(LocalOnly), *others())
+    default = extensions.get_middleware
+    extensions.get_middleware = lambda: (Middleware(LocalOnlyMiddleware), *default())
     flower_superlink()
 
 

@@ -1,8 +1,8 @@
 """`flower-supernode` with the same options, which runs no code but the fedaux that is installed at the site.
 
-A Flower app is sent to the sites by whoever starts it, code and all, and a plain SuperNode runs that code beside the
-private records: a site's settings would mean nothing. So an app is refused here unless it consists of nothing but the
-names of its parts, and the part for clients is fedaux's own.
+Whoever starts a Flower app sends its code to the sites, and a plain SuperNode runs that code beside the private
+records: a site's settings would mean nothing. So an app is refused here unless it only names its components, and its
+ClientApp is fedaux's own.
 
     python -m fedaux.deploy.supernode --superlink example.org:8443 ...
 """
@@ -24,7 +24,7 @@ FILES = {"pyproject.toml", ".info/CONTENT"}
 
 
 def rejection_reason(bundle: bytes) -> str:
-    """Why this site does not run an app, given its bundle; empty if it does."""
+    """Why this site refuses an app, given its bundle; empty if it runs it."""
     try:
         with zipfile.ZipFile(BytesIO(bundle)) as archive:
             names, text = archive.namelist(), archive.read("pyproject.toml").decode()
@@ -47,21 +47,21 @@ def main() -> None:
 
     pull = internal._pull_and_store_message
 
-    def pull_checked(*args: Any, **given: Any) -> int | None:
-        """Flower checks apps only if it trusts somebody, and only those that came with a licence."""
-        get = given["get_fab"]
-        given["get_fab"] = lambda name, run: replace(get(name, run), verifications={"valid_license": "fedaux"})
-        given["trusted_entities"] = {"fedaux": "itself"}
-        return pull(*args, **given)
+    def pull_verified(*args: Any, **kwargs: Any) -> int | None:
+        """Flower verifies an app only if there are trusted entities and the app has a licence."""
+        get = kwargs["get_fab"]
+        kwargs["get_fab"] = lambda name, run: replace(get(name, run), verifications={"valid_license": "fedaux"})
+        kwargs["trusted_entities"] = {"fedaux": "itself"}
+        return pull(*args, **kwargs)
 
-    def verified(fab: Fab, trusted_entities: dict[str, str]) -> bool:
-        found = rejection_reason(fab.content)
-        if found:
-            log(WARNING, "An app was refused: %s.", found)
-        return not found
+    def verify(fab: Fab, trusted_entities: dict[str, str]) -> bool:
+        reason = rejection_reason(fab.content)
+        if reason:
+            log(WARNING, "An app was refused: %s.", reason)
+        return not reason
 
-    internal._pull_and_store_message = pull_checked
-    internal._verify_fab = verified
+    internal._pull_and_store_message = pull_verified
+    internal._verify_fab = verify
     flower_supernode()
 
 

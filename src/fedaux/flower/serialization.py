@@ -11,23 +11,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedaux.core.messages import (
-    Arrays,
-    Hello,
-    HelloOrder,
-    Order,
-    PrepareOrder,
-    Release,
-    TrainOrder,
-    Update,
-)
+from fedaux.core.messages import Arrays, Hello, HelloOrder, Order, PrepareOrder, Release, TrainOrder, Update
 
 VERSION = 4
-MESSAGE_TYPES: dict[type, str] = {
-    HelloOrder: "query.hello",
-    PrepareOrder: "query.prepare",
-    TrainOrder: "train",
-}
+MESSAGE_TYPES: dict[type, str] = {HelloOrder: "query.hello", PrepareOrder: "query.prepare", TrainOrder: "train"}
 
 T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | Release | Update)
 

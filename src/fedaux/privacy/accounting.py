@@ -72,7 +72,7 @@ def training_noise_multiplier(
     before: Sequence[Mechanism] = (),
     previous: float = 0.0,
 ) -> float:
-    """The smallest σ, in units of the clipping norm, with which so many sampled sums and all `before` cost at most ε.
+    """The smallest σ, in units of the clipping norm, with which `steps` sampled sums and all `before` cost at most ε.
 
     The search composes some twenty times. The `previous` round's σ is composed once, and kept if it costs no more than
     it may and hardly less: then it is what the search would return.
@@ -109,7 +109,7 @@ def plan_training(
 
 
 def round_up(epsilon: float, digits: int = 3) -> str:
-    """ε as text, to so many significant digits and never below the value: what is printed is a promise."""
+    """ε as text with `digits` significant digits, never below the value: what is printed is a promise."""
     if not epsilon < math.inf:
         return "∞"
     exact = Decimal(repr(float(epsilon)))

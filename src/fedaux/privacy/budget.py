@@ -43,11 +43,6 @@ class Entry:
     grid: float
     unsafe: bool  # noise from a known seed
 
-    @classmethod
-    def of(cls, request: str, mechanism: Mechanism, unsafe: bool) -> Entry:
-        m = mechanism
-        return cls(request, m.noise_multiplier, m.sample_rate, m.steps, m.size, m.grid, unsafe)
-
     @property
     def mechanism(self) -> Mechanism:
         return Mechanism(self.noise, self.rate, self.steps, self.size, self.grid)
@@ -73,8 +68,8 @@ class BudgetStore:
         with self._locked() as entries:
             self._check_known(entries, known_entries)
             path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
-            entry, earlier = self._entry(request, mechanism), [one for one in entries if one.request == request]
-            unsent = list(takewhile(lambda one: one.steps > 0, reversed(earlier)))  # attempts since the last release
+            entry, earlier = self._entry(request, mechanism), [e for e in entries if e.request == request]
+            unsent = list(takewhile(lambda e: e.steps > 0, reversed(earlier)))  # attempts since the last release
             if not earlier or (not path.exists() and entry not in unsent):
                 self._add(entries, entry, "another release is refused: ")
                 unsent.append(entry)
@@ -100,7 +95,8 @@ class BudgetStore:
             return self._account(entries)
 
     def _entry(self, request: str, mechanism: Mechanism) -> Entry:
-        return Entry.of(request, mechanism, unsafe=self.privacy.unsafe_seed >= 0)
+        m, unsafe = mechanism, self.privacy.unsafe_seed >= 0
+        return Entry(request, m.noise_multiplier, m.sample_rate, m.steps, m.size, m.grid, unsafe)
 
     def _account(self, entries: list[Entry]) -> Account:
         privacy = self.privacy
@@ -155,7 +151,7 @@ class BudgetStore:
         if header and header != self._header:
             raise BudgetError(
                 f"{self.folder / FILE} was kept for {header}, the settings now say {self._header}: what one promise "
-                "cost cannot be told in terms of another. Set them back."
+                "cost cannot be expressed in terms of another. Set them back."
             )
         return entries
 

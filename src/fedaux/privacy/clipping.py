@@ -21,7 +21,7 @@ GRID = 2**30  # steps per unit: a quantised vector means `values / GRID`; square
 
 @dataclass(frozen=True)
 class Bound:
-    """What holds for every honest summary of so many records, whatever they are; norms are in steps."""
+    """What holds for every honest summary of a data set of given size, whatever its records; norms are in steps."""
 
     norm: float  # ℓ₂, before the noise
     step: float

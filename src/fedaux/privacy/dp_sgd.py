@@ -82,7 +82,7 @@ def train_private(
     parameters = list(model.parameters())
     anchor, sizes = [p.detach().clone() for p in parameters], [p.numel() for p in parameters]
     optimiser, scale = torch.optim.Adam(parameters, lr=lr), mechanism.noise_multiplier * GRID
-    replicas = replicate(model, lambda one: sum_clipped_gradients([one], records, units.rows[:1], clip), units.count)
+    replicas = replicate(model, lambda m: sum_clipped_gradients([m], records, units.rows[:1], clip), units.count)
     for _ in range(mechanism.steps):
         sampled = np.flatnonzero(rng.random(units.count) < mechanism.sample_rate)
         total = sum_clipped_gradients(replicas, records, [units.rows[unit] for unit in sampled], clip)

@@ -42,13 +42,13 @@ class Summary:
 
 
 def release_mechanism(size: int, privacy: PrivacyConfig) -> Mechanism:
-    """The mechanism of a release of so many integers; it is known before any record is read."""
+    """The mechanism of a release of `size` integers; it is known before any record is read."""
     multiplier = release_multiplier(privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size)
     return Mechanism(multiplier * UNIT_SENSITIVITY[privacy.adjacency], size=size, grid=float(MIN_STEPS))
 
 
 def release_multiplier(epsilon: float, delta: float, calibration: str, adjacency: str, size: int) -> float:
-    """σ/Δ of a release of so many integers by any scorer, whose steps are at least as fine as `MIN_STEPS` says."""
+    """σ/Δ of a release of `size` integers by any scorer, with steps at least as fine as `MIN_STEPS` says."""
     return gaussian.multiplier(epsilon, delta, calibration, size, float(UNIT_SENSITIVITY[adjacency] * MIN_STEPS))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.deploy.certificates import make_authority
+from fedaux.deploy.certificates import create_authority
 from helpers.three_sites import SITES, Federation
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def test_intruders_are_not_let_in(federation: Callable[..., Federation], tmp_pat
     assert "Failed to activate SuperNode" in said(made, "unregistered")
 
     foreign = tmp_path / "foreign.crt"
-    foreign.write_bytes(make_authority().certificate_pem())
+    foreign.write_bytes(create_authority().certificate_pem())
     made.servers.register(SITES[1])
     made.servers.node("foreign", settings, key=SITES[1], root=foreign)  # the server is not whom this site trusts
     assert "unable to get local issuer certificate" in said(made, "foreign")

@@ -1,3 +1,5 @@
+"""T3: a student learns its ensemble."""
+
 import numpy as np
 import torch
 

@@ -1,3 +1,5 @@
+"""Distillation loss and proximal term, against their formulas."""
+
 import numpy as np
 import pytest
 import torch

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.core.errors import FedauxError, UnknownNameError, import_function
 from fedaux.core.io import cache_folder, temporary_array, write_atomically
 
 
@@ -108,42 +107,3 @@ def test_scratch_goes_to_disk_beyond_its_limit_and_leaves_no_file(
     made[:] = 3
     assert made.sum() == 15
     assert temporary_array((0, 5), np.int64, limit=0).shape == (0, 5)
-
-
-@pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "my_functions.py").write_text("number = 3\ndef make(): return 4\ndef _hidden(): return 5\n")
-    (tmp_path / "my_broken_functions.py").write_text("import a_package_nobody_has\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    return "my_functions"
-
-
-def test_a_function_by_its_name(module: str) -> None:
-    assert import_function(f"{module}:make", "source")() == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("no_such_module:make", r"thing 'no_such_module:make': no module 'no_such_module'; .*PYTHONPATH"),
-        ("my_functions.room:make", r"no module 'my_functions\.room'"),
-        (
-            "my_functions:mak",
-            r"unknown function of module 'my_functions' 'mak' \(did you mean 'make'\?\); choose from make$",
-        ),
-        ("my_functions:number", "unknown function of module 'my_functions' 'number'"),
-        ("my_functions:", "is not of the form module:function"),
-    ],
-)
-@pytest.mark.usefixtures("module")
-def test_a_function_that_is_not_there(name: str, message: str) -> None:
-    with pytest.raises(UnknownNameError, match=message) as caught:
-        import_function(name, "thing")
-    assert isinstance(caught.value, FedauxError)
-    assert isinstance(caught.value, ValueError)
-
-
-@pytest.mark.usefixtures("module")
-def test_a_module_that_misses_another_says_which() -> None:
-    with pytest.raises(ModuleNotFoundError, match="a_package_nobody_has"):
-        import_function("my_broken_functions:make", "source")

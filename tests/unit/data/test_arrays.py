@@ -1,13 +1,16 @@
+"""Arrays on disk: mapped, never loaded; converted once; one row changes its own record alone."""
+
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedaux.data import arrays
 from fedaux.data.sources import open_source
-from helpers.shared_data import ROOT, load, needs
+from helpers.own_records import records, site, together, write_arrays
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (12, 5, 5, 3), dtype=np.uint8)
@@ -163,11 +166,57 @@ def test_rows_of_two_shapes_and_no_rows_are_refused(tmp_path):
         arrays.write_blocks(tmp_path, "", [])
 
 
-@needs("pneumoniamnist_train.npz", "pneumoniamnist_test.npz")
-def test_real_hospital_images():
-    corpus = open_source("npz", ROOT / "pneumoniamnist_train.npz", test=str(ROOT / "pneumoniamnist_test.npz"))
-    x, y = load("pneumoniamnist_train.npz")
-    assert np.array_equal(corpus.train.gather(), x)
-    assert np.array_equal(corpus.train.labels, y)
-    assert len(corpus.test) == 624
-    assert corpus.classes == ()
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+@pytest.mark.parametrize(
+    ("persons", "numbers"),
+    [
+        ([7, -1, 7, 0], [0, 1, 0, 2]),
+        (["ann", "bob", "ann", ""], [0, 1, 0, 2]),
+        ([7.0, np.nan, 7.0, np.nan], [0, 1, 0, 1]),
+    ],
+)
+def test_persons_are_an_array_of_their_own(
+    tmp_path: Path, kind: str, persons: list[object], numbers: list[int]
+) -> None:
+    path = write_arrays(kind, tmp_path, [0, 1, 2, 0], persons)
+    found = records(site(kind, path, person="patient"))
+    assert found.persons.tolist() == numbers
+    assert found.take(np.array([3, 0, 2])).persons.tolist() == [numbers[3], numbers[0], numbers[2]]
+    assert records(site(kind, path)).person is None
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_a_new_person_in_an_array_leaves_the_others(tmp_path: Path, kind: str) -> None:
+    found = []
+    for number, second in enumerate(("bob", "ann", "eve")):
+        (tmp_path / str(number)).mkdir()
+        path = write_arrays(kind, tmp_path / str(number), [0, 1, 2, 0], ["ann", second, "bob", "ann"])
+        found.append(together(records(site(kind, path, person="patient")).persons, 1))
+    assert found[0] == found[1] == found[2]
+
+
+def test_persons_that_do_not_fit(tmp_path: Path) -> None:
+    write_arrays("npy", tmp_path, [0, 1], [1, 2, 3])
+    with pytest.raises(ValueError, match="one person for each of the 2 rows of x, not 3"):
+        records(site("npy", tmp_path, person="patient"))
+    with pytest.raises(FileNotFoundError, match=r"nurse\.npy is missing; data\.person = 'nurse' names it"):
+        records(site("npy", tmp_path, person="nurse"))
+    with pytest.raises(ValueError, match=r"has no array nurse but x, y, patient; data\.person must be one of them"):
+        records(site("npz", write_arrays("npz", tmp_path, [0, 1], [1, 2]), person="nurse"))
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+@pytest.mark.parametrize(("other", "becomes"), [(2, 2), (3, -1), (-7, -1), (99, -1), (np.nan, -1), (1.5, -1)])
+def test_neighbouring_arrays_differ_in_one_record(
+    tmp_path: Path, cache: Path, kind: str, other: float, becomes: int
+) -> None:
+    assert records(site(kind, write_arrays(kind, tmp_path, [1, 0, 2, 0]))).labels.tolist() == [1, 0, 2, 0]
+    (tmp_path / "other").mkdir()
+    path = write_arrays(kind, tmp_path / "other", [1, other, 2, 0])
+    assert records(site(kind, path)).labels.tolist() == [1, becomes, 2, 0]
+
+
+def test_names_beside_arrays_are_matched_by_name(tmp_path: Path) -> None:
+    write_arrays("npy", tmp_path, [0, 1, 2, 3])
+    (tmp_path / "classes.txt").write_text("cold\naids\nflu\n")
+    assert records(site("npy", tmp_path)).labels.tolist() == [1, -1, 0, -1]

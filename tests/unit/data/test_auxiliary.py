@@ -1,3 +1,5 @@
+"""Auxiliary data in two disjoint parts."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,14 +1,18 @@
-"""What cannot be trained on is refused before anything is trained."""
+"""Private, public and test data: what simulations and sites open, and what is refused before training."""
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedaux.config.schema import Config
-from fedaux.data.federated import client_names, open_data
+from fedaux.data.federated import PublicData, class_names, client_names, open_data, open_private, open_public
+from fedaux.data.sources import open_source
+from helpers.own_records import CLASSES, Row, site, write_arrays, write_table
 
 SOURCE = """
 import numpy as np
@@ -59,3 +63,65 @@ def test_held_out_rows_keep_the_order_of_the_file():
     assert len(data.test) > 0
     for part in (data.test, data.aux):
         assert np.all(np.diff(part.rows) > 0)
+
+
+def test_clients_of_a_simulation_know_whose_their_records_are(tmp_path: Path) -> None:
+    rows = [Row("flu" if i % 2 else "cold", f"text {i}", f"p{i % 7}") for i in range(60)]
+    file = write_table("csv", tmp_path, rows)
+    overrides = ["data.source=csv", f"data.path={file}", "data.person=person", "data.clients=3", "data.alpha=100"]
+    data = open_data(Config.from_dict({}, overrides))
+    for index in range(3):
+        own = data.client(index)
+        assert own.persons.tolist() == [int(text.split()[1]) % 7 for text in own.gather()]
+
+
+def test_plain_labels_are_no_names_and_a_simulation_calls_them_by_number(tmp_path: Path) -> None:
+    x = np.zeros((40, 2), np.float32)
+    np.savez(tmp_path / "d.npz", x=x, y=np.arange(40) % 2, x_test=x[:2], y_test=np.array([0, 3]))
+    assert open_source("npz", tmp_path / "d.npz").classes == ()
+    overrides = [f"data.path={tmp_path / 'd.npz'}", "data.source=npz", "data.clients=2", "data.alpha=100"]
+    config = Config.from_dict({}, overrides)
+    assert open_data(config).classes == class_names(config, "client-000") == ("0", "1", "2", "3")
+
+
+@pytest.mark.parametrize("source", ["csv", "jsonl", "parquet", "npy", "npz", "images", "broken_source:load"])
+def test_classes_are_known_without_the_data(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_source.py").write_text("def load(path):\n    raise OSError('opened')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "classes.txt").write_text("\ufeffcold \r\nflu\r\n\r\n", "utf-8")
+    (tmp_path / "damaged").write_bytes(b"\xff\0damaged")
+    for path in (tmp_path / "nowhere", tmp_path / "damaged"):
+        assert class_names(site(source, path), "a") == CLASSES
+        assert class_names(site(source, path, ()), "a") == ("cold", "flu")
+        if (source, path.name) != ("jsonl", "damaged"):  # any file has lines, and a line may be damaged
+            with pytest.raises((OSError, ValueError)):
+                open_private(site(source, path), "a")
+    sys.modules.pop("broken_source", None)
+
+
+def test_the_servers_test_data_are_declared_alike(tmp_path: Path) -> None:
+    np.savez(tmp_path / "aux.npz", x=np.zeros((4, 2), np.float32))
+
+    def public(folder: str, names: str) -> PublicData:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "classes.txt").write_text(names)
+        table = site("npy", write_arrays("npy", tmp_path / folder, [2, 0, 1])).to_dict()
+        return open_public(Config.from_dict(table | {"aux": {"source": "npz", "path": str(tmp_path / "aux.npz")}}))
+
+    found = public("fine", "none\ncold\nflu\naids")
+    assert (found.test.labels.tolist(), found.classes) == ([0, 2, 1], CLASSES)
+    told = "labels aids are not among the declared classes flu, cold, none; declare them in data.classes"
+    with pytest.raises(ValueError, match=re.escape(told)):
+        public("strange", "none\nflu\naids")
+
+
+def test_a_server_needs_no_persons_in_its_test_data() -> None:
+    found = open_public(site("digits", classes=tuple("0123456789"), person="patient"))
+    assert found.test.person is None
+
+
+def test_a_simulation_may_declare_a_class_that_nobody_has() -> None:
+    ten = tuple("0123456789")
+    assert open_data(Config.from_dict({"data": {"classes": (*ten, "?")}})).classes == (*ten, "?")
+    with pytest.raises(ValueError, match="labels 9 are not among the declared classes"):
+        open_data(Config.from_dict({"data": {"classes": ten[:9]}}))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
-import struct
 
 import numpy as np
 import pytest
@@ -14,45 +12,7 @@ from scipy.io import savemat
 
 from fedaux.data.images import load_pickle
 from fedaux.data.sources import open_source
-from helpers.shared_data import load, needs
-
-RNG = np.random.default_rng(0)
-
-
-class Python2Pickler(pickle._Pickler):
-    """Bytes become Python 2 strings, and NumPy's modules have their old names: what the published pickles contain."""
-
-    dispatch = pickle._Pickler.dispatch.copy()
-
-    def save_bytes(self, value):
-        self.write(pickle.BINSTRING + struct.pack("<i", len(value)) + value)
-        self.memoize(value)
-
-    dispatch[bytes] = save_bytes
-
-
-def dump_python2(content, file):
-    stream = io.BytesIO()
-    Python2Pickler(stream, protocol=2).dump(content)
-    file.write_bytes(stream.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n"))
-
-
-def pictures(count, side=32):
-    return RNG.integers(0, 256, (count, side, side, 3), dtype=np.uint8)
-
-
-def planes(x):
-    """(N, H, W, 3) → rows of red, green, blue planes."""
-    return x.transpose(0, 3, 1, 2).reshape(len(x), -1)
-
-
-def check(records, x, y):
-    assert isinstance(records.x, np.memmap)
-    assert records.x.dtype == np.uint8
-    assert np.array_equal(records.gather(), x)
-    assert (records.y is None) == (y is None)
-    if y is not None:
-        assert np.array_equal(records.labels, y)
+from helpers.pictures import RNG, check, dump_python2, pictures, planes
 
 
 @pytest.mark.parametrize("version", ["py", "bin"])
@@ -264,60 +224,3 @@ def test_tinyimagenet_subset_and_size(tiny, tmp_path):
     assert corpus.classes == ("newt", "goldfish, Carassius")
     with pytest.raises(ValueError, match="no WordNet id n09"):
         open_source("tinyimagenet", tmp_path, wnids=["n09"])
-
-
-def save_png(file, x):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(x).save(file)
-
-
-def test_folder_of_classes_with_train_and_test(tmp_path):
-    x = pictures(5, 6)
-    for file, image in zip(
-        ("train/dog/2.png", "train/cat/9.png", "train/cat/1.PNG", "test/dog/1.png", "test/cat/1.png"), x, strict=True
-    ):
-        save_png(tmp_path / file, image)
-    (tmp_path / "train" / "cat" / "notes.txt").write_text("not an image")
-    corpus = open_source("images", tmp_path)
-    check(corpus.train, x[[2, 1, 0]], [0, 0, 1])
-    check(corpus.test, x[[4, 3]], [0, 1])
-    assert corpus.classes == ("cat", "dog")
-
-
-def test_flat_folder_is_unlabelled_and_may_be_grey(tmp_path):
-    x = pictures(3, 6)[..., 0]
-    for i, image in enumerate(x):
-        save_png(tmp_path / "pics" / f"{i}.png", image)
-    check(open_source("images", tmp_path / "pics", mode="L").train, x[..., None], None)
-    check(open_source("images", tmp_path / "pics").train, np.repeat(x[..., None], 3, axis=-1), None)
-
-
-def test_images_of_different_size_need_one(tmp_path):
-    save_png(tmp_path / "pics" / "a.png", np.full((8, 16, 3), 7, dtype=np.uint8))
-    wide = np.zeros((8, 16, 3), dtype=np.uint8)
-    wide[:, 4:12] = 200  # what the central square keeps
-    save_png(tmp_path / "pics" / "b.png", wide)
-    save_png(tmp_path / "pics" / "c.png", pictures(1, 4)[0])
-    with pytest.raises(ValueError, match=r"row 2 has shape .*size=32"):
-        open_source("images", tmp_path / "pics")
-    corpus = open_source("images", tmp_path / "pics", size=4)
-    assert corpus.train.x.shape == (3, 4, 4, 3)
-    assert (corpus.train.gather()[1] == 200).all()
-
-
-def test_a_folder_without_images_says_so(tmp_path):
-    (tmp_path / "pics").mkdir()
-    with pytest.raises(ValueError, match="holds no image"):
-        open_source("images", tmp_path / "pics")
-
-
-@needs("cifar10_test.webp.npz")
-def test_real_cifar10_survives_its_own_formats(tmp_path):
-    x, y = load("cifar10_test.webp.npz")
-    x, y = x[:600], y[:600]
-    for i, name in enumerate([f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]):
-        rows = slice(100 * i, 100 * i + 100)
-        dump_python2({b"data": planes(x[rows]), b"labels": y[rows].tolist()}, tmp_path / name)
-    corpus = open_source("cifar10", tmp_path)
-    check(corpus.train, x[:500], y[:500])
-    check(corpus.test, x[500:], y[500:])

@@ -1,3 +1,5 @@
+"""Splits over clients: exact margins, and the generator decides."""
+
 from __future__ import annotations
 
 import numpy as np

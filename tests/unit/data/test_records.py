@@ -1,3 +1,5 @@
+"""Views of records that share one array."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,13 +1,18 @@
+"""Sources by name: the bundled digits, registered ones and a user's own."""
+
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedaux.core.errors import UnknownNameError
+from fedaux.config.parsing import ConfigError
+from fedaux.core.errors import Exit, UnknownNameError
 from fedaux.data.records import Corpus
 from fedaux.data.sources import SOURCES, open_source, register
+from helpers.own_records import records, site
 
 
 def test_digits():
@@ -95,3 +100,15 @@ def test_register(monkeypatch):
 def test_a_missing_file_is_named(name, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere.* is missing; it is part of .+ check `path`"):
         open_source(name, tmp_path / "nowhere")
+
+
+def test_a_source_that_knows_no_persons_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"'digits' cannot say whose a record is: data\.person = 'patient'") as told:
+        records(site("digits", person="patient"))
+    assert told.value.code == Exit.SETTINGS
+    head = "import numpy as np\nfrom fedaux import Corpus, Records\n"
+    body = "def load(person=''):\n    return Corpus(Records(np.zeros((3, 1)), np.zeros(3, int), person=np.arange(3)))\n"
+    (tmp_path / "source_of_persons.py").write_text(head + body)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert records(site("source_of_persons:load", person="patient")).persons.tolist() == [0, 1, 2]
+    sys.modules.pop("source_of_persons", None)

@@ -1,15 +1,38 @@
+"""Tables of texts in every format, and what one record of them may change: itself alone."""
+
 from __future__ import annotations
 
 import gzip
 import json
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedaux.data.sources import open_source
-from helpers.shared_data import ROOT, needs
+from helpers.own_records import (
+    CLASSES,
+    Row,
+    groups,
+    records,
+    site,
+    together,
+    write_table,
+)
 
 ROWS = [("10", "ten, and\nmore"), ("9", "nine"), ("10", 'a "quote"'), ("-", "Größe")]
+TABLES = ["csv", "jsonl", "parquet"]
+OWNED = st.builds(Row, st.just("flu"), st.just("words"), st.sampled_from(["ann", "bob", "Ann", "7", " ", "", None]))
+LABELS = st.sampled_from([*CLASSES, "aids", "0", "Flu", "", None])
+TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+LABELLED = st.builds(Row, LABELS, TEXTS)
+MALFORMED = {
+    "csv": ["flu", ",", '"flu', "flu,a,b,c,d", "\udcff,\udcff", "x" * 200_000],
+    "jsonl": ["{", "[1]", "3", '{"text": 1', '{"label": ["flu"]}', "[" * 100_000, "9" * 5000, '"\udcff"', "{}"],
+}
 
 
 def write_csv(file, rows=ROWS):
@@ -88,9 +111,104 @@ def test_errors_name_the_column_the_record_and_the_file(tmp_path):
         open_source("csv", tmp_path / "b.csv")
 
 
-@needs("ag_news_train.csv.gz", "ag_news_test.csv.gz")
-def test_real_news():
-    corpus = open_source("csv", ROOT / "ag_news_train.csv.gz", test=str(ROOT / "ag_news_test.csv.gz"))
-    assert (len(corpus.train), len(corpus.test), len(corpus.classes)) == (14_547, 7_600, 4)
-    assert corpus.train.x[0].startswith("Mickelson not giving up")
-    assert corpus.test.labels.max() == 3
+@pytest.mark.parametrize("kind", TABLES)
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(OWNED, min_size=1, max_size=8), other=OWNED, data=st.data())
+def test_neighbouring_tables_keep_their_persons(kind: str, rows: list[Row], other: Row, data: st.DataObject) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    place, found = data.draw(st.integers(0, len(rows) - 1)), []
+    for table in (rows, [*rows[:place], other, *rows[place + 1 :]]):
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(records(site(kind, write_table(kind, Path(folder), table), person="person")).persons)
+        assert found[-1].tolist() == groups([row.person or "" for row in table])
+    assert together(found[0], place) == together(found[1], place)
+
+
+def test_a_line_that_is_no_object_is_nobodys_in_particular(tmp_path: Path) -> None:
+    file = write_table("jsonl", tmp_path, [Row("flu", "a", "ann"), Row("flu", "b"), Row("cold", "c", "ann")])
+    with file.open("a") as stream:
+        stream.write("{\n[1]\n")
+    assert records(site("jsonl", file, person="person")).persons.tolist() == [0, 1, 0, 1, 1]
+
+
+def test_a_number_is_one_person_however_it_is_stored(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"person": 3}\n{"person": 3.0}\n{"person": "3"}\n{"person": NaN}\n{}\n')
+    assert records(site("jsonl", tmp_path / "a.jsonl", person="person")).persons.tolist() == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_person_column_that_is_not_there(tmp_path: Path, kind: str) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    file = write_table(kind, tmp_path, [Row("flu")])
+    with pytest.raises(ValueError, match="has no column patient, there is label, text, person"):
+        records(site(kind, file, person="patient"))
+    with pytest.raises(ValueError, match="has no column patient"):
+        open_source(kind, file, person="patient")
+
+
+def number(label: str | None) -> int:
+    return CLASSES.index(label) if label in CLASSES else -1
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(LABELLED, min_size=1, max_size=8), other=LABELLED, data=st.data())
+def test_neighbouring_tables_differ_in_one_record(kind: str, rows: list[Row], other: Row, data: st.DataObject) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    place = data.draw(st.integers(0, len(rows) - 1))
+    for table in (rows, [*rows[:place], other, *rows[place + 1 :]]):
+        with tempfile.TemporaryDirectory() as folder:
+            found = records(site(kind, write_table(kind, Path(folder), table)))
+        assert found.labels.tolist() == [number(row.label) for row in table]
+        assert found.x.tolist() == [row.text or "" for row in table]
+
+
+@pytest.mark.parametrize(("kind", "line"), [(kind, line) for kind, lines in MALFORMED.items() for line in lines])
+def test_a_malformed_row_at_the_end_changes_no_other(tmp_path: Path, kind: str, line: str) -> None:
+    file = write_table(kind, tmp_path, [Row("flu", "a"), Row("cold", "b")])
+    with file.open("ab") as stream:
+        stream.write(f"{line}\n".encode("utf-8", "surrogateescape"))
+    found = records(site(kind, file))
+    assert len(found) == 3
+    assert found.labels.tolist()[:2] == [0, 1]
+    assert found.x.tolist()[:2] == ["a", "b"]
+    assert found.labels[2] == (0 if kind == "csv" and "flu" in line and '"' not in line else -1)
+    assert isinstance(found.x[2], str)
+
+
+def test_text_that_no_tokenizer_takes_is_mended(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"label": "flu", "text": "half \\ud83d"}\n')
+    (found,) = records(site("jsonl", tmp_path / "a.jsonl")).x
+    assert found == "half ?"
+
+
+def test_labels_that_are_numbers_are_their_names_however_they_are_stored(tmp_path: Path) -> None:
+    """A label that is missing makes a column of whole numbers one of floats."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    for labels in ([1, 0, 2], [1.0, 0.0, None], [1.0, 0.0, float("nan")]):
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
+        pq.write_table(pa.table({"label": labels, "text": ["a", "b", "c"]}), file)
+        assert records(site("parquet", file, ("0", "1"))).labels.tolist() == [1, 0, -1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_that_nobody_has_is_an_error(tmp_path: Path, kind: str) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    file = write_table(kind, tmp_path, [Row("flu")])
+    with pytest.raises(ValueError, match=r"has no column diagnosis, there is label, text, person; name the columns"):
+        records(site(kind, file, options={"label": "diagnosis"}))
+
+
+def test_a_simulation_still_says_which_record_to_mend(tmp_path: Path) -> None:
+    file = write_table("jsonl", tmp_path, [Row("flu"), Row(None)])
+    with pytest.raises(ValueError, match="record 1: nothing in label"):
+        open_source("jsonl", file)
+    file.write_text("{\n")
+    with pytest.raises(ValueError, match="Expecting property name"):
+        open_source("jsonl", file)

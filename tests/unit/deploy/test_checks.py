@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 from fedaux.cli import app
 from fedaux.config.schema import Config, DataConfig, PrivacyConfig
 from fedaux.deploy import checks
-from fedaux.deploy.certificates import generate_key_pair, load_key, make_authority, make_server
+from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate, load_key
+from fedaux.deploy.check_result import CheckResult
 from fedaux.deploy.checks import SiteError
-from fedaux.deploy.finding import CheckResult
-from fedaux.deploy.server_checks import clock, registered, server
+from fedaux.deploy.server_checks import check_clock, check_registration, check_server
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism
 from helpers.deployments import AWKWARD, answering, deploy
@@ -67,34 +67,36 @@ def unused_address() -> str:
 
 
 def test_certificate(site: Path) -> None:
-    fine(checks.certificate(site / "ca.crt"), "valid until")
-    problem(checks.certificate(site / "ca.crt", now=datetime(2100, 1, 1, tzinfo=UTC)), "expired on", "ask the server")
-    (site / "ca.crt").write_bytes(make_authority(days=-3).certificate_pem())
-    problem(checks.certificate(site / "ca.crt"), "expired on", "ask the server")
+    fine(checks.check_certificate(site / "ca.crt"), "valid until")
+    problem(
+        checks.check_certificate(site / "ca.crt", now=datetime(2100, 1, 1, tzinfo=UTC)), "expired on", "ask the server"
+    )
+    (site / "ca.crt").write_bytes(create_authority(days=-3).certificate_pem())
+    problem(checks.check_certificate(site / "ca.crt"), "expired on", "ask the server")
     (site / "ca.crt").write_text("nonsense")
-    problem(checks.certificate(site / "ca.crt"), "is not a certificate", "ask the server")
+    problem(checks.check_certificate(site / "ca.crt"), "is not a certificate", "ask the server")
     (site / "ca.crt").unlink()
-    problem(checks.certificate(site / "ca.crt"), "No such file", "ask the server")
+    problem(checks.check_certificate(site / "ca.crt"), "No such file", "ask the server")
 
 
 def test_key_pair(site: Path, folder: Path) -> None:
-    fine(checks.key_pair(site))
+    fine(checks.check_key_pair(site))
     public = (site / "key.pub").read_bytes()
     (site / "key.pub").write_bytes(public.rstrip() + b" somebody@berlin\n")
-    fine(checks.key_pair(site))
+    fine(checks.check_key_pair(site))
     shutil.copy(folder / "sites" / "paris" / "key.pub", site)
-    problem(checks.key_pair(site), "key.pub is not key's", "fedaux deploy key berlin")
+    problem(checks.check_key_pair(site), "key.pub is not key's", "fedaux deploy key berlin")
     (site / "key.pub").unlink()
-    problem(checks.key_pair(site), "key.pub cannot be read", "fedaux deploy key berlin")
+    problem(checks.check_key_pair(site), "key.pub cannot be read", "fedaux deploy key berlin")
 
 
 def test_a_key_of_another_kind(site: Path) -> None:
     other = ed25519.Ed25519PrivateKey.generate()
     kind = (serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH)
     (site / "key").write_bytes(other.private_bytes(*kind, serialization.NoEncryption()))
-    problem(checks.key_pair(site), "not an ECDSA key", "fedaux deploy key")
+    problem(checks.check_key_pair(site), "not an ECDSA key", "fedaux deploy key")
     (site / "key").write_text("nonsense")
-    problem(checks.key_pair(site), "is not a key that Flower takes", "fedaux deploy key")
+    problem(checks.check_key_pair(site), "is not a key that Flower takes", "fedaux deploy key")
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
@@ -102,16 +104,16 @@ def test_a_key_that_wants_a_password(site: Path) -> None:
     (site / "key").unlink()
     words = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(site / "key")]
     subprocess.run(words, input="y\n", text=True, check=True)
-    problem(checks.key_pair(site), "is not a key that Flower takes", "fedaux deploy key")
+    problem(checks.check_key_pair(site), "is not a key that Flower takes", "fedaux deploy key")
 
 
 def test_key_that_others_can_read(site: Path) -> None:
-    fine(checks.key_mode(site / "key"))
+    fine(checks.check_key_mode(site / "key"))
     for mode in (0o644, 0o640, 0o602):
         (site / "key").chmod(mode)
-        problem(checks.key_mode(site / "key"), f"mode {mode:o}", "chmod 600")
+        problem(checks.check_key_mode(site / "key"), f"mode {mode:o}", "chmod 600")
     (site / "key").unlink()
-    problem(checks.key_mode(site / "key"), "No such file", "see key")
+    problem(checks.check_key_mode(site / "key"), "No such file", "see key")
 
 
 # The server
@@ -119,34 +121,34 @@ def test_key_that_others_can_read(site: Path) -> None:
 
 def test_server_that_proves_itself(folder: Path, site: Path) -> None:
     with answering(folder / "server") as address:
-        fine(server(address, site / "ca.crt"), address)
+        fine(check_server(address, site / "ca.crt"), address)
 
 
 def test_server_of_another_authority(folder: Path, site: Path, tmp_path: Path) -> None:
     other = deploy(tmp_path / "other")
     with answering(other / "server") as address:
-        problem(server(address, site / "ca.crt"), "does not prove to be the server", "send nothing")
+        problem(check_server(address, site / "ca.crt"), "does not prove to be the server", "send nothing")
 
 
 def test_server_whose_certificate_expired_or_is_for_another_host(site: Path, tmp_path: Path) -> None:
-    authority = make_authority()
+    authority = create_authority()
     (site / "ca.crt").write_bytes(authority.certificate_pem())
     for hosts, days, reason in ((["127.0.0.1"], -1, "expired"), (["example.org"], 9, "IP address mismatch")):
-        made = make_server(authority, hosts, days)
+        made = issue_server_certificate(authority, hosts, days)
         (tmp_path / "server.pem").write_bytes(made.certificate_pem())
         (tmp_path / "server.key").write_bytes(made.key_pem())
         with answering(tmp_path) as address:
-            problem(server(address, site / "ca.crt"), reason, "send nothing")
+            problem(check_server(address, site / "ca.crt"), reason, "send nothing")
 
 
 def test_server_that_is_not_there(site: Path) -> None:
-    problem(server(unused_address(), site / "ca.crt"), "Connection refused", "is it started")
-    problem(server("no-such-host.invalid:8443", site / "ca.crt"), "cannot be reached", "SERVER in site.env")
+    problem(check_server(unused_address(), site / "ca.crt"), "Connection refused", "is it started")
+    problem(check_server("no-such-host.invalid:8443", site / "ca.crt"), "cannot be reached", "SERVER in site.env")
 
 
 def test_server_without_tls(site: Path) -> None:
     with answering(None) as address:
-        problem(server(address, site / "ca.crt"), "does not speak TLS", "is it started")
+        problem(check_server(address, site / "ca.crt"), "does not speak TLS", "is it started")
 
 
 @pytest.mark.parametrize(
@@ -155,14 +157,14 @@ def test_server_without_tls(site: Path) -> None:
 def test_clock(folder: Path, site: Path, shift: int, ok: bool) -> None:
     """`shift`: how far the server's clock is ahead of ours."""
     with answering(folder / "server", formatdate(time.time() + shift, usegmt=True)) as address:
-        found = clock(address, site / "ca.crt")
+        found = check_clock(address, site / "ca.crt")
     assert found.ok is ok
     assert ("timedatectl" in found.remedy) is not ok
 
 
 def test_a_server_that_says_no_time(folder: Path, site: Path) -> None:
     with answering(folder / "server", "noon") as address:
-        assert clock(address, site / "ca.crt").ok is None
+        assert check_clock(address, site / "ca.crt").ok is None
 
 
 @pytest.fixture
@@ -190,16 +192,16 @@ def test_registered(flower: tuple[str, Any], site: Path) -> None:
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     address, memory = flower
-    problem(registered(address, site / "ca.crt", site / "key"), "does not know this key", "keys/NAME.pub")
+    problem(check_registration(address, site / "ca.crt", site / "key"), "does not know this key", "keys/NAME.pub")
     public = public_key_to_bytes(load_key(site / "key").public_key())
     node = memory.create_node("owner", "owner", public, 0)
-    fine(registered(address, site / "ca.crt", site / "key"))
+    fine(check_registration(address, site / "ca.crt", site / "key"))
     (known,) = memory.get_node_info(node_ids=[node])
     assert known.status == "registered"  # asking did not start a node
 
 
 def test_registration_that_cannot_be_found_out(site: Path) -> None:
-    found = registered(unused_address(), site / "ca.crt", site / "key")
+    found = check_registration(unused_address(), site / "ca.crt", site / "key")
     assert (found.ok, found.detail) == (None, "is found out when the node starts")
 
 
@@ -207,10 +209,10 @@ def test_registration_that_cannot_be_found_out(site: Path) -> None:
 
 
 def test_settings_of_another_site_or_of_a_simulation(config: Config) -> None:
-    fine(checks.settings(config, "berlin"), "berlin")
-    problem(checks.settings(config, "rome"), "site.toml says berlin", 'sites = ["rome"]')
+    fine(checks.check_settings(config, "berlin"), "berlin")
+    problem(checks.check_settings(config, "rome"), "site.toml says berlin", 'sites = ["rome"]')
     simulated = replace(config, data=DataConfig(clients=1))
-    problem(checks.settings(simulated, "berlin"), "simulate", "partition = 'own'")
+    problem(checks.check_settings(simulated, "berlin"), "simulate", "partition = 'own'")
 
 
 def test_settings_that_cannot_be_read(site: Path) -> None:
@@ -221,41 +223,43 @@ def test_settings_that_cannot_be_read(site: Path) -> None:
 
 
 def test_a_known_seed_is_a_problem(config: Config) -> None:
-    fine(checks.privacy(config), "trained models leave WITHOUT noise; scores cost at most ε = 1 at δ = 1e-05, ever")
+    fine(
+        checks.check_privacy(config), "trained models leave WITHOUT noise; scores cost at most ε = 1 at δ = 1e-05, ever"
+    )
     private = replace(config, privacy=PrivacyConfig(epsilon=0.5, epsilon_total=2, private_training=True))
-    fine(checks.privacy(private), "scores and models cost at most ε = 2")
+    fine(checks.check_privacy(private), "scores and models cost at most ε = 2")
     seeded = replace(config, privacy=PrivacyConfig(unsafe_seed=0))
-    problem(checks.privacy(seeded), "known seed", "delete privacy.unsafe_seed")
+    problem(checks.check_privacy(seeded), "known seed", "delete privacy.unsafe_seed")
 
 
 def test_disk(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
-    need = 1000 * checks.ROW + checks.SPARE
+    need = 1000 * checks.MAX_FEATURE_BYTES + checks.MARGIN_BYTES
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: usage(2 * need, need, need))
-    fine(checks.disk(site, 1000))
-    problem(checks.disk(site, 1001), "GiB free", "make room")
+    fine(checks.check_disk(site, 1000))
+    problem(checks.check_disk(site, 1001), "GiB free", "make room")
 
 
 def test_account(config: Config, tmp_path: Path) -> None:
-    fine(checks.account(config, tmp_path), "ε = 0 of 1 spent in 0 entries")
+    fine(checks.check_budget(config, tmp_path), "ε = 0 of 1 spent in 0 entries")
     store = BudgetStore(tmp_path, config.privacy)
     with pytest.raises(ZeroDivisionError):  # an attempt that failed counts
         store.release("x", release_mechanism(9, config.privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
-    spent = checks.account(config, tmp_path)
+    spent = checks.check_budget(config, tmp_path)
     assert spent.ok is None
     assert "ε = 1 of 1 spent in 1 entries" in spent.detail
     assert "privacy.epsilon_total in site.toml" in spent.remedy
     more = replace(config, privacy=replace(config.privacy, epsilon_total=3.0))
-    fine(checks.account(more, tmp_path), "ε = 1 of 3 spent")
+    fine(checks.check_budget(more, tmp_path), "ε = 1 of 3 spent")
     (tmp_path / "account.jsonl").write_text("{}}\n")
-    problem(checks.account(config, tmp_path), "is damaged", "refuses everything")
+    problem(checks.check_budget(config, tmp_path), "is damaged", "refuses everything")
 
 
 def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    fine(checks.versions(), f"flwr {metadata.version('flwr')}")
+    fine(checks.check_versions(), f"flwr {metadata.version('flwr')}")
     installed = metadata.version
     monkeypatch.setattr(checks.metadata, "version", lambda name: "1.20.0" if name == "flwr" else installed(name))
-    problem(checks.versions(), "flwr 1.20.0", "pip install 'flwr")
+    problem(checks.check_versions(), "flwr 1.20.0", "pip install 'flwr")
 
 
 # All together
@@ -304,7 +308,7 @@ def test_a_site_with_problems_fails_and_goes_on_to_the_end(site: Path) -> None:
 
 
 def test_nobody_is_called_whom_nobody_vouches_for(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "server", lambda address, ca: pytest.fail("called"))
+    monkeypatch.setattr(checks, "check_server", lambda address, ca: pytest.fail("called"))
     (site / "ca.crt").unlink()
     found = {finding.name: finding.ok for finding in checks.check_site(site)}
     assert (found["certificate"], found["server"], found["registered"]) == (False, None, None)
@@ -324,5 +328,5 @@ def test_a_source_beside_the_settings_is_found(site: Path, monkeypatch: pytest.M
 
 def test_a_new_key_is_a_good_one(tmp_path: Path) -> None:
     generate_key_pair(tmp_path / "rome")
-    fine(checks.key_pair(tmp_path / "rome"))
-    fine(checks.key_mode(tmp_path / "rome" / "key"))
+    fine(checks.check_key_pair(tmp_path / "rome"))
+    fine(checks.check_key_mode(tmp_path / "rome" / "key"))

@@ -21,7 +21,7 @@ from fedaux.config.schema import AuxConfig, Config, DataConfig, LocalConfig, Pri
 from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.deploy.certificates import KeyExistsError, generate_key_pair
 from fedaux.deploy.layout import Address, DeployError, init
-from fedaux.deploy.scripts import units
+from fedaux.deploy.scripts import systemd_units
 from fedaux.deploy.settings import (
     SERVER_NOTES,
     SITE_NOTES,
@@ -361,7 +361,7 @@ def test_without_the_environment_a_script_says_so(folder: Path) -> None:
 
 
 def test_systemd_is_told_paths_as_they_are() -> None:
-    made = units(Path(f"/srv/{AWKWARD}"), Path("/opt/v e/bin"))
+    made = systemd_units(Path(f"/srv/{AWKWARD}"), Path("/opt/v e/bin"))
     assert set(made) == {"fedaux-superlink.service", "fedaux-superexec.service", "fedaux-site@.service"}
     site = made["fedaux-site@.service"].splitlines()
     assert '''ExecStart=/bin/bash "/srv/50%% of $$HOME & Anna's/sites/%i/supernode.sh"''' in site

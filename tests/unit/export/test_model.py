@@ -16,12 +16,10 @@ from safetensors.torch import load_file, save_file
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit
 from fedaux.data.federated import open_data
-from fedaux.data.record_spec import RecordsError, RecordSpec
+from fedaux.data.record_spec import RecordsError
 from fedaux.export.export import export_model
 from fedaux.export.model import Model, ModelError
 from helpers.runs import TINY, tiny_run
-
-IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
 
 
 @pytest.fixture(scope="module")
@@ -70,45 +68,6 @@ def test_saved_again_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     again = Model.from_pretrained(model.save_pretrained(tmp_path / "again" / "mlp-0"))
     assert again.card == model.card
     assert (tmp_path / "again/mlp-0/model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("record_spec", "records", "message"),
-    [
-        (
-            RecordSpec("image", (8, 8, 1)),
-            IMAGES[0],
-            r"not of shape \(8, 8, 1\); a single record x goes in as x\[None\]",
-        ),
-        (
-            RecordSpec("image", (8, 8, 1)),
-            IMAGES[..., 0],
-            r"uint8 images of shape \(N, 8, 8, 1\), not of shape \(2, 8, 8\)",
-        ),
-        (RecordSpec("image", (8, 8, 1)), IMAGES / 255, "not float64: give pixels from 0 to 255, it scales them itself"),
-        (RecordSpec("image", (8, 8, 1)), 3, r"not of shape \(\)"),
-        (RecordSpec("numbers", (2,)), [[1, 2], [3]], "not all of one shape"),
-        (RecordSpec("numbers", (2,)), [[1, 2], [3, float("nan")]], "record 1 has a number that is missing"),
-        (
-            RecordSpec("numbers", (2,)),
-            [[1e300, 2]],
-            "record 0 has a number that is missing, infinite or beyond float32",
-        ),
-        (RecordSpec("numbers", (2,)), [["a", "b"]], "takes numbers, not <U1"),
-        (RecordSpec("text"), "one text", r"a single text goes in as \[text\]"),
-        (RecordSpec("text"), ["a", 3], "record 1 is a int"),
-    ],
-)
-def test_records_that_do_not_fit(record_spec: RecordSpec, records: object, message: str) -> None:
-    with pytest.raises(RecordsError, match=message) as caught:
-        record_spec.validate(records)
-    assert caught.value.code == Exit.DATA
-
-
-def test_records_that_fit() -> None:
-    assert RecordSpec("numbers", (2,)).rows([[1, 2], [3, 4]]).dtype == np.float32
-    assert RecordSpec("text").rows(["a", "ü"]).tolist() == ["a", "ü"]
-    assert RecordSpec("image", (8, 8, 1)).rows(torch.from_numpy(IMAGES)).shape == (2, 8, 8, 1)
 
 
 def test_a_model_refuses_other_records(folder: Path) -> None:

@@ -170,7 +170,7 @@ def test_errors_made_on_the_way_find_their_client() -> None:
     class Broken(InProcessGrid):
         """A SuperLink speaks for nodes that are gone: its errors come from node 1."""
 
-        def _answer(self, message: Message) -> Message:
+        def _handle(self, message: Message) -> Message:
             reply = Message(Error(5, "node unavailable"), reply_to=message)
             reply.metadata.__dict__["_src_node_id"] = 1
             return reply
@@ -232,7 +232,7 @@ def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
     old = serialize(update("c00", round=1))
 
     class Replaying(InProcessGrid):
-        def _answer(self, message: Message) -> Message:
+        def _handle(self, message: Message) -> Message:
             return Message(old, reply_to=message)
 
     found = ask(clients(1, Replaying))

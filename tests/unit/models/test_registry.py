@@ -8,33 +8,26 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.models import Extractor, available, build, flatten_state, register
+from fedaux.models import Extractor, Prototype, available, build, flatten_state, register
 from fedaux.models import registry as contract
+from helpers.networks import IMAGES
+
+every_network = pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)
 
 
 @pytest.fixture
 def clean_registry() -> Iterator[None]:
-    before = dict(contract._makers)
+    before = dict(contract._factories)
     yield
-    contract._makers.clear()
-    contract._makers.update(before)
+    contract._factories.clear()
+    contract._factories.update(before)
 
 
 def test_the_networks_of_the_house_are_registered() -> None:
     assert {"resnet8", "mobilenetv2", "shufflenet", "mlp", "cnn"} <= set(available())
-
-
-def test_a_spec_is_hashable_and_readable() -> None:
-    spec = PrototypeSpec("resnet8", (("width", 16), ("norm", "group")))
-    assert spec.label == "resnet8(norm=group, width=16)"
-    assert PrototypeSpec("mlp").label == "mlp"
-    assert spec == PrototypeSpec.of("resnet8", width=16, norm="group")
-    assert len({spec, PrototypeSpec.of("resnet8", width=16, norm="group"), PrototypeSpec("resnet8")}) == 2
-    with pytest.raises(ValueError, match="twice"):
-        PrototypeSpec("mlp", (("hidden", 1), ("hidden", 2)))
 
 
 def test_the_seed_decides_the_bits() -> None:
@@ -124,3 +117,59 @@ def test_a_network_by_module_and_function(tmp_path: Path, monkeypatch: pytest.Mo
     assert model(torch.zeros(2, 6)).shape == (2, 4)
     with pytest.raises(ModuleNotFoundError, match="a_package_nobody_has"):
         build(PrototypeSpec("their_broken_networks:net"), (6,), 4, seed=0)
+
+
+def rows(count: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(seed))
+
+
+@every_network
+def test_f_is_head_of_features(spec: PrototypeSpec) -> None:
+    model = build(spec, (3, 8, 8), 7, seed=1).eval()
+    x = rows(3)
+    features = model.features(x)
+    assert features.shape == (3, model.width)
+    assert isinstance(model.head, nn.Linear)
+    assert torch.equal(model(x), model.head(features))
+    assert model(x).shape == (3, 7)
+
+
+@every_network
+def test_in_eval_mode_a_row_does_not_depend_on_its_neighbours(spec: PrototypeSpec) -> None:
+    model = build(spec, (3, 8, 8), 5, seed=2)
+    model(rows(8, seed=1))  # BatchNorm has seen something
+    model.eval()
+    mine, others = rows(1, seed=2), rows(5, seed=3) * 9
+    with torch.no_grad():
+        torch.testing.assert_close(model(torch.cat([mine, others]))[:1], model(mine), rtol=1e-4, atol=1e-5)
+
+
+@every_network
+def test_a_forward_pass_changes_buffers_only_in_training_mode(spec: PrototypeSpec) -> None:
+    model = build(spec, (3, 8, 8), 5, seed=2)
+    before = [buffer.clone() for buffer in model.buffers()]
+    model.eval()(rows(4))
+    assert all(map(torch.equal, before, model.buffers()))
+    model.train()(rows(4))
+    assert not any(map(torch.equal, before, model.buffers()))
+
+
+@every_network
+def test_only_batch_norm_has_buffers(spec: PrototypeSpec) -> None:
+    has_buffers = any(True for _ in build(spec, (3, 8, 8), 5, seed=2).buffers())
+    assert has_buffers == (dict(spec.options)["norm"] == "batch")
+
+
+@every_network
+def test_the_gradient_reaches_every_parameter(spec: PrototypeSpec) -> None:
+    model = build(spec, (3, 8, 8), 5, seed=3).train()
+    nn.functional.cross_entropy(model(rows(8)), torch.arange(8) % 5).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().max() > 0, name
+
+
+def test_a_prototype_needs_an_extractor_with_a_width() -> None:
+    with pytest.raises(ValueError, match="attribute `width`"):
+        Prototype(nn.Flatten(), classes=3)

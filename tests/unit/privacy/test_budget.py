@@ -151,7 +151,7 @@ def test_a_damaged_account_answers_nothing(tmp_path: Path, damage: str) -> None:
 @pytest.mark.parametrize("change", [{"adjacency": "add-remove", "declared_records": 9}, {"unit": "person"}], ids=str)
 def test_one_account_keeps_one_promise(tmp_path: Path, change: dict[str, Any]) -> None:
     release(tmp_path, "x")
-    with pytest.raises(BudgetError, match="what one promise cost cannot be told in terms of another"):
+    with pytest.raises(BudgetError, match="what one promise cost cannot be expressed in terms of another"):
         release(tmp_path, "x", never, **change)
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -11,40 +10,22 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.models import Extractor, Prototype, build, flatten_state, linear_head, load_state
+from fedaux.privacy import dp_sgd
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.clipping import GRID
-from fedaux.privacy.dp_sgd import sum_clipped_gradients, train_private
+from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients, train_private
 from fedaux.privacy.module_validation import UnsupportedModuleError
-from fedaux.privacy.per_record import gradient
+from fedaux.privacy.per_record import gradient, replicate
 from fedaux.privacy.units import Units
+from helpers.odd_rows import COMPANY, EXAMPLES, ROWS
+
+pytestmark = pytest.mark.usefixtures("workers_everywhere")
 
 RNG = np.random.default_rng(0)
 
 
 def network() -> Prototype:
     return build(PrototypeSpec.of("cnn", width=4, features=8, norm="group"), (1, 8, 8), 3, 0)
-
-
-def rows_of(model: Prototype, count: int) -> np.ndarray:
-    shape = (1, 8, 8) if list(model.features.parameters()) else (model.width,)
-    return RNG.normal(size=(count, *shape)).astype(np.float32)
-
-
-@pytest.mark.parametrize("model", [linear_head(64, 3), network()], ids=["head", "network"])
-def test_a_records_gradient_is_autograds(model: Prototype) -> None:
-    records = Records(rows_of(model, 7), RNG.integers(0, 3, 7))
-    for position, label in enumerate(records.labels):
-        model.zero_grad()
-        F.cross_entropy(model(records.tensor()[[position]]), torch.tensor([label])).backward()
-        naive = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])  # type: ignore[union-attr]
-        assert np.allclose(gradient(model, records, position, int(label)), naive.numpy(), atol=1e-5)
-
-
-def test_a_label_that_is_no_class_has_no_gradient() -> None:
-    model, records = linear_head(4, 3), Records(np.ones((3, 4), np.float32))
-    assert gradient(model, records, 0, 1).any()
-    for label in (3, -1, 2**40):
-        assert not gradient(model, records, 0, label).any()
 
 
 def summed(model: Prototype, records: Records, units: Units, clip: float) -> np.ndarray:
@@ -138,10 +119,8 @@ def test_noise_comes_from_the_operating_system_unless_told_otherwise(monkeypatch
     assert not np.array_equal(train(-1), train(-1))
     assert np.array_equal(train(3), train(3))
     drawn: list[float] = []
-    real = __import__("fedaux.privacy.dp_sgd", fromlist=["add_noise"]).add_noise
-    monkeypatch.setattr(
-        "fedaux.privacy.dp_sgd.add_noise", lambda values, scale: drawn.append(scale) or real(values, scale)
-    )
+    real = dp_sgd.add_noise
+    monkeypatch.setattr(dp_sgd, "add_noise", lambda values, scale: drawn.append(scale) or real(values, scale))
     train(-1)
     assert drawn == [5.0 * GRID, 5.0 * GRID]
 
@@ -155,3 +134,50 @@ def test_the_proximal_term_pulls_towards_the_start() -> None:
         train_private(model, records, units, Mechanism(0.01, 1.0, 20), size=600, lr=0.1, mu=mu, clip=1.0, unsafe_seed=1)
         ends.append(float(np.linalg.norm(flatten_state(model)["parameters"])))
     assert ends[1] < 0.5 * ends[0]
+
+
+def head_and_network() -> list[tuple[Prototype, np.ndarray]]:
+    network = build(PrototypeSpec.of("cnn", width=4, features=8, norm="group"), ROWS.shape[1:], 3, 0)
+    with np.errstate(all="ignore"):
+        return [(linear_head(192, 3), ROWS.reshape(len(ROWS), -1)), (network, ROWS)]
+
+
+@pytest.mark.parametrize(("model", "pool"), head_and_network(), ids=["head", "network"])
+def test_a_sum_of_gradients_moves_by_a_records_own_integers(model: Prototype, pool: np.ndarray) -> None:
+    """To the last one: added, removed or replaced, wherever it stands, whoever is beside it, with 1 or 2 threads."""
+    labels = np.arange(len(pool)) % 5 - 1  # some are none of the classes
+    own = [clipped_unit_gradient(model, Records(pool), labels, np.array([i]), 0.5) for i in range(len(pool))]
+    assert any(steps.any() for steps in own)
+
+    @EXAMPLES
+    @given(st.integers(0, len(pool) - 1), COMPANY, COMPANY, st.sampled_from([1, 2]))
+    def check(record: int, before: list[int], after: list[int], threads: int) -> None:
+        torch.set_num_threads(threads)
+        sums = []
+        for middle in ([record], []):
+            positions = np.array([*before, *middle, *after], np.int64) % len(pool)
+            records = Records(pool[positions], labels[positions])
+            workers = replicate(model, lambda one: None, len(records))
+            sums.append(sum_clipped_gradients(workers, records, Units.of(records, "record", 1).rows, 0.5))
+        assert np.array_equal(sums[0] - sums[1], own[record])
+
+    check()
+
+
+@EXAMPLES
+@given(COMPANY, COMPANY, st.sampled_from([1, 2]), st.integers(1, 4))
+def test_a_sum_of_gradients_moves_by_a_persons_own_integers(
+    own: list[int], others: list[int], threads: int, cap: int
+) -> None:
+    model, pool = head_and_network()[0]
+    torch.set_num_threads(threads)
+    labels = np.arange(len(pool)) % 4 - 1
+    positions = np.array([*others, *own], np.int64) % len(pool)
+    person = np.array([*(i % 3 for i in range(len(others))), *[7] * len(own)], np.int64)
+    shuffled = np.random.default_rng(len(own)).permutation(len(positions))
+    mixed = Records(pool[positions[shuffled]], labels[positions[shuffled]], person=person[shuffled])
+    without, alone = (mixed.take(np.flatnonzero(mixed.persons == 7 if his else mixed.persons != 7)) for his in (0, 1))
+    sums = [
+        sum_clipped_gradients([model], one, Units.of(one, "person", cap).rows, 0.5) for one in (mixed, without, alone)
+    ]
+    assert np.array_equal(sums[0] - sums[1], sums[2])

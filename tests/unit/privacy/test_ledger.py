@@ -1,17 +1,14 @@
 """The privacy statement repeats what the clients account for, never less, and says what it leaves out."""
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from math import inf
-from typing import get_args
 
 import numpy as np
 import pytest
 
-from fedaux.core.messages import Account, Failure, Hello, Release, Reply
+from fedaux.core.messages import Account, Release
 from fedaux.core.results import PrivateTraining, RoundResult
-from fedaux.privacy.disclosure import COVERED, DISCLOSED_FIELDS, PUBLIC, UNPROTECTED, disclosures
 from fedaux.privacy.ledger import Ledger
 
 
@@ -97,24 +94,3 @@ def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
     said = ledger(account(), account(), history=history).statement()
     assert "The certainty scores of this run are (0.5, 1e-05)" in said
     assert "are sent without differential privacy" in said
-
-
-def test_everything_that_crosses_is_classified() -> None:
-    """A new field of a reply must be said to be public, covered or not covered before it can be added."""
-    replies = {Hello, *get_args(Reply)} - {Failure}  # a Failure is made by the server
-    assert set(DISCLOSED_FIELDS) == replies
-    for kind in replies:
-        assert set(DISCLOSED_FIELDS[kind]) == {field.name for field in dataclasses.fields(kind)}, kind.__name__
-
-
-def test_private_training_covers_the_models_and_silences_what_is_beside_them() -> None:
-    plain, private = dict(disclosures(False)), dict(disclosures(True))
-    assert plain["local models"] == UNPROTECTED.value
-    assert private["local models"] == plain["certainty scores"] == COVERED.value
-    for silenced in (what for what in plain if what.startswith(("loss", "seconds"))):
-        assert (plain[silenced], private[silenced]) == (UNPROTECTED.value, PUBLIC.value)
-    assert [what for what, how in disclosures(True) if how == UNPROTECTED.value] == [
-        "number of records (persons) of a client; under add-remove the declared one",
-        "when a reply arrives",
-        "whether the data could be read at all: one of four words instead of a reply",
-    ]

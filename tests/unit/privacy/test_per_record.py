@@ -1,34 +1,29 @@
 """The contract: the bits of what a record adds are its own, alone and in any company, at any place, in any thread."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+import torch.nn.functional as F
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
-from fedaux.models import Prototype, build, linear_head
+from fedaux.models import build, linear_head
 from fedaux.models.inference import predict
 from fedaux.privacy import per_record
-from fedaux.privacy.clipping import GRID, clip_rows, quantize, unit_rows
-from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
+from fedaux.privacy.clipping import clip_rows, unit_rows
 from fedaux.privacy.module_validation import keeps_records_apart
-from fedaux.privacy.per_record import parallel_apply, project, replicate, single_thread
-from fedaux.privacy.units import Units
-from helpers.private_networks import IMAGES, TEXTS, image_network, text_network
+from fedaux.privacy.per_record import gradient, parallel_apply, project, replicate, single_thread
+from helpers.networks import IMAGES, TEXTS, image_network, text_network
+from helpers.odd_rows import COMPANY, EXAMPLES, ROWS
+
+pytestmark = pytest.mark.usefixtures("workers_everywhere")
 
 RNG = np.random.default_rng(0)
-SHAPE = (3, 8, 8)
-ROWS = np.stack(
-    [
-        *RNG.normal(size=(4, *SHAPE)),
-        *(np.full(SHAPE, value) for value in (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 0.0)),
-    ]
-).astype(np.float32)
 PICTURES = np.stack([*RNG.integers(0, 256, (4, 8, 8, 3)), np.zeros((8, 8, 3)), np.full((8, 8, 3), 255)]).astype(
     np.uint8
 )
@@ -43,18 +38,6 @@ STRINGS = [
 ]
 TEXT_ROWS = np.array(STRINGS, dtype=object)
 
-company = st.lists(st.integers(0, 100), max_size=14)
-contract = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(autouse=True)
-def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Workers wherever they are allowed, whether they pay or not."""
-    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 0.0)
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
 
 def collected(module: nn.Module, records: Records) -> np.ndarray:
     return np.concatenate([block for _, block in per_record.outputs(module, records)])
@@ -64,8 +47,8 @@ def keeps_its_bits(module: nn.Module, pool: np.ndarray) -> Callable[[], None]:
     """Alone, with 1 thread, against: anywhere among any neighbours, as a view or not, with 1 or 2 threads."""
     alone = [collected(module, Records(pool[[i]])).tobytes() for i in range(len(pool))]
 
-    @contract
-    @given(st.integers(0, len(pool) - 1), company, company, st.sampled_from([1, 2]), st.booleans())
+    @EXAMPLES
+    @given(st.integers(0, len(pool) - 1), COMPANY, COMPANY, st.sampled_from([1, 2]), st.booleans())
     def check(own: int, before: list[int], after: list[int], threads: int, view: bool) -> None:
         positions = np.array([*before, own, *after]) % len(pool)
         torch.set_num_threads(threads)
@@ -149,8 +132,6 @@ def test_an_output_that_is_no_row_is_refused() -> None:
         collected(nn.ReLU(), Records(ROWS))
 
 
-# The public map and the ball
-
 ODD = st.sampled_from([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 1 / 3])
 
 
@@ -179,60 +160,21 @@ def test_the_map_is_the_matrix_product_up_to_rounding() -> None:
     assert project(rows[:0], mean, basis).shape == (0, 7)
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 1000, 123_457])
-def test_norms_are_right_at_any_width(width: int) -> None:
-    rows = RNG.normal(size=(3, width)) * np.array([[1e-9], [1.0], [1e200]])
-    norms = np.array([np.linalg.norm(rows[0]), np.linalg.norm(rows[1]), np.linalg.norm(rows[2] / 1e200) * 1e200])
-    assert np.allclose(clip_rows(rows), rows / np.maximum(1.0, norms)[:, None], rtol=1e-12, atol=0.0)
-    assert np.allclose(np.linalg.norm(unit_rows(rows), axis=1), 1.0)
-    assert (np.square(quantize(unit_rows(rows))).sum(axis=1) <= GRID**2).all()
+@pytest.mark.parametrize("kind", ["head", "network"])
+def test_a_records_gradient_is_autograds(kind: str) -> None:
+    shape, network = (1, 8, 8), PrototypeSpec.of("cnn", width=4, features=8, norm="group")
+    model = linear_head(64, 3) if kind == "head" else build(network, shape, 3, 0)
+    rows = RNG.normal(size=(7, *((64,) if kind == "head" else shape))).astype(np.float32)
+    records = Records(rows, RNG.integers(0, 3, 7))
+    for position, label in enumerate(records.labels):
+        model.zero_grad()
+        F.cross_entropy(model(records.tensor()[[position]]), torch.tensor([label])).backward()
+        naive = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])  # type: ignore[union-attr]
+        assert np.allclose(gradient(model, records, position, int(label)), naive.numpy(), atol=1e-5)
 
 
-# Gradients
-
-
-def head_and_network() -> list[tuple[Prototype, np.ndarray]]:
-    network = build(PrototypeSpec.of("cnn", width=4, features=8, norm="group"), SHAPE, 3, 0)
-    with np.errstate(all="ignore"):
-        return [(linear_head(192, 3), ROWS.reshape(len(ROWS), -1)), (network, ROWS)]
-
-
-@pytest.mark.parametrize(("model", "pool"), head_and_network(), ids=["head", "network"])
-def test_a_sum_of_gradients_moves_by_a_records_own_integers(model: Prototype, pool: np.ndarray) -> None:
-    """To the last one: added, removed or replaced, wherever it stands, whoever is beside it, with 1 or 2 threads."""
-    labels = np.arange(len(pool)) % 5 - 1  # some are none of the classes
-    own = [clipped_unit_gradient(model, Records(pool), labels, np.array([i]), 0.5) for i in range(len(pool))]
-    assert any(steps.any() for steps in own)
-
-    @contract
-    @given(st.integers(0, len(pool) - 1), company, company, st.sampled_from([1, 2]))
-    def check(record: int, before: list[int], after: list[int], threads: int) -> None:
-        torch.set_num_threads(threads)
-        sums = []
-        for middle in ([record], []):
-            positions = np.array([*before, *middle, *after], np.int64) % len(pool)
-            records = Records(pool[positions], labels[positions])
-            workers = replicate(model, lambda one: None, len(records))
-            sums.append(sum_clipped_gradients(workers, records, Units.of(records, "record", 1).rows, 0.5))
-        assert np.array_equal(sums[0] - sums[1], own[record])
-
-    check()
-
-
-@contract
-@given(company, company, st.sampled_from([1, 2]), st.integers(1, 4))
-def test_a_sum_of_gradients_moves_by_a_persons_own_integers(
-    own: list[int], others: list[int], threads: int, cap: int
-) -> None:
-    model, pool = head_and_network()[0]
-    torch.set_num_threads(threads)
-    labels = np.arange(len(pool)) % 4 - 1
-    positions = np.array([*others, *own], np.int64) % len(pool)
-    person = np.array([*(i % 3 for i in range(len(others))), *[7] * len(own)], np.int64)
-    shuffled = np.random.default_rng(len(own)).permutation(len(positions))
-    mixed = Records(pool[positions[shuffled]], labels[positions[shuffled]], person=person[shuffled])
-    without, alone = (mixed.take(np.flatnonzero(mixed.persons == 7 if his else mixed.persons != 7)) for his in (0, 1))
-    sums = [
-        sum_clipped_gradients([model], one, Units.of(one, "person", cap).rows, 0.5) for one in (mixed, without, alone)
-    ]
-    assert np.array_equal(sums[0] - sums[1], sums[2])
+def test_a_label_that_is_no_class_has_no_gradient() -> None:
+    model, records = linear_head(4, 3), Records(np.ones((3, 4), np.float32))
+    assert gradient(model, records, 0, 1).any()
+    for label in (3, -1, 2**40):
+        assert not gradient(model, records, 0, label).any()

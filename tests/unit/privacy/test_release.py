@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from fedaux.config.schema import PrivacyConfig
+from fedaux.core.messages import Account
 from fedaux.privacy import gaussian
 from fedaux.privacy.accounting import total_epsilon
 from fedaux.privacy.clipping import UNIT_SENSITIVITY
+from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.release import Summary, release, release_mechanism, release_multiplier
 
 
@@ -77,4 +79,16 @@ def test_a_release_is_entered_for_no_more_than_its_epsilon(
     made = release(Summary(np.zeros(3, np.int64), 1.0, 2.0**21, adjacency, 10), "a", privacy)
     assert release_mechanism(3, privacy).noise_multiplier == pytest.approx(
         made.scale / made.sensitivity * UNIT_SENSITIVITY[adjacency], rel=1e-12
+    )
+
+
+def test_what_has_no_bound_is_released_in_studies_only() -> None:
+    bare = Summary(np.arange(3), 1.0, 2.0**21, "replace-one", 5, bounded=False)
+    with pytest.raises(ValueError, match=r"no bounded sensitivity.*privacy\.unsafe_seed"):
+        release(bare, "a", PrivacyConfig())
+    made = release(bare, "a", PrivacyConfig(unsafe_seed=0))
+    assert made.arrays["values"].tolist() == [0, 1, 2]
+    assert made.unsafe
+    assert (
+        Ledger({"a": made}, {"a": Account(0.1, 1e-5, "replace-one", "record", 1)}).statement().startswith("NOT PRIVATE")
     )

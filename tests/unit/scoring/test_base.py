@@ -1,82 +1,50 @@
-"""What all scorers share: clipping, weights, and the server's view of them."""
+"""What all scorers share: teacher weights, moments of public rows, and arrays of the right shape."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
-from fedaux.core.messages import Release
-from fedaux.privacy.clipping import clip_rows
-from fedaux.scoring import teacher_weights as room
-from fedaux.scoring.base import MIN_WEIGHT, Reference, teacher_weights
+from fedaux.scoring.base import MIN_WEIGHT, Reference, bound_function, check_shapes, teacher_weights
+from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
-from fedaux.scoring.teacher_weights import PublicEmbedding
 
 
-@settings(deadline=None)
-@given(hnp.arrays(np.float64, (3, 4), elements=st.floats(allow_nan=True, allow_infinity=True)))
-def test_clipped_rows_lie_in_the_unit_ball_whatever_they_were(rows: np.ndarray) -> None:
-    found = clip_rows(rows)
-    assert np.isfinite(found).all()
-    assert (np.linalg.norm(found, axis=1) <= 1 + 1e-12).all()
-    for row, clipped in zip(rows, found, strict=True):
-        if np.isfinite(row).all() and np.linalg.norm(row) <= 1:
-            assert np.array_equal(row, clipped)
-        elif not np.isfinite(row).all():
-            assert not clipped.any()
-
-
-def test_a_row_is_clipped_by_itself() -> None:
-    rows = np.random.default_rng(0).normal(size=(6, 3)) * 5
-    assert np.array_equal(clip_rows(rows)[2:4], clip_rows(rows[2:4]))
-
-
-def test_found_both_kinds() -> None:
+def test_weights_of_both_kinds() -> None:
     log_odds = np.array([-30.0, 0.0, 3.0])
     assert np.allclose(teacher_weights(log_odds, np.zeros(3), "certainty"), [MIN_WEIGHT, 0.5, 1 / (1 + np.exp(-3))])
     assert np.allclose(teacher_weights(log_odds, np.array([0.0, 0.0, 5.0]), "odds"), [MIN_WEIGHT, 1.0, np.exp(-2)])
 
 
-@pytest.fixture
-def embedding() -> PublicEmbedding:
-    rng = np.random.default_rng(1)
-    scorer = MeanEmbeddingScorer(embedding_dim=3)
-    negatives, distill = rng.normal(size=(200, 5)), rng.normal(size=(70, 5))
-    public = scorer.publish(negatives)
-    return PublicEmbedding(
-        scorer,
-        "odds",
-        {"p": public},
-        {"p": Reference(scorer.embed(public, negatives))},
-        {"p": scorer.embed(public, distill)},
-        lambda client: "p",
-    )
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=6), st.sampled_from(["odds", "certainty"]))
+def test_weights_lie_above_the_floor_at_most_one_and_keep_the_order(log_odds: list[float], kind: str) -> None:
+    odds = np.sort(np.array(log_odds))
+    weights = teacher_weights(odds, np.full(len(odds), odds.max()), kind)
+    assert (weights >= MIN_WEIGHT).all()
+    assert (weights <= 1).all()
+    assert (np.diff(weights) >= 0).all()
 
 
-def made(client: str, seed: int) -> Release:
-    values = np.random.default_rng(seed).integers(-(10**6), 10**6, 3)
-    return Release(
-        client, "mean-embedding", 50, 1.0, 1e-5, "replace-one", "opendp", 2e6, 1e5, 1e-7, False, "", {"values": values}
-    )
+@pytest.mark.parametrize("width", [1, 4])
+def test_moments_of_a_reference_are_those_of_its_rows(width: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, width))
+    reference = Reference(rows)
+    centred = rows - sum(rows) / 30
+    assert np.allclose(reference.mean, sum(rows) / 30)
+    assert np.allclose(reference.covariance, sum(np.outer(row, row) for row in centred) / 29)
+    assert reference.covariance.shape == (width, width)
 
 
-def test_the_peak_is_the_largest_and_the_best_teacher_weighs_one(embedding: PublicEmbedding) -> None:
-    found = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "b"])
-    each = np.stack([found.log_odds(client) for client in "ab"])
-    weights = np.stack([found.of(client) for client in "ab"])
-    assert np.allclose(weights.max(axis=0), 1.0)
-    assert np.allclose(weights / weights.sum(axis=0), np.exp(each) / np.exp(each).sum(axis=0), atol=1e-7)
+def test_a_public_array_of_another_shape_is_refused() -> None:
+    check_shapes({"mean": np.zeros(3)}, mean=(3,))
+    with pytest.raises(ValueError, match=r"'mean' has shape \(1, 3\), not \(3,\)"):
+        check_shapes({"mean": np.zeros((1, 3))}, mean=(3,))
 
 
-def test_blocks_do_not_matter(embedding: PublicEmbedding, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = embedding.teacher_weights({"a": made("a", 1)}, ["a"])
-    whole = found.log_odds("a")
-    monkeypatch.setattr(room, "_BLOCK", 7)
-    assert np.allclose(found.log_odds("a"), whole)
+def test_a_scorer_without_a_bound_is_not_held_to_one() -> None:
+    class Own:
+        name = "own"
 
-
-def test_only_those_asked_are_teachers_but_all_known_releases_count(embedding: PublicEmbedding) -> None:
-    found = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
-    assert found.teachers == {"a"}
-    assert np.allclose(found.of("a"), 1.0)  # nobody else is asked
+    assert bound_function(MeanEmbeddingScorer(3)) is not None
+    assert bound_function(LogisticScorer(0.1)) is not None
+    assert bound_function(Own()) is None  # type: ignore[arg-type]

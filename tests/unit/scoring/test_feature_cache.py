@@ -1,3 +1,5 @@
+"""Features are computed once, and those of private records alone."""
+
 import stat
 from pathlib import Path
 
@@ -7,21 +9,13 @@ import torch
 from torch import nn
 
 from fedaux.data.records import Records
-from fedaux.models.inference import fingerprint, fingerprint_arrays, predict, transform_rows
+from fedaux.models.inference import fingerprint, predict
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.scoring.feature_cache import FeatureCache
 
 
 def numbers(count: int = 1100) -> Records:
     return Records(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
-
-
-def test_outputs_are_the_modules_own_block_by_block() -> None:
-    rows, module = numbers(), nn.Linear(4, 3)
-    with torch.no_grad():
-        naive = module(rows.tensor()).numpy()
-    assert np.allclose(predict(module, rows), naive, atol=1e-6)
-    assert np.array_equal(transform_rows(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
 
 
 def test_features_are_computed_once_and_mapped(tmp_path: Path) -> None:
@@ -81,30 +75,3 @@ def test_work_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         FeatureCache(tmp_path).features("h0", numbers(600), Fails)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_fingerprint_knows_rows_order_and_facts() -> None:
-    x = np.arange(40, dtype=np.uint8).reshape(10, 4)
-    one = fingerprint(Records(x), "a", 1)
-    assert one == fingerprint(Records(np.vstack([x, x])).take(np.arange(10)), "a", 1)
-    changed = x.copy()
-    changed[3, 3] += 1
-    others = {
-        fingerprint(Records(x[::-1]), "a", 1),
-        fingerprint(Records(changed), "a", 1),
-        fingerprint(Records(x), "a", 2),
-    }
-    assert len(others | {one}) == 4
-
-
-def test_a_fingerprint_of_text_knows_where_a_text_ends() -> None:
-    texts = (["ab", "c"], ["a", "bc"], ["ab", "c", ""], ["c", "ab"])
-    found = {fingerprint(Records(np.array(text, dtype=object))) for text in texts}
-    assert len(found) == 4
-
-
-def test_a_fingerprint_of_arrays_knows_names_types_shapes_and_rooms() -> None:
-    x = np.zeros((2, 3), np.float32)
-    rooms = [({"a": x},), ({"b": x},), ({"a": x.T},), ({"a": x.view(np.int32)},), ({"a": x}, {}), ({}, {"a": x})]
-    assert len({fingerprint_arrays(*room) for room in rooms}) == 6
-    assert fingerprint_arrays({"a": x}, facts=1) != fingerprint_arrays({"a": x})

@@ -92,3 +92,12 @@ def test_the_bound_is_not_idle() -> None:
 def test_a_ridge_that_breaks_the_proof_is_refused(ridge: float) -> None:
     with pytest.raises(ValueError, match="at least 1e-6"):
         LogisticScorer(ridge)
+
+
+def test_a_term_of_the_logistic_objective_counts_for_its_share() -> None:
+    rng = np.random.default_rng(0)
+    own, negatives, w = rng.normal(size=(2, 3)), rng.normal(size=(4, 3)), rng.normal(size=3)
+    twice = objective(w, own[[0, 0, 1]], np.array([0.5, 0.5, 1.0]), negatives, 0.1, 6)
+    once = objective(w, own, np.ones(2), negatives, 0.1, 6)
+    assert twice[0] == pytest.approx(once[0])
+    assert np.allclose(twice[1], once[1])

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaux.core.messages import Release
-from fedaux.privacy.clipping import GRID, clip_rows
+from fedaux.data.records import Records
+from fedaux.privacy.clipping import GRID, clip_rows, unit_rows
+from fedaux.privacy.units import Units
 from fedaux.scoring.base import Reference
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer, mean_embedding
 
@@ -75,3 +77,11 @@ def test_log_odds_prefer_what_looks_like_the_client(ratio: str) -> None:
     log_odds = scorer.fit(public, Reference(scorer.embed(public, negatives)), [quiet]).log_odds["a"]
     near, far = (float(np.mean(log_odds(scorer.embed(public, cloud(rng, 500, 6, at))))) for at in (1.0, -1.0))
     assert near > far + 1.0
+
+
+def test_the_mean_is_over_persons_not_over_records() -> None:
+    rows = unit_rows(np.random.default_rng(0).normal(size=(7, 3)))
+    units = Units.of(Records(rows, person=np.array([4, 4, 2, 4, 9, 2, 4])), "person", 3)
+    summary = mean_embedding(rows, "replace-one", 3, units.shares)
+    naive = np.mean([rows[own].mean(axis=0) for own in units.rows], axis=0)
+    assert np.allclose(summary.values * summary.step, naive, atol=1e-5)

@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fedaux.config.schema import ConfigError, PrivacyConfig
-from fedaux.core.messages import Account
-from fedaux.privacy.ledger import Ledger
-from fedaux.privacy.release import Summary, release
+from fedaux.config.schema import Config, ConfigError, PrivacyConfig
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
@@ -34,13 +30,12 @@ def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         PrivacyConfig(scorer="mean")
 
 
-def test_what_has_no_bound_is_released_in_studies_only() -> None:
-    bare = Summary(np.arange(3), 1.0, 2.0**21, "replace-one", 5, bounded=False)
-    with pytest.raises(ValueError, match=r"no bounded sensitivity.*privacy\.unsafe_seed"):
-        release(bare, "a", PrivacyConfig())
-    made = release(bare, "a", PrivacyConfig(unsafe_seed=0))
-    assert made.arrays["values"].tolist() == [0, 1, 2]
-    assert made.unsafe
-    assert (
-        Ledger({"a": made}, {"a": Account(0.1, 1e-5, "replace-one", "record", 1)}).statement().startswith("NOT PRIVATE")
-    )
+def test_only_scorers_that_exist_are_allowed() -> None:
+    from fedaux.scoring.registry import make_scorer
+
+    with pytest.raises(ConfigError) as caught:
+        Config.from_dict({}, ["privacy.scorer=none"])
+    names = str(caught.value).partition("choose from ")[2].rstrip(".").split(", ")
+    assert names.pop() == "module:function"
+    for name in names:
+        assert make_scorer(PrivacyConfig(scorer=name), 3).name == name

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedaux.core.messages import Release
-from fedaux.scoring.base import MIN_WEIGHT, Fitted, teacher_weights
-from fedaux.scoring.teacher_weights import TeacherWeights, ceiling, trusted
+from fedaux.scoring import teacher_weights as room
+from fedaux.scoring.base import MIN_WEIGHT, Fitted, Reference, teacher_weights
+from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
+from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights, ceiling, trusted
 
 SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
 WEIGHTS = hnp.arrays(
@@ -116,3 +118,47 @@ def test_nobody_is_taken_for_more_exact_than_the_median_client() -> None:
 def test_alike_budgets_are_taken_as_they_are_to_the_bit() -> None:
     releases = [told(str(i), 4.045130358696958 * reach, reach) for i, reach in enumerate((2.0, 3.7, 1e9 / 7))]
     assert all(one is other for one, other in zip(trusted(releases), releases, strict=True))
+
+
+@pytest.fixture
+def embedding() -> PublicEmbedding:
+    rng = np.random.default_rng(1)
+    scorer = MeanEmbeddingScorer(embedding_dim=3)
+    negatives, distill = rng.normal(size=(200, 5)), rng.normal(size=(70, 5))
+    public = scorer.publish(negatives)
+    return PublicEmbedding(
+        scorer,
+        "odds",
+        {"p": public},
+        {"p": Reference(scorer.embed(public, negatives))},
+        {"p": scorer.embed(public, distill)},
+        lambda client: "p",
+    )
+
+
+def made(client: str, seed: int) -> Release:
+    values = np.random.default_rng(seed).integers(-(10**6), 10**6, 3)
+    return Release(
+        client, "mean-embedding", 50, 1.0, 1e-5, "replace-one", "opendp", 2e6, 1e5, 1e-7, False, "", {"values": values}
+    )
+
+
+def test_the_peak_is_the_largest_and_the_best_teacher_weighs_one(embedding: PublicEmbedding) -> None:
+    weighing = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "b"])
+    each = np.stack([weighing.log_odds(client) for client in "ab"])
+    weights = np.stack([weighing.of(client) for client in "ab"])
+    assert np.allclose(weights.max(axis=0), 1.0)
+    assert np.allclose(weights / weights.sum(axis=0), np.exp(each) / np.exp(each).sum(axis=0), atol=1e-7)
+
+
+def test_blocks_do_not_matter(embedding: PublicEmbedding, monkeypatch: pytest.MonkeyPatch) -> None:
+    weighing = embedding.teacher_weights({"a": made("a", 1)}, ["a"])
+    whole = weighing.log_odds("a")
+    monkeypatch.setattr(room, "_BLOCK", 7)
+    assert np.allclose(weighing.log_odds("a"), whole)
+
+
+def test_only_those_asked_are_teachers_but_all_known_releases_count(embedding: PublicEmbedding) -> None:
+    weighing = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
+    assert weighing.teachers == {"a"}
+    assert np.allclose(weighing.of("a"), 1.0)  # nobody else is asked

@@ -1,19 +1,19 @@
-"""What an attack found, and on what terms it was made."""
+"""The settings of an audit, and what an attack measured."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.deploy.audit.bounds import lower_bounds, projected
+from fedaux.deploy.audit.bounds import linear_scores, lower_bounds
 
 Vector = NDArray[np.float64]
-FAILURE_PROBABILITY = 0.05 / 20  # of being wrong, for each attack that draws: all of them together then hold with 95 %
-NO_PRIVACY = float("inf")  # the ε of what can be read off without any noise
+FAILURE_PROBABILITY = 0.05 / 20  # for each attack that draws: all of them together then hold with 95 %
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,14 @@ class AuditConfig:
     epsilon: float = 4.0  # below 1, noise hides nearly everything from an audit
     delta: float = 1e-5
     draws: int = 200
+
+    def fewer_draws(self) -> AuditConfig:
+        """For what moves a release by many times its sensitivity."""
+        return replace(self, draws=max(60, self.draws // 5))
+
+    def more_draws(self) -> AuditConfig:
+        """For missing noise, which is harder to detect than a record that moves a release far."""
+        return replace(self, draws=2 * self.draws)
 
 
 @dataclass(frozen=True)
@@ -45,19 +53,37 @@ class AttackResult:
         return cls(name, attacked, claimed, bound, draws, bound > claimed, detail)
 
     @classmethod
+    def exact(cls, name: str, attacked: str, leaks: bool, detail: str) -> AttackResult:
+        """An attack that needs no draws: what leaks is read without any noise, so no ε bounds it."""
+        return cls.of(name, attacked, 0.0, math.inf if leaks else 0.0, 0, detail)
+
+    @classmethod
     def skip(cls, name: str, attacked: str, reason: str) -> AttackResult:
         return cls(name, attacked, 0.0, 0.0, 0, False, reason, skipped=True)
 
 
 Draw = Callable[[], Vector]  # one reply, drawn anew
-Attack = Callable[[Path, AuditConfig], AttackResult]  # (an empty folder, terms)
+Attack = Callable[[Path, AuditConfig], AttackResult]  # (an empty folder, settings)
 
 
-def empirical_epsilon(neighbours: Sequence[Draw], terms: AuditConfig, direction: Vector | None = None) -> float:
-    """ε from drawing replies of two neighbours: the better of both bounds, which agree where noise is Gaussian.
+def distinguish(
+    name: str,
+    attacked: str,
+    neighbours: Sequence[Draw],
+    audit: AuditConfig,
+    detail: str = "",
+    direction: Vector | None = None,
+) -> AttackResult:
+    """The attack of telling two neighbours apart by their replies, under the claim `audit.epsilon`."""
+    bound = empirical_epsilon(neighbours, audit, direction)
+    return AttackResult.of(name, attacked, audit.epsilon, bound, audit.draws, detail)
+
+
+def empirical_epsilon(neighbours: Sequence[Draw], audit: AuditConfig, direction: Vector | None = None) -> float:
+    """A lower bound on ε from replies of two neighbours: the better of both bounds, which agree for Gaussian noise.
 
     An attacker who knows in which `direction` the second differs from the first need not learn it from the draws.
     """
-    low, high = (np.stack([draw() for _ in range(terms.draws)]) for draw in neighbours)
-    scores = projected(low, high) if direction is None else (low @ direction, high @ direction)
-    return max(lower_bounds(*scores, terms.delta, 1 - FAILURE_PROBABILITY))
+    first, second = (np.stack([draw() for _ in range(audit.draws)]) for draw in neighbours)
+    scores = linear_scores(first, second) if direction is None else (first @ direction, second @ direction)
+    return max(lower_bounds(*scores, audit.delta, 1 - FAILURE_PROBABILITY))

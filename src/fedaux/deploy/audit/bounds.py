@@ -1,7 +1,7 @@
-"""How large must ε at least be, if an attacker did so well? Lower bounds, each with a confidence.
+"""Lower confidence bounds on ε from the success of an attacker.
 
-From many draws on two neighbouring data sets, by the error rates of telling them apart; or from a single run into which
-many records were put at random, by how many of them were found again.
+Either from many draws on two neighbouring data sets, by the error rates of telling them apart; or from a single run
+with many canaries included at random, by how many of them the attacker guesses right.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ Scores = NDArray[np.float64]
 def lower_bounds(negatives: Scores, positives: Scores, delta: float, confidence: float = 0.95) -> tuple[float, float]:
     """(for any mechanism, for a Gaussian one) from scores that are higher on `positives`.
 
-    The threshold is chosen on one half of the draws and judged on the other, so that choosing costs no confidence. Each
-    error rate gets half of what may go wrong (Clopper & Pearson 1934).
+    The threshold is chosen on one half of the draws and evaluated on the other, so that the choice costs no confidence.
+    Each error rate gets half of the failure probability (Clopper & Pearson 1934).
     """
-    (seen0, new0), (seen1, new1) = (np.array_split(scores, 2) for scores in (negatives, positives))
+    (train0, test0), (train1, test1) = (np.array_split(scores, 2) for scores in (negatives, positives))
     risk = (1 - confidence) / 2
     bounds = [0.0, 0.0]
-    for kind, pick in enumerate((_best_ratio, _best_middle)):
-        threshold = pick(seen0, seen1, delta)
-        false_positive = _upper(int((new0 >= threshold).sum()), len(new0), risk)
-        false_negative = _upper(int((new1 < threshold).sum()), len(new1), risk)
+    for kind, pick in enumerate((_best_tail, _midpoint)):
+        threshold = pick(train0, train1, delta)
+        false_positive = _upper(int((test0 >= threshold).sum()), len(test0), risk)
+        false_negative = _upper(int((test1 < threshold).sum()), len(test1), risk)
         bounds[kind] = (_epsilon, _gaussian_epsilon)[kind](false_positive, false_negative, delta)
     return bounds[0], bounds[1]
 
 
-def projected(negatives: Scores, positives: Scores) -> tuple[Scores, Scores]:
-    """Rows of draws as scores for `lower_bounds`: the linear discriminant of their first halves, axis by axis.
+def linear_scores(negatives: Scores, positives: Scores) -> tuple[Scores, Scores]:
+    """Rows of draws as scores for `lower_bounds`: the diagonal linear discriminant of their first halves.
 
-    With Gaussian noise that is the best an attacker can do; a coordinate without noise outweighs all others. The halves
-    that are judged have no say in it.
+    With Gaussian noise that is the best an attacker can do; a coordinate without noise outweighs all others. The second
+    halves, on which the attack is evaluated, do not enter.
     """
     first0, first1 = (np.array_split(rows, 2)[0] for rows in (negatives, positives))
-    moved, spread = first1.mean(axis=0) - first0.mean(axis=0), first0.var(axis=0) + first1.var(axis=0)
-    direction = moved / np.maximum(spread, 1e-12 * max(float(spread.max()), 1.0))
+    shift, spread = first1.mean(axis=0) - first0.mean(axis=0), first0.var(axis=0) + first1.var(axis=0)
+    direction = shift / np.maximum(spread, 1e-12 * max(float(spread.max()), 1.0))
     return negatives @ direction, positives @ direction
 
 
 def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confidence: float = 0.95) -> float:
     """ε from one run (Steinke, Nasr & Jagielski 2023): each canary took part or not by the toss of a coin.
 
-    For `guesses` of them the auditor said which, and was `right` so often. The smallest ε that is not refuted.
+    The auditor guessed for `guesses` of them, and was `right` so often. The smallest ε that is not refuted.
     """
     if one_run_p_value(canaries, guesses, right, 0.0, delta) >= 1 - confidence:
         return 0.0
@@ -65,13 +65,13 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confide
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """At most so likely is it that so many guesses or more are right, if the mechanism is (ε, δ)-private.
+    """An upper bound on the probability of at least `right` right guesses under (ε, δ)-privacy.
 
     Theorem 5.2 of the paper: β + 2mδα, with β = P[X ≥ v] and α = maxᵢ P[v > X ≥ v − i]/i for X binomial with the odds
     e^ε of randomised response.
     """
     if not 0 <= right <= guesses <= canaries:
-        raise ValueError(f"{right} right of {guesses} guesses on {canaries} canaries cannot be")
+        raise ValueError(f"{right} right of {guesses} guesses on {canaries} canaries is impossible")
     odds = 1 / (1 + math.exp(-epsilon))
     below = np.cumsum(binom.pmf(right - np.arange(1, right + 1), guesses, odds))  # P[v > X ≥ v − i], i = 1 … v
     alpha = float((below / np.arange(1, right + 1)).max(initial=0.0))
@@ -89,18 +89,18 @@ def _gaussian_epsilon(false_positive: float, false_negative: float, delta: float
     return 0.0 if mu <= 0 or delta_of(1 / mu, 0.0) <= delta else epsilon_of(1 / mu, delta)
 
 
-def _best_ratio(negatives: Scores, positives: Scores, delta: float) -> float:
-    """The threshold in the tail that promises the largest ε on these draws."""
+def _best_tail(negatives: Scores, positives: Scores, delta: float) -> float:
+    """The threshold in the tail with the largest bound on these draws."""
     tail = np.quantile(negatives, 1 - np.geomspace(1e-3, 0.5, 60))
     candidates = np.append(tail, np.quantile(positives, [0.0, 0.01, 0.5]))
     rates = [((negatives >= t).mean(), (positives < t).mean()) for t in candidates]
     risk = 0.025
-    promised = [_epsilon(_upper(round(fp * len(negatives)), len(negatives), risk), fn, delta) for fp, fn in rates]
-    return float(candidates[int(np.argmax(promised))])
+    bounds = [_epsilon(_upper(round(fp * len(negatives)), len(negatives), risk), fn, delta) for fp, fn in rates]
+    return float(candidates[int(np.argmax(bounds))])
 
 
-def _best_middle(negatives: Scores, positives: Scores, delta: float) -> float:
-    """Half-way: both error rates are then known best."""
+def _midpoint(negatives: Scores, positives: Scores, delta: float) -> float:
+    """The midpoint of the medians, where both error rates are estimated best."""
     return float((np.median(negatives) + np.median(positives)) / 2)
 
 

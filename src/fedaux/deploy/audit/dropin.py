@@ -1,4 +1,4 @@
-"""Attacks on the handler that a Flower app of one's own gets from `fedaux.flower.answer`."""
+"""Attacks on the handler that `fedaux.flower.answer` adds to a user's own Flower app."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
 from fedaux.core.messages import Arrays, PrepareOrder, Release
-from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, empirical_epsilon
-from fedaux.deploy.audit.noise import with_more_draws
-from fedaux.deploy.audit.records import with_fewer_draws
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, distinguish
 from fedaux.deploy.audit.site import Vector, refused
 from fedaux.flower.dropin_client import answer
 from fedaux.flower.federation import read_reply
@@ -30,7 +28,7 @@ MAP: Arrays = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.f
 
 @keeps_records_apart
 class Net(nn.Module):
-    """A user's network; `norm` over the batch is what a privacy promise cannot bear."""
+    """A user's network; with `norm` it normalises over the batch, which private records do not allow."""
 
     def __init__(self, norm: bool = False) -> None:
         super().__init__()
@@ -39,15 +37,15 @@ class Net(nn.Module):
         self.head = nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.head(self.features(x))
-        return found
+        logits: Tensor = self.head(self.features(x))
+        return logits
 
 
-class App:
-    """A client that has nothing of fedaux but that one handler."""
+class DropInClient:
+    """A client with no other handler."""
 
     def __init__(
-        self, folder: Path, rows: Vector, terms: AuditConfig, norm: bool = False, public: Arrays = MAP
+        self, folder: Path, rows: Vector, audit: AuditConfig, norm: bool = False, public: Arrays = MAP
     ) -> None:
         self.folder, self.public, app = folder, public, ClientApp()
         labels = np.zeros(len(rows), np.int64)
@@ -56,8 +54,8 @@ class App:
             model=lambda: Net(norm),
             data=lambda context: (rows.astype(np.float32), labels),
             vault=folder,
-            epsilon=terms.epsilon,
-            delta=terms.delta,
+            epsilon=audit.epsilon,
+            delta=audit.delta,
         )
         self.grid = InProcessGrid(app, 1, {})
 
@@ -73,23 +71,23 @@ class App:
         return np.asarray(read_reply(Release, self.ask(weights)).arrays["values"], np.float64)
 
 
-def batch_norm(folder: Path, terms: AuditConfig) -> AttackResult:
-    """Weights that are dead on random rows and alive on the client's: no trial would see that records are mixed."""
-    name, attacked, terms = "drop-in-batchnorm", "a network that normalises over the batch", with_fewer_draws(terms)
+def batch_norm(folder: Path, audit: AuditConfig) -> AttackResult:
+    """Weights whose activations are zero on random rows, not on the client's: no test run would show the mixing."""
+    name, attacked = "drop-in-batchnorm", "a network that normalises over the batch"
     rows = np.random.default_rng(0).uniform(0.9, 1.1, size=(64, 8))
     other = np.concatenate([np.full((1, 8), 1000.0), rows[1:]])
-    weights = _alive(norm=True)
-    apps = [App(folder / which, x, terms, norm=True) for which, x in (("one", rows), ("other", other))]
-    App(folder / "control", rows, terms).values(_alive(norm=False))  # the order itself is one that clients answer
-    if all(refused(app.ask(weights)) for app in apps):
-        return AttackResult.of(name, attacked, terms.epsilon, 0.0, 0, "both neighbours refuse the network")
-    bound = empirical_epsilon([partial(app.values, weights) for app in apps], terms)
-    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, "one of 64 rows is an outlier")
+    weights = _mixing_weights(norm=True)
+    clients = [DropInClient(folder / which, x, audit, norm=True) for which, x in (("one", rows), ("other", other))]
+    DropInClient(folder / "control", rows, audit).values(_mixing_weights(norm=False))  # clients answer such an order
+    if all(refused(client.ask(weights)) for client in clients):
+        return AttackResult.of(name, attacked, audit.epsilon, 0.0, 0, "both neighbours refuse the network")
+    draws = [partial(client.values, weights) for client in clients]
+    return distinguish(name, attacked, draws, audit.fewer_draws(), "one of 64 rows is an outlier")
 
 
-def noise(folder: Path, terms: AuditConfig) -> AttackResult:
+def noise(folder: Path, audit: AuditConfig) -> AttackResult:
     """One record exchanged for its opposite: the sum of its class moves by 2, as far as is claimed."""
-    terms, net = with_more_draws(terms), Net()
+    net = Net()
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.zero_()
@@ -97,12 +95,12 @@ def noise(folder: Path, terms: AuditConfig) -> AttackResult:
     rows = np.ones((8, 8))
     other, weights = np.concatenate([np.zeros((1, 8)), rows[1:]]), flatten_state(net)
     middle = {**MAP, "mean": np.full(4, 0.5, np.float32)}
-    apps = [App(folder / which, x, terms, public=middle) for which, x in (("one", rows), ("other", other))]
-    bound = empirical_epsilon([partial(app.values, weights) for app in apps], terms)
-    return AttackResult.of("noise-drop-in", "noise of a drop-in's release", terms.epsilon, bound, terms.draws)
+    clients = [DropInClient(folder / which, x, audit, public=middle) for which, x in (("one", rows), ("other", other))]
+    draws = [partial(client.values, weights) for client in clients]
+    return distinguish("noise-drop-in", "noise of a drop-in's release", draws, audit.more_draws())
 
 
-def _alive(norm: bool) -> Arrays:
+def _mixing_weights(norm: bool) -> Arrays:
     """φ is the sign of z + 0.02, with z a row's sum in units of the batch's deviation."""
     net = Net(norm)
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """Vectors on which a matrix product's last bit, and so its sign, depends on how many rows there are.
 
-They are found by trying, as a hostile server would at home: h·w is zero but for rounding, and kernels round in an order
-that they choose by the shape.
+A search finds them, as a hostile server could at home: h·w is zero but for rounding, and kernels choose the order of
+their sums by the shape.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Product = Callable[[Floats, Floats, int], NDArray[Any]]  # (h, w, n) → h·w, n
 TRIES = 500
 
 
-def cancelling(width: int) -> Iterator[tuple[Floats, Floats]]:
+def cancelling_pairs(width: int) -> Iterator[tuple[Floats, Floats]]:
     """(h > 0, w) whose product cancels in pairs."""
     rng = np.random.default_rng(1)
     for _ in range(TRIES):
@@ -26,14 +26,11 @@ def cancelling(width: int) -> Iterator[tuple[Floats, Floats]]:
         yield np.concatenate([half, half])[order], np.concatenate([signs, -signs])[order]
 
 
-def disagreeing(product: Product, width: int, rows: int) -> tuple[Floats, Floats, float, float] | None:
-    """(h, w, h·w among `rows`, h·w among one more), of different signs; None where kernels agree on all that is tried.
-
-    The larger of the two is positive: −w is taken where it would be the other.
-    """
-    for h, weights in cancelling(width):
+def find_shape_dependent(product: Product, width: int, rows: int) -> tuple[Floats, Floats, float, float] | None:
+    """(h, w, h·w among `rows`, h·w among one more) with products of different signs; None if no try gives such."""
+    for h, weights in cancelling_pairs(width):
         small, large = product(h, weights, rows), product(h, weights, rows + 1)
-        one = small.min() == small.max() and large.min() == large.max()
-        if one and small[0] * large[0] < 0:
+        uniform = small.min() == small.max() and large.min() == large.max()
+        if uniform and small[0] * large[0] < 0:
             return h, weights, float(small[0]), float(large[0])
     return None

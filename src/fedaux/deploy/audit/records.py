@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,31 +12,27 @@ import torch
 from numpy.typing import NDArray
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import PrepareOrder, TrainOrder
-from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, Draw, empirical_epsilon
-from fedaux.deploy.audit.kernels import disagreeing
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, Draw, distinguish
+from fedaux.deploy.audit.kernels import find_shape_dependent
 from fedaux.deploy.audit.site import Server, Site, Vector, set_mlp, write_rows
 
-MANY = 10**6  # declared records: gradients are divided by it, which lets Adam's first step be undone
+MANY = 10**6  # declared records: gradients are divided by it, which lets Adam's first step be inverted
 HUGE = 2.0**50  # a power of two: no product is rounded differently
 AGREE = "the matrix kernels of this machine agree on all that was tried"
-PASSING = PrototypeSpec.of("mlp", hidden=2, features=2, norm="none")
+IDENTITY = PrototypeSpec.of("mlp", hidden=2, features=2, norm="none")
 
 
-def with_fewer_draws(terms: AuditConfig) -> AuditConfig:
-    """What moves a release by many times its sensitivity shows in few draws."""
-    return replace(terms, draws=max(60, terms.draws // 5))
-
-
-def scores(terms: AuditConfig, **more: Any) -> dict[str, Any]:
+def scores(audit: AuditConfig, **more: Any) -> dict[str, Any]:
     """Settings of a site that releases scores."""
-    return {"privacy": {"epsilon": terms.epsilon, "delta": terms.delta, **more}}
+    return {"privacy": {"epsilon": audit.epsilon, "delta": audit.delta, **more}}
 
 
-def training(terms: AuditConfig, **more: Any) -> dict[str, Any]:
+def training(audit: AuditConfig, **more: Any) -> dict[str, Any]:
     """Settings of a site that trains heads for one round, in one step on all records, under add-remove."""
-    privacy: dict[str, Any] = {"epsilon": terms.epsilon, "epsilon_total": terms.epsilon, "delta": terms.delta}
-    privacy |= {
+    privacy = {
+        "epsilon": audit.epsilon,
+        "epsilon_total": audit.epsilon,
+        "delta": audit.delta,
         "train_rounds": 1,
         "private_training": True,
         "sample_rate": 1.0,
@@ -47,7 +42,7 @@ def training(terms: AuditConfig, **more: Any) -> dict[str, Any]:
     return {"method": "fedavg", "head_only": True, "rounds": 1, "privacy": {**privacy, **more}}
 
 
-def map_kernel(folder: Path, terms: AuditConfig) -> AttackResult:
+def map_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     """All features are equal, and the public map's product with them has the sign that the kernel gives it."""
     name, attacked, rows, width = "batch-shape-map", "one record more, on the public map of others", 1953, 128
 
@@ -56,119 +51,109 @@ def map_kernel(folder: Path, terms: AuditConfig) -> AttackResult:
         basis[:, 0] = column
         return (np.tile(h, (count, 1)).astype(np.float64) @ basis)[:, 0]
 
-    found = disagreeing(product, width, rows)
-    if found is None:
+    vectors = find_shape_dependent(product, width, rows)
+    if vectors is None:
         return AttackResult.skip(name, attacked, AGREE)
-    h, column, *_ = found
-    terms = with_fewer_draws(terms)
+    h, column, *_ = vectors
+    audit = audit.fewer_draws()
     spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
-    sites = one_more(folder, rows, spec, scores(terms, adjacency="add-remove", declared_records=rows))
+    sites = one_record_more(folder, rows, spec, scores(audit, adjacency="add-remove", declared_records=rows))
     server = Server.against(sites[0], (5,), 3)
     set_mlp(server.model, bias=h)
     basis = np.zeros((width, 4), np.float32)
     basis[:, 0] = column
     order = server.prepare({"mean": np.zeros(width, np.float32), "basis": basis})
-    bound = empirical_epsilon([values_of(site, order) for site in sites], terms)
-    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows:,} records or one more")
+    draws = [partial(site.values, order) for site in sites]
+    return distinguish(name, attacked, draws, audit, f"{rows:,} records or one more")
 
 
-def network_kernel(folder: Path, terms: AuditConfig) -> AttackResult:
+def network_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     """The same inside the network, whose weights are the server's: a feature is a rounding error."""
     name, attacked, rows, width = "batch-shape-network", "one record more, on the features of others", 15, 512
-    found = disagreeing(_linear, width, rows)
-    if found is None:
+    vectors = find_shape_dependent(_linear, width, rows)
+    if vectors is None:
         return AttackResult.skip(name, attacked, AGREE)
-    h, weights, small, large = found
-    terms = with_fewer_draws(terms)
+    h, weights, small, large = vectors
+    audit = audit.fewer_draws()
     spec = PrototypeSpec.of("mlp", hidden=width, features=3, norm="none")
-    sites = one_more(folder, rows, spec, scores(terms, adjacency="add-remove", declared_records=rows))
+    sites = one_record_more(folder, rows, spec, scores(audit, adjacency="add-remove", declared_records=rows))
     server = Server.against(sites[0], (5,), 3)
     second = np.zeros((3, width), np.float32)
     second[0] = weights
     set_mlp(server.model, hidden=h, second=second)
     order = server.prepare(server.map(mean=max(small, large) / 2))
-    bound = empirical_epsilon([values_of(site, order) for site in sites], terms)
-    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows} records or one more")
+    draws = [partial(site.values, order) for site in sites]
+    return distinguish(name, attacked, draws, audit, f"{rows} records or one more")
 
 
-def training_kernel(folder: Path, terms: AuditConfig) -> AttackResult:
+def training_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     """The same in private training: weights of 2⁵⁰ turn the sign of a logit into all of the gradient."""
     name, attacked, rows, width = "batch-shape-training", "one record more, on the gradients of others", 15, 512
-    found = disagreeing(_linear, width, rows)
-    if found is None:
+    vectors = find_shape_dependent(_linear, width, rows)
+    if vectors is None:
         return AttackResult.skip(name, attacked, AGREE)
-    h, weights, small, large = found
-    terms = with_fewer_draws(terms)
+    h, weights, small, large = vectors
+    audit = audit.fewer_draws()
     spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
-    sites = one_more(folder, rows, spec, training(terms))
+    sites = one_record_more(folder, rows, spec, training(audit))
     server = Server.against(sites[0], (5,), 3)
     set_mlp(server.model, bias=h)
     head = np.zeros((3, width), np.float32)
     head[0] = weights * HUGE
-    order = server.train(np.append(head.ravel(), np.zeros(3)), lr=1e25)  # beside it, those weights are nothing
-    one, other = (gradient(h, np.array([HUGE * logit, 0, 0]), 2) for logit in (small, large))
-    bound = empirical_epsilon([sums_of(site, order) for site in sites], terms, other - one)
-    return AttackResult.of(name, attacked, terms.epsilon, bound, terms.draws, f"{rows} records or one more")
+    order = server.train(np.append(head.ravel(), np.zeros(3)), lr=1e25)  # those weights are negligible beside it
+    first, second = (gradient(h, np.array([HUGE * logit, 0, 0]), 2) for logit in (small, large))
+    draws = [partial(site.noisy_sum, order) for site in sites]
+    return distinguish(name, attacked, draws, audit, f"{rows} records or one more", second - first)
 
 
-def person(folder: Path, terms: AuditConfig) -> AttackResult:
-    """A person's hundred records, all moved together, where a person is promised what a record would be."""
-    terms, settings = with_fewer_draws(terms), scores(terms, unit="person", max_records_per_person=10)
+def person(folder: Path, audit: AuditConfig) -> AttackResult:
+    """A person's hundred records, all moved together, where the privacy unit is a person."""
+    settings = scores(audit, unit="person", max_records_per_person=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
-    bound = scores_epsilon(sites, terms)
     detail = "100 of 104 records, of which 10 are used"
-    return AttackResult.of("person", "all records of a person, on scores", terms.epsilon, bound, terms.draws, detail)
+    draws = opposite_scores(sites)
+    return distinguish("person", "all records of a person, on scores", draws, audit.fewer_draws(), detail)
 
 
-def person_training(folder: Path, terms: AuditConfig) -> AttackResult:
-    """The same in private training: a person who is there, or not."""
-    name, attacked, terms = "person-training", "all records of a person, on training", with_fewer_draws(terms)
-    settings = training(terms, unit="person", max_records_per_person=10)
+def person_training(folder: Path, audit: AuditConfig) -> AttackResult:
+    """The same in private training: a person who takes part, or not."""
+    settings = training(audit, unit="person", max_records_per_person=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("without", None), ("with", (1000, 0)))]
-    order = passing(sites[0]).train(np.zeros(6))
+    order = identity_server(sites[0]).train(np.zeros(6))
     direction = gradient(np.array([1000.0, 0.0]), np.zeros(2), 0)
-    bound = empirical_epsilon([sums_of(site, order) for site in sites], terms, direction)
-    return AttackResult.of(
-        name, attacked, terms.epsilon, bound, terms.draws, "100 of 104 records, of which 10 are used"
-    )
+    draws, detail = [partial(site.noisy_sum, order) for site in sites], "100 of 104 records, of which 10 are used"
+    attacked = "all records of a person, on training"
+    return distinguish("person-training", attacked, draws, audit.fewer_draws(), detail, direction)
 
 
-def passing(site: Site) -> Server:
-    """A server whose network passes two positive numbers on as they are."""
+def identity_server(site: Site) -> Server:
+    """A server whose network returns two positive numbers as they are."""
     server = Server.against(site, (2,), 2)
     set_mlp(server.model, first=np.eye(2), second=np.eye(2))
     return server
 
 
-def scores_epsilon(sites: Sequence[Site], terms: AuditConfig) -> float:
-    """ε from the releases of two neighbours, under a map that has the records (1, 0) and (0, 1) at opposite φ."""
-    server = passing(sites[0])
+def opposite_scores(sites: Sequence[Site]) -> list[Draw]:
+    """Releases of the sites under a map that has the records (1, 0) and (0, 1) at opposite φ."""
+    server = identity_server(sites[0])
     order = server.prepare(server.map(column=np.array([1, -1])))
-    return empirical_epsilon([values_of(site, order) for site in sites], terms)
+    return [partial(site.values, order) for site in sites]
 
 
-def values_of(site: Site, order: PrepareOrder) -> Draw:
-    return partial(site.values, order)
-
-
-def sums_of(site: Site, order: TrainOrder) -> Draw:
-    return partial(site.noisy_sum, order)
-
-
-def one_more(folder: Path, rows: int, spec: PrototypeSpec, settings: dict[str, Any]) -> list[Site]:
+def one_record_more(folder: Path, rows: int, spec: PrototypeSpec, settings: dict[str, Any]) -> list[Site]:
     """Two sites, one with a record more than the other."""
     x = np.random.default_rng(0).normal(size=(rows + 1, 5))
     counts = {"fewer": rows, "more": rows + 1}
     data = [write_rows(folder / which, x[:n], [2] * n, ("a", "b", "c")) for which, n in counts.items()]
-    return [Site.at(one, spec, **settings) for one in data]
+    return [Site.at(path, spec, **settings) for path in data]
 
 
 def gradient(h: NDArray[Any], logits: Vector, label: int) -> Vector:
-    """A record's clipped gradient by the head (W, b), flattened, as anybody computes it who knows the record."""
-    shares = np.exp(logits - logits.max())
-    error = shares / shares.sum() - np.eye(len(logits))[label]
-    found = np.append(np.outer(error, h).ravel(), error)
-    return np.asarray(found / max(1.0, float(np.linalg.norm(found))))
+    """A record's clipped gradient by the head (W, b), flattened, as an attacker who knows the record computes it."""
+    probabilities = np.exp(logits - logits.max())
+    error = probabilities / probabilities.sum() - np.eye(len(logits))[label]
+    flat = np.append(np.outer(error, h).ravel(), error)
+    return np.asarray(flat / max(1.0, float(np.linalg.norm(flat))))
 
 
 def _linear(h: NDArray[np.float32], weights: NDArray[np.float32], count: int) -> NDArray[Any]:
@@ -182,4 +167,4 @@ def _persons(folder: Path, row: tuple[float, float] | None, settings: dict[str, 
     many = 0 if row is None else 100
     x = np.array([*[row] * many, *[(1, 1)] * 4])
     data = write_rows(folder, x, [0] * len(x), ("a", "b"), [*["many"] * many, "p", "q", "r", "s"])
-    return Site.at(data, PASSING, person="person", **settings)
+    return Site.at(data, IDENTITY, person="person", **settings)

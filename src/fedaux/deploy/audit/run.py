@@ -1,4 +1,4 @@
-"""The audit: every attack on the whole client, one after the other, each at sites of its own."""
+"""Runs every attack on the whole client, each against sites of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedaux.core.errors import unknown_name
 from fedaux.core.progress import AuditProgress, OnProgress, no_progress
-from fedaux.deploy.audit import accounts, dropin, noise, records, texts, wire
+from fedaux.deploy.audit import accounts, dropin, noise, records, statements, texts, wire
 from fedaux.deploy.audit.attack_result import Attack, AttackResult, AuditConfig
 
 ATTACKS: dict[str, Attack] = {
@@ -23,17 +23,17 @@ ATTACKS: dict[str, Attack] = {
     "new-label": texts.new_label,
     "hello": wire.hello,
     "drop-in-batchnorm": dropin.batch_norm,
-    "lost-replies": accounts.lost_replies,
-    "spare-clients": accounts.spare_clients,
+    "lost-replies": statements.lost_replies,
+    "spare-clients": statements.spare_clients,
     "rounds-raised": accounts.rounds_raised,
-    "questions": accounts.questions,
+    "questions": accounts.repeated_requests,
     "wrong-size": accounts.wrong_size,
-    "half-way": accounts.half_way,
-    "old-copy": accounts.old_copy,
-    "reported": accounts.reported,
+    "half-way": accounts.failed_release,
+    "old-copy": accounts.old_account,
+    "reported": accounts.reported_total,
     "many-names": accounts.many_names,
     "errors": wire.errors,
-    "printed": accounts.printed,
+    "printed": statements.rounded_down,
     "person": records.person,
     "person-training": records.person_training,
     "noise-scores": noise.exchanged,
@@ -42,16 +42,16 @@ ATTACKS: dict[str, Attack] = {
     "noise-training": noise.trained,
     "canaries": noise.canaries,
 }
-MEMORY = Path("/dev/shm")  # a vault writes through to the disk before it answers; in memory that costs nothing
+MEMORY = Path("/dev/shm")  # an account syncs to disk before each answer; in memory that costs nothing
 
 
 def audit_client(
-    terms: AuditConfig | None = None, only: Collection[str] = (), on_progress: OnProgress = no_progress
+    audit: AuditConfig | None = None, only: Collection[str] = (), on_progress: OnProgress = no_progress
 ) -> Iterator[AttackResult]:
-    """Attack the real client handlers, and yield what each attack found as soon as it is over.
+    """Attack the real client handlers, and yield the result of each attack as soon as it is over.
 
     Args:
-        terms: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
+        audit: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
         only: Names of attacks; without any, all of `ATTACKS`.
         on_progress: Called with an `AuditProgress` before each attack.
     """
@@ -61,14 +61,14 @@ def audit_client(
     names = only or ATTACKS
     for number, name in enumerate(names, 1):
         on_progress(AuditProgress(name, number, len(names)))
-        yield attack(name, terms or AuditConfig())
+        yield attack(name, audit or AuditConfig())
 
 
-def attack(name: str, terms: AuditConfig) -> AttackResult:
-    """One attack, in an empty folder that is gone afterwards. What sites write to their logs is not shown."""
+def attack(name: str, audit: AuditConfig) -> AttackResult:
+    """One attack, in a temporary folder, with the sites' logs silenced."""
     where = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="fedaux-audit-", dir=where) as folder, _silent():
-        return ATTACKS[name](Path(folder), terms)
+        return ATTACKS[name](Path(folder), audit)
 
 
 @contextmanager

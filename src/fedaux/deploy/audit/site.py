@@ -1,7 +1,7 @@
-"""A site in a folder of its own, with data on disk and the real client handlers, and a server that asks what it likes.
+"""A site in a folder of its own, with data on disk and the real client handlers, and a hostile server.
 
-A client draws noise once for a question, and remembers. To look at the noise, every draw gets a new vault; the features
-of the same records are kept.
+A client draws noise once for a request, and stores the release. To draw again, the vault is deleted; cached features
+are kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedaux.scoring.registry import make_scorer
 
 Vector = NDArray[np.float64]
 NAME = "site"
-EPSILON = 1e-8  # Adam's
+ADAM_EPSILON = 1e-8
 
 
 def handlers(message: Message, context: Context) -> Message:
@@ -55,7 +55,7 @@ def write_rows(
 
 @dataclass(frozen=True)
 class Site:
-    """`config` is what the site's owner has set; `folder` takes its vault and its features."""
+    """`config` are the owner's settings; `folder` holds the vault and the cached features."""
 
     folder: Path
     config: Config
@@ -81,7 +81,7 @@ class Site:
         return cls(data.parent / f"{data.stem}-site", Config.from_dict(facts), names)
 
     def message(self, content: Any, kind: str) -> Message:
-        """Any message at all, and the reply to it as it crosses the wire."""
+        """Send any message, and return the reply."""
         settings = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
         settings |= {"clients": ",".join(self.names), "features": str(self.folder / "features")}
         grid = InProcessGrid(handlers, 1, settings)
@@ -103,28 +103,28 @@ class Site:
         return self.folder / "vault"
 
     def forget(self) -> None:
-        """As if it had never been asked."""
+        """Delete the account and all releases."""
         shutil.rmtree(self.vault, ignore_errors=True)
 
     def values(self, order: PrepareOrder) -> Vector:
-        """One release of a client that has not been asked before, as a vector of steps."""
+        """A release by a client with an empty account, as a vector of steps."""
         self.forget()
         return np.asarray(self.release(order).arrays["values"], np.float64)
 
     def noisy_sum(self, order: TrainOrder) -> Vector:
         """The noisy sum of gradients behind one step of private training, in units of the clipping norm.
 
-        Adam's first step is lr·g/(|g| + 10⁻⁸) on each coordinate, which can be undone.
+        Adam's first step is lr·g/(|g| + 10⁻⁸) on each coordinate, which can be inverted.
         """
         self.forget()
         update = self.update(order)
-        moved = order.weights["parameters"].astype(np.float64) - update.weights["parameters"]
-        part = np.clip(moved / order.lr, -1 + 2**-24, 1 - 2**-24)
-        return np.asarray(EPSILON * part / (1 - np.abs(part)) * update.rate * update.records)
+        step = order.weights["parameters"].astype(np.float64) - update.weights["parameters"]
+        part = np.clip(step / order.lr, -1 + 2**-24, 1 - 2**-24)
+        return np.asarray(ADAM_EPSILON * part / (1 - np.abs(part)) * update.rate * update.records)
 
 
 def refused(reply: Message) -> bool:
-    """Whether a client said no, in one of the four words that it has for that."""
+    """Whether a reply is a `Refusal`."""
     return reply.has_error() and reply.error.reason in set(Refusal)
 
 
@@ -195,7 +195,7 @@ def set_mlp(
     second: NDArray[Any] | None = None,
     bias: NDArray[Any] | None = None,
 ) -> None:
-    """The weights and biases of an mlp's two layers; what is not given is zero. Only biases: all records look alike."""
+    """Set the weights and biases of an mlp's two layers; with biases only, all records have equal features."""
     with torch.no_grad():
-        for parameter, given in zip(model.features.parameters(), (first, hidden, second, bias), strict=True):
-            parameter.zero_() if given is None else parameter.copy_(torch.tensor(given))
+        for parameter, values in zip(model.features.parameters(), (first, hidden, second, bias), strict=True):
+            parameter.zero_() if values is None else parameter.copy_(torch.tensor(values))

@@ -1,4 +1,4 @@
-"""Attacks on what crosses the wire: orders that nobody should answer, fields, class names and the words of errors."""
+"""Attacks on messages: orders that no client should answer, undisclosed fields, class names, texts of errors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from flwr.clientapp import ClientApp
 
 from fedaux.core.messages import Hello, HelloOrder, PrepareOrder, Release, TrainOrder, Update
 from fedaux.data.records import Corpus
-from fedaux.deploy.audit.attack_result import NO_PRIVACY, AttackResult, AuditConfig
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.dropin import Net
-from fedaux.deploy.audit.records import PASSING, passing, scores, training
+from fedaux.deploy.audit.records import IDENTITY, identity_server, scores, training
 from fedaux.deploy.audit.site import Server, Site, refused, write_rows
 from fedaux.deploy.audit.texts import write_csv
 from fedaux.flower import client_app as client
@@ -25,63 +25,58 @@ from fedaux.flower.user_model import ACTION
 from fedaux.models import flatten_state
 from fedaux.privacy.disclosure import DISCLOSED_FIELDS, PUBLIC
 
-ORDERS = {"query.hello", "query.prepare", "train.default"}  # all that a client answers
+ORDERS = {"query.hello", "query.prepare", "train.default"}  # the message types that a client answers
 OTHERS = ("evaluate", "evaluate.default", "evaluate.score", "query", "query.evaluate", "query.fedaux", "train.evaluate")
 SECRET = "Jane Doe 1970 HIV positive"
-ANSWERS: dict[type, type] = {HelloOrder: Hello, PrepareOrder: Release, TrainOrder: Update}
+REPLY_TYPES: dict[type, type] = {HelloOrder: Hello, PrepareOrder: Release, TrainOrder: Update}
 
 
 def broken_source(path: Path) -> Corpus:
-    """A source of the site's own that stumbles over a record."""
+    """A site's own source that fails on a record."""
     return Corpus(float(SECRET))  # type: ignore[arg-type]
 
 
-def oracle(folder: Path, terms: AuditConfig) -> AttackResult:
-    """Any answer to any order but the three is one that no account knows of."""
-    site, server = _trainer(folder / "one", (1, 0), terms)
-    contents = [serialize(one) for one in _orders(server)] + [RecordDict()]
-    answered = [kind for kind in OTHERS for one in contents if not site.message(one, kind).has_error()]
+def oracle(folder: Path, audit: AuditConfig) -> AttackResult:
+    """An answer to any other message type would be one that no account covers."""
+    site, server = _trainer(folder / "one", (1, 0), audit)
+    contents = [serialize(order) for order in _orders(server)] + [RecordDict()]
+    answered = [kind for kind in OTHERS for content in contents if not site.message(content, kind).has_error()]
     known = set(client.app._registered_funcs)
     extra = sorted({*answered, *(known - ORDERS)})
     detail = f"answers {', '.join(extra)}" if extra else f"{len(OTHERS) * len(contents)} other orders are refused"
-    return AttackResult.of(
-        "oracle", "orders beyond hello, prepare and train", 0.0, NO_PRIVACY if extra else 0.0, 0, detail
-    )
+    return AttackResult.exact("oracle", "orders beyond hello, prepare and train", bool(extra), detail)
 
 
-def fields(folder: Path, terms: AuditConfig) -> AttackResult:
-    """Every field is classified, and those that are public are the same whatever the record is."""
-    sites = [_trainer(folder / which, row, terms) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
+def fields(folder: Path, audit: AuditConfig) -> AttackResult:
+    """Every field of a reply is in the disclosure table, and public ones do not depend on the record."""
+    sites = [_trainer(folder / which, row, audit) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
     wrong = set()
     for order in _orders(sites[0][1]):
-        one, other = (dict(_fields(site.send(order))) for site, _ in sites)
-        classes = DISCLOSED_FIELDS[ANSWERS[type(order)]]
+        first, second = (dict(_fields(site.send(order))) for site, _ in sites)
+        classes = DISCLOSED_FIELDS[REPLY_TYPES[type(order)]]
         public = {name for name, disclosure in classes.items() if disclosure.private is PUBLIC}
-        wrong |= {f"{name} is not classified" for name in {*one, *other} - set(classes)}
-        wrong |= {f"{name} is said to be public" for name in public if one.get(name) != other.get(name)}
+        wrong |= {f"{name} is not classified" for name in {*first, *second} - set(classes)}
+        wrong |= {f"{name} is said to be public" for name in public if first.get(name) != second.get(name)}
     detail = "; ".join(sorted(wrong)) or "all are classified, and the public ones agree"
-    return AttackResult.of(
-        "fields", "fields of replies of two neighbours", 0.0, NO_PRIVACY if wrong else 0.0, 0, detail
-    )
+    return AttackResult.exact("fields", "fields of replies of two neighbours", bool(wrong), detail)
 
 
-def hello(folder: Path, terms: AuditConfig) -> AttackResult:
-    """A record with a label of its own must not show in what a node says when it is greeted."""
+def hello(folder: Path, audit: AuditConfig) -> AttackResult:
+    """A record with an undeclared label must not show in a node's reply to hello."""
     rows = [("cold", "good"), ("flu", "good")]
     tables = [write_csv(folder / label / "table.csv", [*rows, (label, "good")]) for label in ("flu", "aids")]
-    sites = [Site.at(one, PASSING, source="csv", **scores(terms)) for one in tables]
+    sites = [Site.at(path, IDENTITY, source="csv", **scores(audit)) for path in tables]
     arrays = [write_rows(folder / f"rows-{y}", np.ones((3, 2)), [0, 1, y], ("a", "b")) for y in (1, 7)]
-    sites += [Site.at(one, PASSING, **scores(terms)) for one in arrays]
-    told = [dict(_fields(site.send(HelloOrder()))) for site in sites]
-    differ = told[0] != told[1] or told[2] != told[3]
-    bound = NO_PRIVACY if differ else 0.0
-    return AttackResult.of(
-        "hello", "a label that is not declared, in Hello", 0.0, bound, 0, f"says {told[1]['classes']}"
+    sites += [Site.at(path, IDENTITY, **scores(audit)) for path in arrays]
+    replies = [dict(_fields(site.send(HelloOrder()))) for site in sites]
+    differ = replies[0] != replies[1] or replies[2] != replies[3]
+    return AttackResult.exact(
+        "hello", "a label that is not declared, in Hello", differ, f"says {replies[1]['classes']}"
     )
 
 
-def errors(folder: Path, terms: AuditConfig) -> AttackResult:
-    """Sources, tables and apps that fail over a record, whose text is in the exception."""
+def errors(folder: Path, audit: AuditConfig) -> AttackResult:
+    """Sources, tables and apps that fail on a record, whose text is in the exception."""
     own = write_rows(folder / "own", np.ones((2, 2)), [0, 1], ("a", "b"))
     table = write_csv(folder / "table" / "table.csv", [])
     table.write_text(f"{SECRET},flu\n{SECRET},cold", encoding="utf-8")  # no header: the first record is taken for it
@@ -89,24 +84,21 @@ def errors(folder: Path, terms: AuditConfig) -> AttackResult:
     bare.parent.mkdir()
     bare.write_text(table.read_text(encoding="utf-8"), encoding="utf-8")
     sites = [
-        Site.at(own, PASSING, source=f"{__name__}:broken_source", **training(terms)),
-        Site.at(table, PASSING, source="csv", **training(terms)),
-        Site.at(bare, PASSING, source="csv", **training(terms)),
+        Site.at(own, IDENTITY, source=f"{__name__}:broken_source", **training(audit)),
+        Site.at(table, IDENTITY, source="csv", **training(audit)),
+        Site.at(bare, IDENTITY, source="csv", **training(audit)),
     ]
-    server = passing(sites[0])
+    server = identity_server(sites[0])
     replies = [site.send(order) for site in sites for order in _orders(server)]
-    replies.append(_app_that_fails(folder / "app", server))
-    said = [one for one in replies if SECRET in repr(dict(_fields(one))) or (one.has_error() and not refused(one))]
-    detail = "; ".join(sorted({str(one.error.reason) if one.has_error() else "in a reply" for one in said}))
-    bound, silent = (
-        (NO_PRIVACY if said else 0.0),
-        f"{sum(map(refused, replies))} failures, each told as one of four words",
-    )
-    return AttackResult.of("errors", "a record in the text of an exception", 0.0, bound, 0, detail[:200] or silent)
+    replies.append(_failing_drop_in(folder / "app", server))
+    leaks = [r for r in replies if SECRET in repr(dict(_fields(r))) or (r.has_error() and not refused(r))]
+    detail = "; ".join(sorted({str(r.error.reason) if r.has_error() else "in a reply" for r in leaks}))[:200]
+    detail = detail or f"{sum(map(refused, replies))} failures, each sent as one of four words"
+    return AttackResult.exact("errors", "a record in the text of an exception", bool(leaks), detail)
 
 
-def _app_that_fails(folder: Path, server: Server) -> Message:
-    """A drop-in whose own data cannot be read."""
+def _failing_drop_in(folder: Path, server: Server) -> Message:
+    """The reply of a drop-in client whose data cannot be read."""
     app = ClientApp()
     answer(app, model=Net, data=lambda context: (float(SECRET),), vault=folder, epsilon=1.0)
     order = server.prepare(server.map())
@@ -116,12 +108,12 @@ def _app_that_fails(folder: Path, server: Server) -> Message:
     return reply
 
 
-def _trainer(folder: Path, row: tuple[float, float], terms: AuditConfig) -> tuple[Site, Server]:
+def _trainer(folder: Path, row: tuple[float, float], audit: AuditConfig) -> tuple[Site, Server]:
     data = write_rows(folder, np.array([row, (1, 1), (1, 1)]), [0, 0, 1], ("a", "b"))
-    settings = training(terms)
-    settings["privacy"] |= {"epsilon": terms.epsilon / 4}
-    site = Site.at(data, PASSING, **{**settings, "method": "fedaux"})
-    return site, passing(site)
+    settings = training(audit)
+    settings["privacy"] |= {"epsilon": audit.epsilon / 4}
+    site = Site.at(data, IDENTITY, **{**settings, "method": "fedaux"})
+    return site, identity_server(site)
 
 
 def _orders(server: Server) -> list[Any]:
@@ -130,14 +122,14 @@ def _orders(server: Server) -> list[Any]:
 
 
 def _fields(reply: Message) -> Iterator[tuple[str, Any]]:
-    """All that a reply holds: names and values of scalars, names and bytes of arrays, or the words of its error."""
+    """All that a reply holds: names and values of scalars, names and bytes of arrays, or the text of its error."""
     if reply.has_error():
         yield "error", reply.error.reason
         return
-    for room, record in reply.content.items():
+    for key, record in reply.content.items():
         if isinstance(record, ConfigRecord):
             yield from ((name, value) for name, value in record.items() if name not in ("version", "kind"))
         elif isinstance(record, ArrayRecord):
-            yield room, {name: array.data for name, array in record.items()}
+            yield key, {name: array.data for name, array in record.items()}
         else:
-            yield room, record
+            yield key, record

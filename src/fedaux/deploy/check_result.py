@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CheckResult:
-    """ok is None where it could not be found out."""
+    """`ok` is None where the answer is not known."""
 
     name: str
     ok: bool | None

@@ -11,6 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.datasets import load_digits
 
+from fedaux.data.records import Records
+from fedaux.privacy.release import Summary
+from fedaux.privacy.units import Units
 from fedaux.scoring.base import Scorer
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
@@ -157,3 +160,37 @@ def test_the_same_attack_finds_the_paper_and_its_authors_out(solve: Callable[[Ro
         return float(np.linalg.norm(solve(own, negatives) - solve(other, negatives)) / claimed)
 
     assert worst(move, huge_record, 6, size, negatives) > 30
+
+
+def person(rng: np.random.Generator, cap: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and labels of somebody: one direction or many, one class or many, far away or not."""
+    many = int(rng.integers(1, cap + 3))
+    rows = rng.normal(size=(many, 4)) if rng.random() < 0.5 else np.tile(rng.normal(size=4), (many, 1))
+    labels = rng.integers(-1, 4, many) if rng.random() < 0.5 else np.full(many, rng.integers(-1, 4))
+    return rows * 10 ** rng.uniform(-3, 3), labels
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    "scorer", [MeanEmbeddingScorer(3), ClassEmbeddingScorer(3, 3), LogisticScorer(0.05)], ids=lambda one: one.name
+)
+def test_no_person_moves_a_summary_further_than_one_record_could(scorer: Scorer, adjacency: str) -> None:
+    rng, cap, far = np.random.default_rng(3), 5, 0.0
+    public = scorer.publish(rng.normal(size=(40, 4)))
+
+    def summary(people: list[tuple[np.ndarray, np.ndarray]]) -> Summary:
+        rows, labels = (np.concatenate([one[part] for one in people]) for part in (0, 1))
+        whose = np.repeat(np.arange(len(people)), [len(one[0]) for one in people])
+        records = Records(rows, labels, person=whose)
+        shares = Units.of(records, "person", cap).shares
+        return scorer.summarise(public, rows, labels, adjacency, 4, shares)
+
+    for trial in range(60 if scorer.name == "logistic" else 600):
+        crowd, one, other = [person(rng, cap) for _ in range(3)], person(rng, cap), person(rng, cap)
+        if trial % 3 == 0:
+            other = (2 * public["mean"] - one[0], one[1])  # as far away as can be, in the same classes
+        first, second = summary([*crowd, one]), summary([*crowd, *([other] if adjacency == "replace-one" else [])])
+        distance = float(np.linalg.norm((first.values - second.values).astype(np.float64)))
+        assert distance <= first.sensitivity
+        far = max(far, distance / first.sensitivity)
+    assert far > (0.2 if scorer.name == "logistic" else 0.9)  # the bound is not idle

@@ -27,6 +27,10 @@ SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "in
 DISTILBERT = {"dim": 8, "n_layers": 1, "n_heads": 2, "hidden_dim": 8}
 
 
+def parameter_count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
 def image_network(spec: PrototypeSpec) -> nn.Module:
     """For rows of shape (3, 8, 8)."""
     network = build(spec, (3, 8, 8), 3, 0).features

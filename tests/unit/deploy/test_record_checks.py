@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedaux.config.schema import Config, DataConfig, PrivacyConfig
-from fedaux.deploy import checks
-from fedaux.deploy.finding import CheckResult
+from fedaux.deploy.check_result import CheckResult
+from fedaux.deploy.record_checks import check_records
 from fedaux.deploy.settings import demo_config, server_config, site_config
 from helpers.deployments import AWKWARD, deploy
 
@@ -29,7 +29,7 @@ def look(
 ) -> tuple[int, CheckResult]:
     data = DataConfig(source, path, classes=tuple(classes), person=person, partition="own")
     privacy = PrivacyConfig(unit="person", max_records_per_person=cap) if cap else PrivacyConfig()
-    return checks.data(replace(Config.load(site / "site.toml"), data=data, privacy=privacy), site, "berlin")
+    return check_records(replace(Config.load(site / "site.toml"), data=data, privacy=privacy), site, "berlin")
 
 
 def save(folder: Path, labels: list[int], persons: list[str] | None = None) -> None:
@@ -62,7 +62,7 @@ def test_records_that_cannot_be_read(site: Path, records: Path) -> None:
     np.save(records / "x.npy", np.zeros((4, 2), np.float32))
     problem(look(site, "npy", "of berlin", "abc"), "no labels", "[data] in site.toml")
     save(records, [])
-    problem(look(site, "npy", "of berlin", "abc"), "there is not one", "[data] in site.toml")
+    problem(look(site, "npy", "of berlin", "abc"), "there are none", "[data] in site.toml")
     problem(look(site, "nonsense", classes="abc"), "unknown source 'nonsense'", "[data]")
 
 

@@ -18,7 +18,7 @@ from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.feature_cache import private_outputs
-from helpers.private_networks import text_network
+from helpers.networks import text_network
 
 
 def moved(one: np.ndarray, other: np.ndarray) -> float:

@@ -1,0 +1,138 @@
+"""Draws images/rooms.svg from the imports of the package: a room stands above all rooms that it imports from."""
+
+import ast
+from functools import cache
+from html import escape
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+PACKAGE = DOCS.parent / "src" / "fedaux"
+PURPOSES = {
+    "cli": "commands, each a thin skin over a function",
+    "deploy": "real sites: keys, scripts, checks, audit of a client",
+    "experiments": "one run in one folder, trackers, sweeps",
+    "report": "pages, figures, live panel",
+    "export": "a model on its own, ONNX",
+    "flower": "client app, strategy, grids",
+    "algorithms": "the loop, a round, the server, methods",
+    "pretraining": "P1: self-supervision",
+    "scoring": "P2: which public data looks like mine",
+    "privacy": "P3: records alone, noise, account",
+    "models": "networks, weights as arrays, inference",
+    "data": "sources, splits, records, batches",
+    "config": "what a run is: checked settings",
+    "core": "messages, errors, files, random streams",
+}
+MARKS = {
+    "flower": "imports flwr",
+    "deploy": "imports flwr",
+    "config": "no torch",
+    "core": "no torch",
+    "cli": "no torch",
+}
+WIDTH, HEIGHT, GAP, FLOOR = 980, 46, 14, 68
+HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t d"
+     font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif">
+  <!-- Drawn by docs/rooms_picture.py. Text stands on filled shapes, so it reads on light and on dark pages. -->
+  <title id="t">The rooms of fedaux</title>
+  <desc id="d">{described}</desc>
+  <style>
+    text {{ fill: #fff; font-size: 15px; }}
+    .h {{ font-size: 18px; font-weight: 600; }}
+    .m {{ font-size: 12px; text-anchor: end; fill: #d7deea; }}
+    .line {{ stroke: #8a94a6; stroke-width: 2; fill: none; }}
+  </style>
+  <defs>
+    <marker id="a" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">
+      <path d="M0 0 L10 5 L0 10 z" fill="#8a94a6"/>
+    </marker>
+  </defs>
+"""
+
+
+@cache
+def imported(room: str) -> frozenset[str]:
+    """The other rooms that the sources of a room import from, anywhere in them."""
+    modules = {
+        node.module
+        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module
+    }
+    return frozenset({module.split(".")[1] for module in modules if module.startswith("fedaux.")} - {room})
+
+
+@cache
+def below(room: str) -> frozenset[str]:
+    return imported(room).union(*map(below, imported(room)))
+
+
+@cache
+def floor(room: str) -> int:
+    """0 at the top: a room stands directly below the lowest room that imports from it."""
+    return 1 + max((floor(other) for other in PURPOSES if room in imported(other)), default=-1)
+
+
+def direct(room: str) -> list[str]:
+    """Imports that do not follow from others: the arrows."""
+    return sorted(other for other in imported(room) if not any(other in below(via) for via in imported(room)))
+
+
+def boxes() -> dict[str, tuple[float, float, float]]:
+    """(left, top, width) of every room; rooms of one floor stand side by side."""
+    floors: dict[int, list[str]] = {}
+    for room in PURPOSES:
+        floors.setdefault(floor(room), []).append(room)
+    places = {}
+    for number, rooms in floors.items():
+        width = (WIDTH - 20 - GAP * (len(rooms) - 1)) / len(rooms) if len(rooms) > 1 else 560
+        left = 10 if len(rooms) > 1 else (WIDTH - width) / 2
+        for position, room in enumerate(rooms):
+            places[room] = left + position * (width + GAP), 10 + number * FLOOR, width
+    return places
+
+
+def drawn_room(room: str, left: float, top: float, width: float) -> str:
+    colour = "#2f5d8c" if room in ("flower", "deploy") else "#2e7560" if room == "privacy" else "#4a5466"
+    mark = f'<text x="{left + width - 12:g}" y="{top + 18:g}" class="m">{MARKS[room]}</text>' if room in MARKS else ""
+    return (
+        f'  <rect x="{left:g}" y="{top:g}" width="{width:g}" height="{HEIGHT}" rx="8" fill="{colour}"/>\n'
+        f'  <text x="{left + 14:g}" y="{top + 20:g}" class="h">{room}</text>\n'
+        f'  <text x="{left + 14:g}" y="{top + 38:g}">{escape(PURPOSES[room])}</text>{mark}\n'
+    )
+
+
+def drawn_arrow(upper: tuple[float, float, float], lower: tuple[float, float, float]) -> str:
+    """Straight down where the boxes face each other; past floors between them, down the margin and in at the side."""
+    start = upper[1] + HEIGHT
+    if lower[1] - upper[1] > FLOOR:
+        left = upper[0] + upper[2] / 2 < WIDTH / 2
+        margin, side = (110.0, lower[0] - 2) if left else (WIDTH - 110.0, lower[0] + lower[2] + 2)
+        path = f"M{margin:g} {start:g} V{lower[1] + HEIGHT / 2:g} H{side:g}"
+    else:
+        facing = max(upper[0], lower[0]) + min(upper[0] + upper[2], lower[0] + lower[2])
+        path = f"M{facing / 2:g} {start:g} V{lower[1] - 2:g}"
+    return f'  <path class="line" d="{path}" marker-end="url(#a)"/>\n'
+
+
+def draw() -> str:
+    places = boxes()
+    order = sorted(PURPOSES, key=lambda room: (floor(room), places[room][0]))
+    arrows = [(room, other) for room in order for other in direct(room)]
+    described = "Each imports only from rooms below it: " + "; ".join(
+        f"{room}: {', '.join(direct(room)) or 'nothing'}" for room in order
+    )
+    height = 10 + (max(map(floor, PURPOSES)) + 1) * FLOOR - (FLOOR - HEIGHT) + 10
+    lines = [drawn_arrow(places[room], places[other]) for room, other in arrows]
+    return "".join(
+        [
+            HEAD.format(width=WIDTH, height=height, described=described),
+            *lines,
+            *(drawn_room(room, *places[room]) for room in order),
+            "</svg>\n",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    (DOCS / "images" / "rooms.svg").write_text(draw(), encoding="utf-8")

@@ -1,0 +1,45 @@
+"""What `fedaux init` writes: configs that load, with all they need, and never over a file that is there."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from fedaux.config.schema import Config
+from fedaux.config.starters import STARTERS, StarterError, write_starter
+from fedaux.core.errors import Exit, UnknownNameError
+
+
+@pytest.mark.parametrize("kind", STARTERS)
+def test_a_starter_is_a_commented_config_that_loads(kind: str, tmp_path: Path) -> None:
+    paths = write_starter(kind, tmp_path / "new")
+    assert paths == [tmp_path / "new" / name for name in STARTERS[kind][1]]
+    text = paths[0].read_text()
+    assert Config.load(paths[0]).method == "fedaux"
+    assert text.count("#") >= 10
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_module_beside_a_config_has_the_functions_that_it_names(tmp_path: Path) -> None:
+    config_file, module = write_starter("model", tmp_path)
+    config = Config.load(config_file)
+    functions = {node.name for node in ast.parse(module.read_text()).body if isinstance(node, ast.FunctionDef)}
+    named = [name for name in (config.data.source, config.prototypes[0].name) if ":" in name]
+    assert named
+    for name in named:
+        assert name.partition(":")[0] == module.stem
+        assert name.partition(":")[2] in functions
+
+
+def test_no_file_is_written_over_and_none_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "my_model.py").write_text("mine")
+    with pytest.raises(StarterError, match=r"my_model\.py is already there; name another folder") as caught:
+        write_starter("model", tmp_path)
+    assert caught.value.code == Exit.FOLDER
+    assert [path.name for path in tmp_path.iterdir()] == ["my_model.py"]
+    assert (tmp_path / "my_model.py").read_text() == "mine"
+
+
+def test_an_unknown_kind_names_the_others(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"'image' \(did you mean 'images'\?\); choose from images, text, model"):
+        write_starter("image", tmp_path)

@@ -1,0 +1,59 @@
+"""Forward passes change nothing and do not depend on their blocks; fingerprints know what went in."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.data.records import Records
+from fedaux.models import build, flatten_state
+from fedaux.models.inference import fingerprint, fingerprint_arrays, predict, predict_batches, transform_rows
+
+
+def test_looking_changes_nothing_and_rows_do_not_matter_to_each_other() -> None:
+    network, records = build(PrototypeSpec.of("mlp", hidden=16, features=8, norm="batch"), (4,), 3, seed=0), numbers(20)
+    network(records.tensor())  # BatchNorm has seen something
+    before = flatten_state(network)
+    together = np.concatenate([out for _, out in predict_batches(network, records, block=20)])
+    alone = np.concatenate([out for _, out in predict_batches(network, records, block=1)])
+    assert np.allclose(together, alone, atol=1e-5)
+    assert all(np.array_equal(a, b) for a, b in zip(before.values(), flatten_state(network).values(), strict=True))
+
+
+def numbers(count: int = 1100) -> Records:
+    return Records(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
+
+
+def test_outputs_are_the_modules_own_block_by_block() -> None:
+    rows, module = numbers(), nn.Linear(4, 3)
+    with torch.no_grad():
+        naive = module(rows.tensor()).numpy()
+    assert np.allclose(predict(module, rows), naive, atol=1e-6)
+    assert np.array_equal(transform_rows(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
+
+
+def test_a_fingerprint_knows_rows_order_and_facts() -> None:
+    x = np.arange(40, dtype=np.uint8).reshape(10, 4)
+    one = fingerprint(Records(x), "a", 1)
+    assert one == fingerprint(Records(np.vstack([x, x])).take(np.arange(10)), "a", 1)
+    changed = x.copy()
+    changed[3, 3] += 1
+    others = {
+        fingerprint(Records(x[::-1]), "a", 1),
+        fingerprint(Records(changed), "a", 1),
+        fingerprint(Records(x), "a", 2),
+    }
+    assert len(others | {one}) == 4
+
+
+def test_a_fingerprint_of_text_knows_where_a_text_ends() -> None:
+    texts = (["ab", "c"], ["a", "bc"], ["ab", "c", ""], ["c", "ab"])
+    found = {fingerprint(Records(np.array(text, dtype=object))) for text in texts}
+    assert len(found) == 4
+
+
+def test_a_fingerprint_of_arrays_knows_names_types_shapes_and_rooms() -> None:
+    x = np.zeros((2, 3), np.float32)
+    rooms = [({"a": x},), ({"b": x},), ({"a": x.T},), ({"a": x.view(np.int32)},), ({"a": x}, {}), ({}, {"a": x})]
+    assert len({fingerprint_arrays(*room) for room in rooms}) == 6
+    assert fingerprint_arrays({"a": x}, facts=1) != fingerprint_arrays({"a": x})
