@@ -15,7 +15,7 @@ from fedaux.config.schema import PrivacyConfig
 from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference
 from fedaux.scoring.registry import make_scorer
-from fedaux.scoring.teacher_weights import Certainty
+from fedaux.scoring.teacher_weights import PublicEmbedding
 
 RECORDS, WIDTH, NEGATIVES, CLASSES = 2500, 512, 4800, 10
 
@@ -55,12 +55,12 @@ def main() -> None:
         embedded = {"p": scorer.embed(public, points).astype(np.float32)}
         del points
         names = [f"client-{i}" for i in range(asked.clients)]
-        certainty = Certainty(scorer, "odds", {"p": public}, {"p": reference}, embedded, dict.fromkeys(names, "p"))
+        embedding = PublicEmbedding(scorer, "odds", {"p": public}, {"p": reference}, embedded, lambda client: "p")
         releases = [type(made)(**{**vars(made), "client": client}) for client in names]
         before, started = megabytes(), time.perf_counter()
-        weighing = certainty.among({one.client: one for one in releases}, names)
+        weights = embedding.teacher_weights({one.client: one for one in releases}, names)
         for client in names:
-            weighing.weights(client)
+            weights.of(client)
         took = time.perf_counter() - started
         print(
             f"server: {asked.clients:,} clients on {asked.points:,} points in {took:.0f} s, "

@@ -60,16 +60,16 @@ def arms_of(spec: PrototypeSpec, precision: str, batch: int) -> dict[str, Callab
     ready = ready.contiguous(memory_format=torch.channels_last)
 
     def ours() -> None:
-        run.optimiser.zero_grad(set_to_none=True)
+        run.optimizer.zero_grad(set_to_none=True)
         run.backward(rows, generator, seed=0)
-        run.optimiser.step()
+        run.optimizer.step()
 
     def bare() -> None:
-        run.optimiser.zero_grad(set_to_none=True)
+        run.optimizer.zero_grad(set_to_none=True)
         with autocast(precision, run.device):
             first, second = run.model(ready).float().chunk(2)
         nt_xent(first, second, config.temperature).backward()
-        run.optimiser.step()
+        run.optimizer.step()
 
     run.model.train()
     return {

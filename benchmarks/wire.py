@@ -15,6 +15,7 @@ from flwr.app import ArrayRecord
 
 from fedaux import Config, run
 from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import DataConfig, FederationConfig, PretrainConfig
@@ -46,11 +47,11 @@ def sizes(linear: bool, precision: str) -> dict[str, float]:
     rng = np.random.default_rng(0)
     images = Records(rng.integers(0, 255, (200, 32, 32, 3)).astype(np.uint8))
     with tempfile.TemporaryDirectory() as cache:
-        server = Server(config, images, images, 10, ["a", "b"], Path(cache))
-        state = server.initial_state()
-        server.take_up(state)
-        first, train = server.prepare_order(state, "a"), server.train_order(state, "a")
-        later = server.train_order(replace(state, prepared=frozenset("a")), "a")
+        server = Server.of(config, images, images, 10, ["a", "b"], Path(cache))
+        state = initial_state(server)
+        server.restore(state)
+        first, train = server.orders.prepare(state, "a"), server.orders.train(state, "a")
+        later = server.orders.train(replace(state, prepared=frozenset("a")), "a")
     facts = ("class-embedding", 625, 0.1, 1e-5, "replace-one", "analytic", 1.0, 1.0, 1.0, False)
     account = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
     made = Release("a", *facts, account, {"values": np.zeros(first.size, np.int64)})

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedaux.algorithms.evaluation import evaluate
 from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import pretrain_extractor
 from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Arrays, Release
@@ -77,10 +78,10 @@ class Setting:
         self.config, self.data = config, open_data(config)
         self.server = _prepared(config, self.data)
         spec = config.prototypes[0]
-        model = self.server.models[spec.label]
+        model = self.server.learners.networks[spec.label]
         h0 = H0(spec, model.features, flatten_state(model.features), FeatureCache(cache_folder(), private=True))
         self.test, aux = h0.features(self.data.test), h0.features(self.data.aux)
-        self.negatives = aux.take(self.server.split.negatives)
+        self.negatives = aux.take(self.server.public.split.negatives)
         whole = h0.features(self.data.private)
         self.own = [whole.take(part) for part in self.data.parts]
         self.logits = [self._logits(index, records) for index, records in enumerate(self.own)]
@@ -148,8 +149,8 @@ class Setting:
 
 
 def _prepared(config: Config, data: FederatedData) -> Server:
-    server = Server(config, data.aux, data.test, len(data.classes), data.clients, cache_folder())
-    server.pretrain(config.prototypes[0])
+    server = Server.of(config, data.aux, data.test, len(data.classes), data.clients, cache_folder())
+    pretrain_extractor(server, config.prototypes[0])
     return server
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from fedaux import run
-from fedaux.algorithms.loop import collect_releases
+from fedaux.algorithms.evaluation import confusions
+from fedaux.algorithms.releases import collect_releases
 from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import closed_form_heads, initial_state
 from fedaux.config.presets import DEMO
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
@@ -20,15 +22,15 @@ CONFIG = replace(DEMO, rounds=1, head_init="closed-form", pretrain=replace(DEMO.
 def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Path) -> None:
     config = replace(CONFIG, head_only=linear)
     data = open_data(config)
-    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
-    state = server.initial_state()
-    server.take_up(state)
+    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    state = initial_state(server)
+    embedding = server.restore(state)
+    assert embedding is not None
     state, failures = collect_releases(server, in_process(config, tmp_path), state, data.clients, Costs())
     assert not failures
-    started = server.closed_form(state, server.certainty(state))
-    before, after = (
-        next(iter(server.confusions(one.weights).values())).trace() / len(data.test) for one in (state, started)
-    )
+    started = closed_form_heads(server, state, embedding)
+    tables = [confusions(server.learners, one.weights, server.public.test_inputs, 10) for one in (state, started)]
+    before, after = (next(iter(table.values())).trace() / len(data.test) for table in tables)
     assert before < 0.3
     assert after > 0.55
     assert started.releases.keys() == state.releases.keys()

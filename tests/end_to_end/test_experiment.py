@@ -13,10 +13,13 @@ import pytest
 import torch
 
 from fedaux import Config, Result, resume, run
+from fedaux.algorithms import round as round_module
+from fedaux.algorithms.distill import DivergedError, distill_students
 from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.run_state import RunState, StateError
-from fedaux.algorithms.server import DivergedError, Server, make_server
+from fedaux.algorithms.server import Server, make_server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import (
@@ -75,8 +78,8 @@ def test_methods_start_from_the_same_weights_and_only_p_pretrains(tmp_path: Path
     starts = {}
     for method in ("fedavg", "fedprox", "feddf", "fedprox+p", "fedaux"):
         data = open_data(TINY)
-        server = Server(replace(TINY, method=method), data.aux, data.test, 10, data.clients, tmp_path)
-        starts[method] = server.initial_state().weights[TINY.prototypes[0].label]["parameters"]
+        server = Server.of(replace(TINY, method=method), data.aux, data.test, 10, data.clients, tmp_path)
+        starts[method] = initial_state(server).weights[TINY.prototypes[0].label]["parameters"]
     assert np.array_equal(starts["fedavg"], starts["fedprox"])
     assert np.array_equal(starts["fedavg"], starts["feddf"])
     assert np.array_equal(starts["fedprox+p"], starts["fedaux"])
@@ -93,21 +96,22 @@ def test_auxiliary_private_and_test_data_share_no_record() -> None:
         assert sum(map(len, rows)) == len(rows[0] | rows[1] | rows[2]) == 1797
 
 
-def test_mixed_prototypes_each_have_their_own_average_and_student(tmp_path: Path) -> None:
+def test_mixed_prototypes_each_have_their_own_average_and_student(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     specs = (TINY.prototypes[0], PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("resnet8", width=4))
     config = replace(TINY, rounds=1, prototypes=specs, data=replace(TINY.data, clients=6))
     data = open_data(config)
-    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
+    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path)
     averages: dict[str, np.ndarray] = {}
     ensembles: list[int] = []
-    distil = server.distil
 
-    def watch(weights, ensemble, round_):  # type: ignore[no-untyped-def]
+    def watch(learners, weights, inputs, ensemble, config, round_):  # type: ignore[no-untyped-def]
         averages.update({label: arrays["parameters"].copy() for label, arrays in weights.items()})
         ensembles.append(id(ensemble))
-        return distil(weights, ensemble, round_)
+        return distill_students(learners, weights, inputs, ensemble, config, round_)
 
-    server.distil = watch  # type: ignore[method-assign]
+    monkeypatch.setattr(round_module, "distill_students", watch)
     federation = in_process(config, tmp_path / "run")
     seen: list[Update] = []
     ask = federation.ask
@@ -121,9 +125,9 @@ def test_mixed_prototypes_each_have_their_own_average_and_student(tmp_path: Path
     federation.ask = listen  # type: ignore[method-assign]
     state = run_rounds(server, federation, None, lambda state: None)
     assert set(state.weights) == {spec.label for spec in specs}
-    assert len({server.prototype_of[client].label for client in data.clients}) == 3
+    assert len({server.label_of(client) for client in data.clients}) == 3
     for spec in specs:
-        mine = [one for one in seen if server.prototype_of[one.client] == spec]
+        mine = [one for one in seen if server.orders.spec_of(one.client) == spec]
         assert len(mine) == 2
         total = sum(one.records for one in mine)
         naive = sum(one.records * one.weights["parameters"].astype(np.float64) for one in mine) / total
@@ -148,7 +152,7 @@ class Broken:
 def test_failing_clients_cost_their_contribution_only(bad: set[str], tmp_path: Path) -> None:
     data = open_data(TINY)
     config = replace(TINY, federation=FederationConfig(quorum=0.25))
-    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
+    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path)
     state = run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), bad), None, lambda state: None)
     assert state.round == 2
     assert set(state.releases) == set(data.clients) - bad
@@ -182,14 +186,14 @@ def test_spare_clients_are_asked_but_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_round_without_any_answer_stops_and_says_why(tmp_path: Path) -> None:
     data = open_data(TINY)
-    server = Server(TINY, data.aux, data.test, 10, data.clients, tmp_path)
+    server = Server.of(TINY, data.aux, data.test, 10, data.clients, tmp_path)
     with pytest.raises(NoAnswerError, match=r"round 1 has 0 contributions of 4.*gone"):
         run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), set(data.clients)), None, lambda state: None)
 
 
 def test_a_client_whose_scores_came_late_is_asked_again(tmp_path: Path) -> None:
     data = open_data(TINY)
-    server = Server(TINY, data.aux, data.test, 10, data.clients, tmp_path)
+    server = Server.of(TINY, data.aux, data.test, 10, data.clients, tmp_path)
     broken = Broken(in_process(TINY, tmp_path / "run"), {"client-002"})
     releases: list[int] = []
 
@@ -204,14 +208,14 @@ def test_a_client_whose_scores_came_late_is_asked_again(tmp_path: Path) -> None:
 
 def test_orders_carry_all_a_client_needs(tmp_path: Path) -> None:
     data = open_data(TINY)
-    server = Server(replace(TINY, method="fedprox"), data.aux, data.test, 10, data.clients, tmp_path)
-    state = server.initial_state()
-    order = server.train_order(state, "client-003")
+    server = Server.of(replace(TINY, method="fedprox"), data.aux, data.test, 10, data.clients, tmp_path)
+    state = initial_state(server)
+    order = server.orders.train(state, "client-003")
     assert isinstance(order, TrainOrder)
     assert (order.mu, order.round, order.classes, order.epochs) == (TINY.local.mu, 1, 10, 1)
     assert order.weights is state.weights[TINY.prototypes[0].label]  # broadcast, not copied
-    plain = Server(replace(TINY, method="fedavg"), data.aux, data.test, 10, data.clients, tmp_path)
-    assert plain.train_order(state, "client-003").mu == 0.0
+    plain = Server.of(replace(TINY, method="fedavg"), data.aux, data.test, 10, data.clients, tmp_path)
+    assert plain.orders.train(state, "client-003").mu == 0.0
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
@@ -244,7 +248,7 @@ class Liar(Broken):
 def test_an_absurd_update_costs_its_contribution_only(method: str, tmp_path: Path) -> None:
     config = replace(TINY, method=method, rounds=1)
     data = open_data(config)
-    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path)
+    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path)
     state = run_rounds(server, Liar(in_process(config, tmp_path / "run"), {"client-001"}), None, lambda state: None)
     assert len(state.history[0].client_metrics) == 3
     assert [failure.client for failure in state.history[0].failures] == ["client-001"]

@@ -8,6 +8,7 @@ import pytest
 
 from fedaux import run
 from fedaux.algorithms.server import make_server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import FederationConfig
 from fedaux.models import flatten_state, load_state, to_half
@@ -23,8 +24,8 @@ HALF = replace(SMALL, federation=FederationConfig(precision="float16"))
 
 def test_orders_carry_half_as_many_bytes_and_all_clients_the_same_arrays(tmp_path: Path) -> None:
     server = make_server(HALF, cache=tmp_path)
-    state = server.initial_state()
-    one, two = (server.train_order(state, client).weights for client in ("client-000", "client-001"))
+    state = initial_state(server)
+    one, two = (server.orders.train(state, client).weights for client in ("client-000", "client-001"))
     assert one is two  # packed and hashed once
     (label,) = state.weights
     whole = state.weights[label]["parameters"]
@@ -34,7 +35,7 @@ def test_orders_carry_half_as_many_bytes_and_all_clients_the_same_arrays(tmp_pat
 
 def test_a_model_read_from_half_precision_is_the_rounded_one(tmp_path: Path) -> None:
     server = make_server(SMALL, cache=tmp_path)
-    (model,) = server.models.values()
+    (model,) = server.learners.networks.values()
     weights = flatten_state(model)
     load_state(model, to_half(weights))
     assert np.array_equal(

@@ -8,6 +8,7 @@ import pytest
 
 from fedaux import Config, run
 from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import DataConfig, DistillConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Failure, Refusal, Update
@@ -47,10 +48,10 @@ def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
 ) -> None:
     config = replace(CONFIG, privacy=replace(CONFIG.privacy, train_rounds=2))
     data = open_data(config)
-    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
-    state = server.initial_state()
-    server.take_up(state)
-    order = server.train_order(state, "client-000")
+    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    state = initial_state(server)
+    server.restore(state)
+    order = server.orders.train(state, "client-000")
     for _ in range(2):  # the last one in another process, as it were: what is spent is on disk
         (reply,) = in_process(config, tmp_path).ask([order])
         assert isinstance(reply, Update)
@@ -64,10 +65,10 @@ def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
 @pytest.mark.parametrize("change", [{"epochs": 20}, {"batch_size": 1}], ids=str)
 def test_an_order_cannot_stretch_the_budget(change: dict[str, int], tmp_path: Path) -> None:
     data = open_data(CONFIG)
-    server = Server(CONFIG, data.aux, data.test, 10, data.clients, tmp_path / "cache")
-    state = server.initial_state()
-    server.take_up(state)
-    (refused,) = in_process(CONFIG, tmp_path).ask([replace(server.train_order(state, "client-000"), **change)])
+    server = Server.of(CONFIG, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    state = initial_state(server)
+    server.restore(state)
+    (refused,) = in_process(CONFIG, tmp_path).ask([replace(server.orders.train(state, "client-000"), **change)])
     assert isinstance(refused, Failure)
     assert refused.reason == Refusal.ORDER.description
     assert not (tmp_path / "clients" / "client-000" / "account.jsonl").exists()
@@ -89,7 +90,7 @@ def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> N
     assert result.ledger.unprotected_models == 0
     assert all(result.ledger.epsilon(client) <= 1.05 for client in result.ledger.clients)
     before = open_data(config)  # the extractor has moved as well, not only the head
-    fresh = Server(config, before.aux, before.test, 10, before.clients, tmp_path / "cache").initial_state()
+    fresh = initial_state(Server.of(config, before.aux, before.test, 10, before.clients, tmp_path / "cache"))
     (label,) = fresh.weights
     moved = result.state.weights[label]["parameters"] != fresh.weights[label]["parameters"]
     assert moved.mean() > 0.9

@@ -9,6 +9,7 @@ import torch
 
 from fedaux import Config, run
 from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Failure, PrepareOrder, Refusal
 from fedaux.core.progress import PretrainingProgress, ProgressEvent, ReleasesProgress
@@ -48,15 +49,15 @@ def test_heads_on_a_published_encoder(config: Config, tmp_path: Path) -> None:
 def test_a_published_encoder_does_not_travel(config: Config, tmp_path: Path) -> None:
     """Clients have it; what crosses is its hash, and a copy that differs in one bit is noticed."""
     data = open_data(config)
-    server = Server(config, data.aux, data.test, 3, data.clients, tmp_path / "cache")
-    state = server.initial_state()
-    order = server.prepare_order(state, "client-000")
+    server = Server.of(config, data.aux, data.test, 3, data.clients, tmp_path / "cache")
+    state = initial_state(server)
+    order = server.orders.prepare(state, "client-000")
     assert order.extractor == {}
     for method, sent in (("fedavg+p", False), ("fedavg", True)):  # without +P it starts at random, which nobody has
-        other = Server(replace(config, method=method), data.aux, data.test, 3, data.clients, tmp_path / "cache")
-        fresh = other.initial_state()
-        other.take_up(fresh)
-        assert bool(other.train_order(fresh, "client-000").extractor) == sent
+        other = Server.of(replace(config, method=method), data.aux, data.test, 3, data.clients, tmp_path / "cache")
+        fresh = initial_state(other)
+        other.restore(fresh)
+        assert bool(other.orders.train(fresh, "client-000").extractor) == sent
     site = in_process(config, tmp_path)
     (refused,) = site.ask([replace(order, h0=order.h0[::-1])])
     assert isinstance(refused, Failure)

@@ -9,7 +9,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedaux.algorithms.aggregate import Tally
+from fedaux.algorithms.aggregate import Contribution
 from fedaux.core.messages import Account, Failure, TrainOrder, Update
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import deserialize, serialize
@@ -38,12 +38,12 @@ def main(grid: Grid, context: Context) -> None:
     weights, found = {"parameters": np.zeros(SIZE, np.float32)}, {}
     for count in (10, 80):
         _reset_peak()
-        started, tally = time.perf_counter(), Tally()
+        started, total = time.perf_counter(), Contribution()
         for reply in federation.ask([_order(f"c-{i}", weights) for i in range(count)]):
             assert not isinstance(reply, Failure), reply
-            tally.add(reply.weights, reply.records)
+            total.merge(Contribution.of("model", reply.weights, reply.records))
             del reply
-        mean = float(tally.average()["parameters"][0])
+        mean = float(total.finish()[0]["model"]["parameters"][0])
         found[count] = {"peak": _peak(), "seconds": time.perf_counter() - started, "mean": mean}
     Path(str(context.run_config["out"])).write_text(json.dumps(found))
     print("accuracy 1", flush=True)

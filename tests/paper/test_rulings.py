@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from fedaux.algorithms.aggregate import Tally
+from fedaux.algorithms.aggregate import ModelSum
 from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.loop import sample
 from fedaux.algorithms.results import Result
@@ -22,6 +22,7 @@ from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.core.messages import Account
+from fedaux.core.results import RoundResult
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
@@ -339,17 +340,17 @@ def test_m_averages_are_weighted_and_keep_buffers() -> None:
     spec = PrototypeSpec.of("mlp", norm="batch")
     updates = [flatten_state(build(spec, (4,), 2, seed)) for seed in (0, 1)]
     updates[1]["buffers"] = updates[1]["buffers"] + 4
-    tally = Tally()
+    total = ModelSum()
     for weights, records in zip(updates, (10, 30), strict=True):
-        tally.add(weights, records)
+        total.merge(ModelSum.of(weights, records))
 
     def check(average: dict[str, np.ndarray]) -> None:
         for name in ("parameters", "buffers"):
             assert np.allclose(average[name], 0.25 * updates[0][name] + 0.75 * updates[1][name], atol=1e-6)
 
-    check(tally.average())
+    check(total.average())
     caught(check, {name: (updates[0][name] + updates[1][name]) / 2 for name in updates[0]})
-    caught(check, {**tally.average(), "buffers": updates[0]["buffers"]})
+    caught(check, {**total.average(), "buffers": updates[0]["buffers"]})
 
 
 def test_m_plain_fedprox_is_not_pretrained() -> None:
@@ -386,7 +387,7 @@ def test_m_pretraining_never_sees_a_label() -> None:
 
 
 def test_m_the_last_round_is_reported_not_the_best(tmp_path: object) -> None:
-    history = tuple({"round": t, "accuracy": {"mlp": value}} for t, value in enumerate((0.2, 0.9, 0.6), 1))
+    history = tuple(RoundResult(t, {"mlp": value}, {}) for t, value in enumerate((0.2, 0.9, 0.6), 1))
     result = Result(RunState(Config(), 3, {}, history=history), tmp_path)  # type: ignore[arg-type]
 
     def check(reported: float) -> None:

@@ -1,4 +1,4 @@
-"""T2: every reply becomes a term of a few sums and is dropped; sums of sums are the same sums.
+"""T2: every reply becomes a `Contribution`, and a round is the sum of them; sums of contributions are contributions.
 
 (Σ n·θ, Σ n) per prototype and (Σ s·f, Σ s) on D_distill are 64-bit integers in steps of 2^-bits. Integer addition is
 exactly associative and commutative, so any order of arrival, a tree of aggregators or a secure sum modulo 2^64 gives
@@ -7,7 +7,7 @@ the same bits as one server reading replies in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -26,37 +26,41 @@ Reals = NDArray[np.floating]
 
 
 class FixedSum:
-    """Σ of real arrays in integer steps.
-
-    A term that is not finite or far too large is refused before it changes anything; a sum beyond 2^62 steps raises.
-    """
+    """Σ of real arrays in integer steps."""
 
     def __init__(self, shape: tuple[int, ...], bits: int) -> None:
         self.bits = bits
         self.steps: NDArray[np.int64] = temporary_array(shape, np.int64)
 
-    def add(self, values: Reals, weight: float | Reals = 1.0) -> None:
-        """Add `values` times one weight, or one weight per row of at most 1; block by block to spare memory."""
-        _check_term(values, weight if isinstance(weight, float | int) else 1.0, self.bits)
-        stride = max(1, _BLOCK // max(1, self.steps[:1].size))
-        for start in range(0, len(self.steps), stride):
-            rows = slice(start, start + stride)
-            share = weight if isinstance(weight, float | int) else weight[rows].reshape(-1, *[1] * (values.ndim - 1))
-            block = np.asarray(values[rows], dtype=np.float64) * (share * 2.0**self.bits)
-            self.steps[rows] += np.rint(block, out=block).astype(np.int64)
-            _check_room(self.steps[rows])
+    @classmethod
+    def of(cls, values: Reals, weight: float | Reals, bits: int) -> Self:
+        """`values` times one weight, or one weight per row of at most 1. What is not finite or far too large raises."""
+        _check_term(values, float(weight) if np.ndim(weight) == 0 else 1.0, bits)
+        scale = np.broadcast_to(weight, len(values)).reshape(-1, *[1] * (values.ndim - 1))
+        total = cls(values.shape, bits)
+        for rows in total._blocks():
+            block = np.asarray(values[rows], dtype=np.float64) * (scale[rows] * 2.0**bits)
+            total.steps[rows] = np.rint(block, out=block)
+        return total
 
-    def merge(self, other: FixedSum) -> None:
-        self.steps += other.steps
-        _check_room(self.steps)
+    def merge(self, other: Self) -> None:
+        """Add another sum; one that would pass 2^62 steps raises instead of wrapping."""
+        for rows in self._blocks():
+            self.steps[rows] += other.steps[rows]
+            _check_room(self.steps[rows])
 
     def value(self, rows: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float64]:
         return np.multiply(self.steps[rows], 2.0**-self.bits, dtype=np.float64)
 
+    def _blocks(self) -> Iterator[slice]:
+        """Rows at a time, to spare memory."""
+        stride = max(1, _BLOCK // max(1, self.steps[:1].size))
+        return (slice(start, start + stride) for start in range(0, len(self.steps), stride))
+
 
 @dataclass
-class Tally:
-    """The running average of one prototype: parameters and float buffers are summed, integer counters take the maximum.
+class ModelSum:
+    """Models of one prototype: parameters and float buffers are summed, integer counters take the maximum.
 
     `squares` (Σ n·θ²) is kept for FedBE only; it gives the diagonal Gaussian over the clients' weights.
     """
@@ -65,21 +69,17 @@ class Tally:
     counters: Arrays = field(default_factory=dict)
     records: int = 0
 
-    def check(self, weights: Arrays, records: int, second_moment: bool = False) -> None:
-        """Refuse an update that cannot be added, before anything is changed."""
+    @classmethod
+    def of(cls, weights: Arrays, records: int, second_moment: bool = False) -> Self:
+        """One model that stands for so many records."""
         if records < 1:
             raise ValueError("an update must stand for at least one record")
-        for values in _terms(weights, second_moment).values():
-            _check_term(values, records, WEIGHT_BITS)
-
-    def add(self, weights: Arrays, records: int, second_moment: bool = False) -> None:
-        self.check(weights, records, second_moment)
-        terms = _terms(weights, second_moment)
-        for name, values in terms.items():
-            self.sums.setdefault(name, FixedSum(values.shape, WEIGHT_BITS)).add(values, records)
-        for name in weights.keys() - terms.keys():
-            self.counters[name] = np.maximum(self.counters.get(name, weights[name]), weights[name])
-        self.records += records
+        terms = {name: values for name, values in weights.items() if np.issubdtype(values.dtype, np.floating)}
+        counters = {name: values for name, values in weights.items() if name not in terms}
+        if second_moment:
+            terms["squares"] = np.square(weights["parameters"], dtype=np.float64)
+        sums = {name: FixedSum.of(values, records, WEIGHT_BITS) for name, values in terms.items()}
+        return cls(sums, counters, records)
 
     def merge(self, other: Self) -> None:
         for name, total in other.sums.items():
@@ -107,21 +107,24 @@ class Tally:
             yield {**average, "parameters": drawn.astype(np.float32)}
 
 
+@dataclass(frozen=True, eq=False)
 class Ensemble:
     """Σ s·f and Σ s over D_distill: the certainty-weighted teacher of eq. 4, never held as probabilities."""
 
-    def __init__(self, size: int, classes: int) -> None:
-        self.logits = FixedSum((size, classes), ENSEMBLE_BITS)
-        self.mass = FixedSum((size,), ENSEMBLE_BITS)
-        self.squares = FixedSum((size,), ENSEMBLE_BITS)  # Σ s², to know how many teachers really speak
+    logits: FixedSum  # (N, C)
+    mass: FixedSum  # (N,)
+    squares: FixedSum  # Σ s², (N,), to know how many teachers really count
 
-    def add(self, logits: Reals, weights: Reals) -> None:
-        """One teacher, all of it or a ValueError. logits: (N, C); weights: (N,), in (0, 1]."""
-        self.logits.add(logits, weights)
-        self.mass.add(weights)
-        self.squares.add(np.square(weights))
+    @classmethod
+    def of(cls, logits: Reals, weights: Reals) -> Self:
+        """One teacher. logits: (N, C); weights: (N,), in (0, 1]."""
+        return cls(*(FixedSum.of(logits, weights, ENSEMBLE_BITS), _sum(weights), _sum(np.square(weights))))
 
-    def merge(self, other: Ensemble) -> None:
+    @classmethod
+    def empty(cls, size: int, classes: int) -> Self:
+        return cls(*(FixedSum(shape, ENSEMBLE_BITS) for shape in ((size, classes), (size,), (size,))))
+
+    def merge(self, other: Self) -> None:
         self.logits.merge(other.logits)
         self.mass.merge(other.mass)
         self.squares.merge(other.squares)
@@ -131,19 +134,54 @@ class Ensemble:
         mean = self.logits.value(rows) / self.mass.value(rows)[:, None]
         return np.asarray(softmax(mean, axis=1), dtype=np.float32)
 
-    @property
-    def taught(self) -> bool:
-        return bool(self.mass.steps.any())
-
     def effective_teachers(self) -> float:
-        """Mean over D_distill of (Σ s)²/Σ s²: the number of clients if all count alike, 1 if one speaks for all."""
+        """Mean over D_distill of (Σ s)²/Σ s²: the number of clients if all count alike, 1 if one outweighs all."""
         return float(np.mean(np.square(self.mass.value()) / np.maximum(self.squares.value(), 2.0**-self.squares.bits)))
 
 
-def _terms(weights: Arrays, second_moment: bool) -> Arrays:
-    """What is summed: the floating arrays, and for FedBE the squared parameters."""
-    terms = {name: values for name, values in weights.items() if np.issubdtype(values.dtype, np.floating)}
-    return {**terms, "squares": np.square(weights["parameters"], dtype=np.float64)} if second_moment else terms
+@dataclass
+class Contribution:
+    """What one client, or any number of clients, adds to a round; an empty one is the zero of `merge`."""
+
+    models: dict[str, ModelSum] = field(default_factory=dict)  # by prototype
+    ensemble: Ensemble | None = None
+    clients: int = 0
+    teachers: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        label: str,
+        weights: Arrays,
+        records: int,
+        logits: Reals | None = None,
+        teacher_weights: Reals | None = None,
+        *,
+        second_moment: bool = False,
+    ) -> Self:
+        """One client's, all of it or a ValueError. Without logits it does not teach, without weights it counts 1."""
+        models = {label: ModelSum.of(weights, records, second_moment)}
+        if logits is None:
+            return cls(models, None, clients=1)
+        counts = np.ones(len(logits)) if teacher_weights is None else teacher_weights
+        return cls(models, Ensemble.of(logits, counts), clients=1, teachers=1)
+
+    def merge(self, other: Self) -> None:
+        for label, model in other.models.items():
+            self.models.setdefault(label, ModelSum()).merge(model)
+        if other.ensemble is not None:
+            self.ensemble = self.ensemble or Ensemble.empty(*other.ensemble.logits.steps.shape)
+            self.ensemble.merge(other.ensemble)
+        self.clients += other.clients
+        self.teachers += other.teachers
+
+    def finish(self) -> tuple[dict[str, Arrays], Ensemble | None]:
+        """(each prototype's average, the ensemble to distil from or None where nobody taught)."""
+        return {label: model.average() for label, model in self.models.items()}, self.ensemble
+
+
+def _sum(weights: Reals) -> FixedSum:
+    return FixedSum.of(weights, 1.0, ENSEMBLE_BITS)
 
 
 def _check_term(values: Reals, weight: float, bits: int) -> None:

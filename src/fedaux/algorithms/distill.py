@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedaux.algorithms.aggregate import Ensemble
+from fedaux.algorithms.learners import Learners
+from fedaux.config.schema import Config
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.messages import Arrays
+from fedaux.core.rng import torch_stream
 from fedaux.data.batching import batches
 from fedaux.data.records import Records
+from fedaux.models import flatten_state
+
+
+class DivergedError(FedauxError, ArithmeticError):
+    """Training that left the real numbers; nothing of it is saved."""
+
+    code = Exit.DIVERGED
+
+
+def distillation_loss(student: Tensor, soft_labels: Tensor) -> Tensor:
+    """Eq. 1: batch mean of KL(ỹ ‖ softmax(f(x))). student: logits (B, C); soft_labels: probabilities (B, C)."""
+    return F.kl_div(F.log_softmax(student, dim=1), soft_labels, reduction="batchmean")
 
 
 def distill(
@@ -41,6 +61,25 @@ def distill(
     return total / len(records)
 
 
-def distillation_loss(student: Tensor, soft_labels: Tensor) -> Tensor:
-    """Eq. 1: batch mean of KL(ỹ ‖ softmax(f(x))). student: logits (B, C); soft_labels: probabilities (B, C)."""
-    return F.kl_div(F.log_softmax(student, dim=1), soft_labels, reduction="batchmean")
+def distill_students(
+    learners: Learners,
+    weights: dict[str, Arrays],
+    inputs: Callable[[str], Records],
+    ensemble: Ensemble,
+    config: Config,
+    round_: int,
+) -> tuple[dict[str, Arrays], float]:
+    """(one student per prototype, each from its own average and all from the one ensemble; their mean loss)."""
+    students, losses, settings = {}, [], config.distill
+    for label in weights:
+        student = learners.loaded(label, weights[label])
+        steps = {"epochs": settings.epochs, "batch_size": settings.batch_size}
+        generator = torch_stream(config.seed, "distill", label, round_)
+        losses.append(distill(student, inputs(label), ensemble, **steps, lr=settings.lr, generator=generator))
+        students[label] = flatten_state(student)
+    if not np.isfinite(losses).all():
+        raise DivergedError(
+            f"distillation diverged in round {round_}: lower distill.lr (of a strategy, distill_lr) and go on with "
+            "`fedaux resume`"
+        )
+    return students, float(np.mean(losses))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
+from fedaux.algorithms.learners import Learners
+from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
 from fedaux.models.inference import predict_batches
 
@@ -18,6 +22,18 @@ def confusion(model: nn.Module, records: Records, classes: int) -> NDArray[np.in
     for rows, logits in predict_batches(model, records):
         counts += np.bincount(labels[rows] * classes + logits.argmax(axis=1), minlength=classes * classes)
     return counts.reshape(classes, classes)
+
+
+def confusions(
+    learners: Learners, weights: dict[str, Arrays], inputs: Callable[[str], Records | None], classes: int
+) -> dict[str, NDArray[np.int64]]:
+    """Of each prototype on its test records, where there are any. Nothing is ever chosen by it."""
+    tests = {label: inputs(label) for label in weights}
+    return {
+        label: confusion(learners.loaded(label, weights[label]), records, classes)
+        for label, records in tests.items()
+        if records is not None
+    }
 
 
 def evaluate(model: nn.Module, records: Records) -> tuple[int, float]:

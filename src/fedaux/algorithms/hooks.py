@@ -101,7 +101,7 @@ def without_extra(arrays: Arrays) -> tuple[Arrays, Arrays]:
     return weights, {name.removeprefix(_EXTRA): values for name, values in extra.items()}
 
 
-def next_model(hooks: Hooks, weights: Arrays, mean: Arrays, fraction: float, state: Arrays) -> tuple[Arrays, Arrays]:
+def next_model(hooks: Hooks, weights: Arrays, state: Arrays, mean: Arrays, fraction: float) -> tuple[Arrays, Arrays]:
     """The round's mean becomes the next model: (weights, the method's next state)."""
     model, extra = without_extra(mean)
     theta, state = hooks.server_step(weights["parameters"], model["parameters"], extra, fraction, state)

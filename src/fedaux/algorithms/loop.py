@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from fedaux.algorithms.round import Gathering
+from fedaux.algorithms.releases import collect_releases
+from fedaux.algorithms.round import Round
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import closed_form_heads, initial_state
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Account, Arrays, Failure, Federation, Release, Update
-from fedaux.core.progress import AggregationStarted, ReleasesProgress, TrainingProgress
+from fedaux.core.messages import Account, Failure, Federation, Update
+from fedaux.core.progress import AggregationStarted, TrainingProgress
 from fedaux.core.rng import numpy_stream
-from fedaux.core.timing import Costs, payload_bytes
+from fedaux.core.timing import Costs
 
 
 class NoAnswerError(FedauxError, RuntimeError):
@@ -27,70 +29,51 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
     costs = Costs()
     with costs.phase("prepare"):
         if state is None:
-            state = server.initial_state()  # P1
+            state = initial_state(server)  # P1
             save(state)
-        server.take_up(state)
-        certainty = server.certainty(state) if server.method.scores else None
+        embedding = server.restore(state)
     while state.round < server.config.rounds:
         wanted, chosen = sample(server.clients, server.config, state.round + 1)
         failures: list[Failure] = []
-        if certainty:
+        if embedding:
             with costs.phase("score"):
                 state, failures = collect_releases(server, federation, state, chosen, costs)  # P2, P3
                 if server.config.head_init == "closed-form" and state.round == 0:
-                    state = server.closed_form(state, certainty)
+                    state = closed_form_heads(server, state, embedding)
                 save(state)
-        gathering = Gathering.start(server, certainty, state, chosen, costs)
-        with costs.phase("train"):
-            orders = costs.count_sent([server.train_order(state, client) for client in chosen])
-            for reply in federation.ask(orders):  # T1
-                if isinstance(reply, Update):
-                    gathering.add(reply)  # T2
-                elif isinstance(reply, Failure):
-                    gathering.failures.append(reply)
-                counted, failed = len(gathering.client_metrics), len(gathering.failures)
-                server.on_progress(TrainingProgress(state.round + 1, counted + failed, len(chosen), failed))
-                if counted >= wanted:
-                    break  # those asked as a spare are not waited for
-        gathering.failures += failures
-        state = state.with_accounts(chosen, gathering.accounts)
+        current = Round.start(server, embedding, state, chosen, costs)
+        accounts = train(server, federation, state, current, wanted, chosen)  # T1, T2
+        current.failures += failures
+        state = state.with_accounts(chosen, accounts)
         try:
-            check_quorum(gathering, server.config, wanted, state.round + 1)
+            check_quorum(current, server.config, wanted)
         except NoAnswerError:
             save(state)  # the round is lost; what it cost the clients is not
             raise
-        server.on_progress(AggregationStarted(state.round + 1))
-        state, costs = gathering.finish(state), Costs()  # T2, T3
+        server.on_progress(AggregationStarted(current.number))
+        state, costs = current.finish(state), Costs()  # T2, T3
         save(state)
     return state
 
 
-def collect_releases(
-    server: Server, federation: Federation, state: RunState, clients: Sequence[str], costs: Costs
-) -> tuple[RunState, list[Failure]]:
-    """Ask those who are here for the first time. One that fails keeps its place in the average, not in the ensemble.
-
-    Clients are asked when they are first chosen, not before: who never takes part spends no privacy.
-    """
-    missing = [client for client in clients if client not in state.releases]
-    found, failures = {}, []
-    orders = [server.prepare_order(state, client) for client in missing]
-    extractor = max((_bytes(order.extractor) for order in orders), default=0)
-    public = max((_bytes(order.public) for order in orders), default=0)
-    for reply in federation.ask(costs.count_sent(orders)):
-        costs.received += payload_bytes(reply)
-        if isinstance(reply, Release):
-            found[reply.client] = reply
-        elif isinstance(reply, Failure):
-            failures.append(Failure(reply.client, f"no score: {reply.reason}"))
-        done = len(found) + len(failures)
-        server.on_progress(ReleasesProgress(state.round + 1, done, len(missing), len(failures), extractor, public))
-    accounts = {client: Account.from_json(one.account) for client, one in found.items()}
-    return state.with_releases(found).with_accounts(missing, accounts), failures
-
-
-def _bytes(arrays: Arrays) -> int:
-    return sum(int(array.nbytes) for array in arrays.values())
+def train(
+    server: Server, federation: Federation, state: RunState, current: Round, wanted: int, chosen: Sequence[str]
+) -> dict[str, Account]:
+    """T1 at those chosen, until as many as are wanted have contributed; the accounts of all that answered."""
+    accounts = {}
+    with current.costs.phase("train"):
+        orders = current.costs.count_sent([server.orders.train(state, client) for client in chosen])
+        for reply in federation.ask(orders):
+            if isinstance(reply, Update):
+                accounts[reply.client] = Account.from_json(reply.account)
+                current.add(reply)  # T2
+            elif isinstance(reply, Failure):
+                current.failures.append(reply)
+            contributed, failed = len(current.client_metrics), len(current.failures)
+            server.on_progress(TrainingProgress(current.number, contributed + failed, len(chosen), failed))
+            if contributed >= wanted:
+                break  # those asked as a spare are not waited for
+    return accounts
 
 
 def quorum(config: Config, wanted: int) -> int:
@@ -98,16 +81,16 @@ def quorum(config: Config, wanted: int) -> int:
     return max(1, math.ceil(config.federation.quorum * wanted - 1e-9))
 
 
-def check_quorum(gathering: Gathering, config: Config, wanted: int, round_: int) -> None:
+def check_quorum(current: Round, config: Config, wanted: int) -> None:
     """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
-    needed, got = quorum(config, wanted), len(gathering.client_metrics)
-    mute = gathering.weighing is not None and not gathering.weighing.teachers
-    if got < needed or mute:
-        reasons = "; ".join(f"{one.client}: {one.reason}" for one in gathering.failures[:3])
+    needed, contributed = quorum(config, wanted), len(current.client_metrics)
+    unscored = current.teacher_weights is not None and not current.teacher_weights.teachers
+    if contributed < needed or unscored:
+        reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in current.failures[:3])
         raise NoAnswerError(
-            f"round {round_} has {got} contributions of {wanted}, and federation.quorum = {config.federation.quorum:g} "
-            f"asks for {needed}"
-            + (", and no scores" if mute else "")
+            f"round {current.number} has {contributed} contributions of {wanted}, and federation.quorum = "
+            f"{config.federation.quorum:g} asks for {needed}"
+            + (", and no scores" if unscored else "")
             + f" ({reasons}). The rounds before it are saved: "
             "mend the clients and start the run again to go on."
         )

@@ -12,14 +12,15 @@ from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
 from fedaux.algorithms.server import Server, make_server
+from fedaux.algorithms.start import initial_state, pretrain_extractor
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
-from fedaux.core.io import write_atomically
+from fedaux.core.io import cache_folder, write_atomically
 from fedaux.core.messages import Federation
 from fedaux.core.progress import OnProgress, RoundFinished, RunStarted, no_progress
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
-from fedaux.experiments.tracking import JsonLines, Tracker
+from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
@@ -38,7 +39,7 @@ def run(
     *,
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
-    trackers: Sequence[Tracker] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Run `config` in `folder`, or go on with the run that is already there if it is the same one.
 
@@ -50,7 +51,7 @@ def run(
         folder: Where; made if it is not there. One that holds another run raises `StateError`.
         on_progress: Called with an event of `fedaux.core.progress` as work goes on.
         cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
-        trackers: Who else is told every round's figures (`make_trackers`); JSON lines are always in the folder.
+        callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines are always in the folder.
 
     Returns:
         The finished run, with its accuracy, curve and privacy statement.
@@ -59,35 +60,35 @@ def run(
     state = stored_state(config, folder)
     server = make_server(config, on_progress, cache)
     federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-    return run_in(folder, server, federation, state, trackers)
+    return run_in(folder, server, federation, state, callbacks)
 
 
 def run_in(
-    folder: Path, server: Server, federation: Federation, state: RunState | None, trackers: Sequence[Tracker] = ()
+    folder: Path, server: Server, federation: Federation, state: RunState | None, callbacks: Sequence[Callback] = ()
 ) -> Result:
-    """The rounds over any federation, saved in `folder` after preparation and after every round."""
-    told = [JsonLines(), *trackers]
-    for one in told:
-        one.start(server.config, folder, state)
+    """The rounds over any federation, saved in `folder` after preparation and after every round.
+
+    A round is saved before anybody hears of it.
+    """
+    config, hooks, finished = server.config, Callbacks([JsonLines(), *callbacks]), state.round if state else 0
 
     def save(state: RunState) -> None:
-        for one in told:  # lines of a round that is not saved are dropped when the run goes on
-            one.saved(state)
+        nonlocal finished
         state.save(folder)
+        if state.round == finished:  # prepared, or releases are in
+            return
+        finished = state.round
         history = [result.to_dict() for result in state.history]
         write_atomically(folder / "history.json", json.dumps(history, indent=1).encode())
-        if state.round > finished[0]:
-            finished[0] = state.round
-            server.on_progress(RoundFinished(state.history[-1], server.config.rounds, state.ledger.summary()))
+        hooks.on_round_end(state)
+        server.on_progress(RoundFinished(state.history[-1], config.rounds, state.ledger.summary()))
 
-    finished = [state.round if state else 0]
-    history = state.history if state else ()
-    server.on_progress(RunStarted(server.method.label, describe(server.config), history, server.config.rounds))
+    hooks.on_run_start(config, folder, state)
+    server.on_progress(RunStarted(server.method.label, describe(config), state.history if state else (), config.rounds))
     try:
         return Result(run_rounds(server, federation, state, save), folder)
     finally:
-        for one in told:
-            one.end()
+        hooks.on_run_end()
 
 
 def describe(config: Config) -> str:
@@ -121,7 +122,7 @@ def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Pa
         For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
     """
     server = make_server(config, on_progress, cache)
-    return {spec.label: server.pretrain(spec) for spec in config.prototypes}
+    return {spec.label: pretrain_extractor(server, spec) for spec in config.prototypes}
 
 
 def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, float]:
@@ -133,11 +134,12 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
     data, server = open_data(config), make_server(config, on_progress, cache)
     found = {}
     for spec in config.prototypes:
-        model = server.models[spec.label]
+        model = server.learners.networks[spec.label]
         for kind in ("random", "pre-trained"):
             if kind == "pre-trained":
-                server.pretrain(spec)
-            features = FeatureCache(server.cache, private=True, on_progress=partial(server.report_features, spec.label))
+                pretrain_extractor(server, spec)
+            report = partial(server.report_features, spec.label)
+            features = FeatureCache(cache or cache_folder(), private=True, on_progress=report)
             h0 = H0(spec, model.features, flatten_state(model.features), features)
             found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
     if not is_text(data.test.x):
@@ -152,9 +154,8 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
     server = make_server(config, cache=cache)
-    server.take_up(server.initial_state())
-    h0 = next(iter(server.h0.values()))
-    negatives = h0.features(server.aux).take(server.split.negatives).gather()
+    server.restore(initial_state(server))
+    negatives = server.public.negatives(config.prototypes[0].label).gather()
     return Planner.of(server.scorer, negatives, clients, server.classes, privacy)
 
 
@@ -163,13 +164,13 @@ def resume(
     *,
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
-    trackers: Sequence[Tracker] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Go on where a stopped run left off, to the same bits as if it had not stopped; a finished one is simply read.
 
     The configuration is the one stored in the folder. `on_progress` and `cache` are as in `run`.
     """
-    return run(RunState.load(Path(folder)).config, folder, on_progress=on_progress, cache=cache, trackers=trackers)
+    return run(RunState.load(Path(folder)).config, folder, on_progress=on_progress, cache=cache, callbacks=callbacks)
 
 
 def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: Bounds | None = None) -> GridFederation:

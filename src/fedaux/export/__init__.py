@@ -1,1 +1,1 @@
-"""A trained network on its own: exported with a card, loaded again, asked for predictions."""
+"""Export of trained models: weights, model card, ONNX, and prediction."""

@@ -1,4 +1,4 @@
-"""What a model is, twice: as a table that programs read (card.json) and as a page for people (README.md)."""
+"""The model card: card.json for programs, README.md for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedaux.data.federated import PublicData, client_names
 from fedaux.data.record_spec import RecordSpec
 
 FORMAT = 1
-SHOWN = 50  # classes that the page lists
+SHOWN = 50  # classes listed in README.md
 TASKS = {"image": "image-classification", "numbers": "tabular-classification", "text": "text-classification"}
 
 WEIGHTS_COVERED = {
@@ -28,7 +28,7 @@ Card = dict[str, Any]
 
 
 def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_spec: RecordSpec) -> Card:
-    """Everything known of one prototype of a finished run; what `save_pretrained` writes is added there."""
+    """The card of one prototype of a finished run; `save_pretrained` adds what it knows of the files."""
     config, accuracy = state.config, state.history[-1].accuracy
     split: dict[str, Card] = {"dirichlet": {"alpha": config.data.alpha}, "shards": {"shards": config.data.shards}}
     return {
@@ -59,12 +59,12 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
 
 
 def render_page(card: Card, folder: str) -> str:
-    """README.md: front matter as model hubs read it, then the card in words. `folder` is the name in the examples."""
+    """README.md: front matter for model hubs, then the card as text. `folder` is the model's name in the examples."""
     record_spec = RecordSpec(card["record"]["kind"], tuple(card["record"]["shape"]))
     method, privacy, data = _label(card["method"]), card["privacy"], card["data"]
     takes = record_spec.description
     split = ", ".join(f"{key} {value}" for key, value in data["split"].items())
-    return f"""{_front(card, record_spec)}
+    return f"""{_front_matter(card, record_spec)}
 # {card["prototype"]["name"]}, trained with {method}
 
 Tells {len(card["classes"])} classes apart, from {takes}. {data["clients"]} clients trained it together in
@@ -106,15 +106,15 @@ classified rightly.
 - It knows these classes and no other: whatever it is given, it names one of them.
 - The probabilities are the network's own; whether they are right as often as they say was not measured.
 - The accuracy holds for data like the test data. How good it is for each client or group was not measured.
-{_scaling(record_spec)}
+{_image_limits(record_spec)}
 ## Licence
 
 None is given: whoever owns the data and the run decides. Put `license:` into the lines at the top before you publish.
 """
 
 
-def _front(card: Card, record_spec: RecordSpec) -> str:
-    """JSON values are YAML values, so names with colons and quotes do no harm."""
+def _front_matter(card: Card, record_spec: RecordSpec) -> str:
+    """YAML with JSON values, which quote names safely."""
     tags = ["federated-learning", "fedaux", *(["differential-privacy"] if card["privacy"]["weights_covered"] else [])]
     name, task = card["prototype"]["name"], {"type": TASKS[record_spec.kind]}
     dataset = {"name": card["data"]["source"], "type": card["data"]["source"]}
@@ -134,20 +134,20 @@ model-index: {json.dumps(index, ensure_ascii=False)}
 def _onnx_use(card: Card) -> str:
     if "onnx" not in card:
         return ""
-    told = card["onnx"]
+    onnx = card["onnx"]
     return f"""
-Without fedaux or PyTorch, `{told["file"]}` takes the same records, of type {told["dtype"]}:
+Without fedaux or PyTorch, `{onnx["file"]}` takes the same records, of type {onnx["dtype"]}:
 
 ```python
 import onnxruntime
 
-session = onnxruntime.InferenceSession("{told["file"]}")
-probabilities, logits = session.run(None, {{"{told["input"]}": records}})
+session = onnxruntime.InferenceSession("{onnx["file"]}")
+probabilities, logits = session.run(None, {{"{onnx["input"]}": records}})
 ```
 """
 
 
-def _scaling(record_spec: RecordSpec) -> str:
+def _image_limits(record_spec: RecordSpec) -> str:
     if record_spec.kind != "image":
         return ""
     return f"""- Images must have this very size. The network inside sees `{record_spec.to_card()["scaling"]}`;

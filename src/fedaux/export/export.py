@@ -1,4 +1,4 @@
-"""A finished run as models that others can use: each prototype in a folder of its own, with its weights and card."""
+"""Export of a finished run: each prototype in its own folder, with weights and model card."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fedaux.models import Prototype, build, load_state
 
 
 def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:
-    """Write every prototype of the run in this folder to `out`/NAME-i, by default below `run`/model.
+    """Write every prototype of a run to `out`/NAME-i; `out` is `run`/model by default.
 
-    The run's public data must be at hand: they say how a record looks and what the classes are called.
+    The run's public data must be available: the card holds the shape of a record and the names of the classes.
     """
     run = Path(run)
     state = RunState.load(run)
@@ -31,21 +31,21 @@ def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = Fa
 
 
 def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
-    """The same from a state at hand; nothing is written where an ONNX graph cannot be."""
+    """The same from a loaded state; nothing is written if ONNX is requested but not supported."""
     public = open_public(state.config)
     record_spec = RecordSpec.of(public.test)
     if onnx:
         check_onnx_support(record_spec)
-    made = []
+    folders = []
     for index, spec in enumerate(state.config.prototypes):
         network = restore_network(state, spec, record_spec, len(public.classes))
         folder = out / f"{re.sub(r'[^A-Za-z0-9_-]', '-', spec.name.rpartition(':')[2])}-{index}"
-        made.append(Model(network, make_card(state, spec, public, record_spec)).save_pretrained(folder, onnx))
-    return made
+        folders.append(Model(network, make_card(state, spec, public, record_spec)).save_pretrained(folder, onnx))
+    return folders
 
 
 def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int) -> Prototype:
-    """The whole network in eval mode, also where only its head was trained."""
+    """The trained network in eval mode; in head-only runs, the extractor and the trained head together."""
     network = build(spec, record_spec.input_shape, classes, seed=0)
     if state.config.head_only:
         load_state(network.features, state.extractors[spec.label])

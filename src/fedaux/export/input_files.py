@@ -1,4 +1,4 @@
-"""Files to be classified, read in blocks: images, arrays and texts, each record with a name that people recognise."""
+"""Records to classify, read from files in blocks: images, arrays and texts, each with a readable name."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ TAKES = {
     "text": ".csv, .jsonl, .parquet or .txt, one text a row",
 }
 
-Block = tuple[list[str], Any]  # names and as many records
+Block = tuple[list[str], Any]  # names and records
 
 
 @dataclass(frozen=True)
 class InputReader:
-    """How to read files for a model: whether images may be resized, and which column of a table is the text."""
+    """Reads files for a model; `resize` allows resizing images, `column` is the text column of a table."""
 
     record_spec: RecordSpec
     resize: bool = False
     column: str | Sequence[str] = "text"
 
     def blocks(self, paths: Iterable[Path]) -> Iterator[Block]:
-        """All records of all files; what cannot be right is refused before the first of them."""
-        plan = [(path, self._kind(path)) for path in paths]
-        for path, kind in plan:
+        """All records of all files; missing or unsupported files raise before anything is read."""
+        readers = [(path, self._reader(path)) for path in paths]
+        for path, read in readers:
             try:
-                yield from getattr(self, f"_{kind}")(path)
+                yield from read(path)
             except FedauxError:
                 raise
             except (ValueError, EOFError, csv.Error, zipfile.BadZipFile) as error:
                 raise RecordsError(f"{path} cannot be read: {error}") from error
 
-    def _kind(self, path: Path) -> str:
+    def _reader(self, path: Path) -> Callable[[Path], Iterator[Block]]:
         if not path.exists():
             raise RecordsError(f"there is no file or folder {path}; give {TAKES[self.record_spec.kind]}")
         suffix = _suffix(path)
         if suffix in ARRAYS and path.is_file() and self.record_spec.kind != "text":
-            return "arrays"
+            return self._arrays
         if self.record_spec.kind == "image" and (path.is_dir() or suffix in SUFFIXES):
-            return "images"
+            return self._images
         if self.record_spec.kind == "text" and path.is_file() and (suffix in TABLES or suffix == ".txt"):
-            return "texts"
+            return self._texts
         raise RecordsError(
             f"{path}: this model takes {self.record_spec.description}; give {TAKES[self.record_spec.kind]}"
         )
@@ -70,34 +70,34 @@ class InputReader:
         if not files:
             raise RecordsError(f"there is not one image in {path}; the endings known are {', '.join(sorted(SUFFIXES))}")
         for start in range(0, len(files), BLOCK):
-            some = files[start : start + BLOCK]
-            yield [str(file) for file in some], np.stack([self._image(file) for file in some])
+            block = files[start : start + BLOCK]
+            yield [str(file) for file in block], np.stack([self._image(file) for file in block])
 
     def _image(self, file: Path) -> NDArray[np.uint8]:
-        """(H, W, C) as training saw it: colours converted, and on request the middle shrunk by a box filter."""
+        """(H, W, C) as in training: colours converted; with `resize`, cropped and resized with a box filter."""
         height, width, channels = self.record_spec.shape
         if channels not in MODES:
             raise RecordsError(f"{file}: this model takes images of {channels} channels, which only arrays (.npy) have")
         try:
-            with Image.open(file) as image:
-                found: Image.Image = image.convert(MODES[channels])
+            with Image.open(file) as opened:
+                image: Image.Image = opened.convert(MODES[channels])
         except (OSError, Image.DecompressionBombError) as error:
             raise RecordsError(f"{file} cannot be read as an image ({error})") from error
-        if found.size != (width, height):
+        if image.size != (width, height):
             if not self.resize:
-                size = f"{found.width}×{found.height}"
+                size = f"{image.width}×{image.height}"
                 raise RecordsError(
                     f"{file} has {size} pixels, this model takes {width}×{height}; --resize makes it fit"
                 )
-            found = ImageOps.fit(found, (width, height), Image.Resampling.BOX)
-        return np.asarray(found, dtype=np.uint8).reshape(self.record_spec.shape)
+            image = ImageOps.fit(image, (width, height), Image.Resampling.BOX)
+        return np.asarray(image, dtype=np.uint8).reshape(self.record_spec.shape)
 
     def _arrays(self, path: Path) -> Iterator[Block]:
         x = _array(path)
         if self.record_spec.kind == "image" and x.dtype == np.uint8 and x.shape[1:] == self.record_spec.shape[:2]:
-            x = x[..., None]  # grey images without their channel
+            x = x[..., None]  # greyscale images without a channel axis
         if x.ndim == 0 or x.shape[1:] != self.record_spec.shape:
-            self.record_spec.validate(x)  # which says what is wrong
+            self.record_spec.validate(x)  # raises with the reason
         for start in range(0, len(x), BLOCK):
             rows = x[start : start + BLOCK]
             yield [f"{path}[{start + index}]" for index in range(len(rows))], rows
@@ -108,8 +108,8 @@ class InputReader:
         else:
             texts = list(TABLES[_suffix(path)](path, text=self.column, label="").train.x)
         for start in range(0, len(texts), BLOCK):
-            some = texts[start : start + BLOCK]
-            yield [f"{path}[{start + index}]" for index in range(len(some))], some
+            block = texts[start : start + BLOCK]
+            yield [f"{path}[{start + index}]" for index in range(len(block))], block
 
 
 def _suffix(path: Path) -> str:
@@ -118,7 +118,7 @@ def _suffix(path: Path) -> str:
 
 
 def _array(path: Path) -> NDArray[Any]:
-    """The array of an .npy, mapped; of an .npz the one called x, or the only one there is."""
+    """The array of an .npy, memory-mapped; of an .npz the array x, or the only one."""
     if path.suffix.lower() == ".npy":
         mapped: NDArray[Any] = np.load(path, mmap_mode="r")
         return mapped
@@ -126,5 +126,5 @@ def _array(path: Path) -> NDArray[Any]:
         names = list(archive.files)
         if "x" not in names and len(names) != 1:
             raise RecordsError(f"{path} has arrays {', '.join(names)}; call the one to be classified x")
-        found: NDArray[Any] = archive["x" if "x" in names else names[0]]
-        return found
+        array: NDArray[Any] = archive["x" if "x" in names else names[0]]
+        return array

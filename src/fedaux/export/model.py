@@ -1,4 +1,4 @@
-"""A trained model on its own: read from the folder that `export` wrote, and asked for predictions.
+"""A trained model, loaded from the folder that `export_model` wrote.
 
 model = Model.from_pretrained("runs/digits/model")
 probabilities = model.predict(images)
@@ -34,26 +34,26 @@ CARD, WEIGHTS, ONNX, PAGE, TOKENIZER = "card.json", "model.safetensors", "model.
 
 
 class ModelError(FedauxError, ValueError):
-    """A folder that holds no model, or a damaged one."""
+    """A folder without a model, or with a damaged one."""
 
     code = Exit.FOLDER
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network in eval mode and its card. `card["metrics"]` and `card["privacy"]` say what it is worth and cost."""
+    """A network in eval mode and its card, which holds its `metrics` and `privacy` statement."""
 
     network: Prototype = field(repr=False)
     card: Card
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Their names, in the order of the columns of `predict`."""
+        """The names of the classes, in the order of the columns of `predict`."""
         return tuple(self.card["classes"])
 
     @property
     def record_spec(self) -> RecordSpec:
-        """What one record looks like."""
+        """Kind and shape of one record."""
         return RecordSpec(self.card["record"]["kind"], tuple(self.card["record"]["shape"]))
 
     def predict(self, records: Any) -> NDArray[np.float32]:
@@ -62,7 +62,7 @@ class Model:
         return probabilities
 
     def logits(self, records: Any) -> NDArray[np.float32]:
-        """What the network says before the softmax, (N, C)."""
+        """Logits (N, C) for the same records as `predict`."""
         rows = self.record_spec.validate(records)
         if len(rows) == 0:
             return np.zeros((0, len(self.classes)), np.float32)
@@ -70,10 +70,10 @@ class Model:
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
-        """Read a folder that `export` wrote; the folder above it, or its run, will do if there is but one model in it.
+        """Load a model from the folder that `export_model` wrote, or from its parent or run if that has only one model.
 
-        A card may name a network of the user's own as `module:function`, which is then imported and called: read such
-        models from people you trust only.
+        A card may name a network as `module:function`, which is imported and called: load models from people you trust
+        only.
         """
         folder = find_model(Path(folder).expanduser())
         card = read_card(folder)
@@ -90,11 +90,11 @@ class Model:
         return cls(network.eval(), card)
 
     def save_pretrained(self, folder: str | Path, onnx: bool = False) -> Path:
-        """Weights, card, page and on request an ONNX graph; the card comes last, so that a torn export shows."""
+        """Write weights, README.md, an ONNX graph if requested, and last the card, which marks a complete export."""
         folder, card = Path(folder), {key: value for key, value in self.card.items() if key != "onnx"}
         graph = to_onnx(self.network, self.record_spec) if onnx else None
         tensors = {name: value.detach().clone().contiguous() for name, value in self.network.state_dict().items()}
-        data = save(tensors)  # clones, because the format refuses tensors that share memory
+        data = save(tensors)  # cloned: safetensors rejects shared memory
         card["weights"] = {
             "file": WEIGHTS,
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -105,7 +105,7 @@ class Model:
             self.network.features.save_tokenizer(folder / TOKENIZER)
             options = {**card["prototype"]["options"], TOKENIZER_OPTION[card["prototype"]["name"]]: TOKENIZER}
             card["prototype"] = {**card["prototype"], "options": options}
-        (folder / ONNX).unlink(missing_ok=True)  # one of other weights must not stay beside these
+        (folder / ONNX).unlink(missing_ok=True)  # of an earlier export
         if graph:
             write_atomically(folder / ONNX, graph[0])
             card["onnx"] = graph[1]
@@ -115,21 +115,21 @@ class Model:
 
 
 def find_model(folder: Path) -> Path:
-    """The folder of the one model that is here: in `folder` itself, below it, or below the `model` of a run."""
+    """The folder of the only model in `folder`, below it, or below the `model` folder of a run."""
     if (folder / CARD).is_file():
         return folder
-    found = sorted(card.parent for pattern in (f"*/{CARD}", f"model/*/{CARD}") for card in folder.glob(pattern))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ModelError(f"{folder} holds several models, choose one of {', '.join(map(str, found))}")
+    models = sorted(card.parent for pattern in (f"*/{CARD}", f"model/*/{CARD}") for card in folder.glob(pattern))
+    if len(models) == 1:
+        return models[0]
+    if models:
+        raise ModelError(f"{folder} holds several models, choose one of {', '.join(map(str, models))}")
     if (folder / FILE).is_file():
         raise ModelError(f"{folder} is a run that was not exported yet; do so with `fedaux export {folder}`")
     raise ModelError(f"{folder} holds no model ({CARD} is missing); `fedaux export RUN` makes one of a finished run")
 
 
 def read_card(folder: Path) -> Card:
-    """The card of a model, of a version that this code reads."""
+    """The card of a model; an error if it has another format version."""
     try:
         card = json.loads((folder / CARD).read_bytes())
     except ValueError as error:
@@ -147,7 +147,7 @@ def _read(file: Path) -> bytes:
 
 
 def _spec(card: Card, folder: Path) -> PrototypeSpec:
-    """The network that a card names. The tokenizer of a text network came with it, and lies beside the card."""
+    """The prototype of a card; a text prototype takes its tokenizer from the model's folder."""
     name, options = card["prototype"]["name"], dict(card["prototype"]["options"])
     if name in TOKENIZER_OPTION and options.get(TOKENIZER_OPTION[name]) == TOKENIZER:
         options[TOKENIZER_OPTION[name]] = str(folder / TOKENIZER)

@@ -1,4 +1,4 @@
-"""A network as an ONNX graph that takes records as people have them and gives probabilities, checked before use."""
+"""Export to an ONNX graph from raw records to probabilities, compared with PyTorch before it is written."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from torch import Tensor, nn
 from fedaux.core.errors import Exit, FedauxError, MissingPackageError
 from fedaux.data.record_spec import RecordSpec
 
-TOLERANCE = 1e-4  # of the largest logit
+TOLERANCE = 1e-4  # relative to the largest logit
 
 
 class OnnxError(FedauxError, ValueError):
-    """A network that cannot be written as ONNX."""
+    """A network that cannot be exported to ONNX."""
 
     code = Exit.SETTINGS
 
 
 class ServingModule(nn.Module):
-    """Raw records → (probabilities, logits); pixels are scaled inside, exactly as `to_tensor` does it."""
+    """Raw records → (probabilities, logits); pixels are scaled inside, as in `to_tensor`."""
 
     def __init__(self, network: nn.Module, image: bool) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class ServingModule(nn.Module):
 
 
 def check_onnx_support(record_spec: RecordSpec) -> None:
-    """Whether a graph can be written at all; asked before any file is touched."""
+    """Raise if the records are text or the packages are not installed."""
     if record_spec.kind == "text":
         raise OnnxError(
             "text cannot be exported as ONNX: the network itself turns text into tokens, which a graph of tensors "
@@ -55,11 +55,11 @@ def check_onnx_support(record_spec: RecordSpec) -> None:
 
 
 def to_onnx(network: nn.Module, record_spec: RecordSpec) -> tuple[bytes, dict[str, Any]]:
-    """(the file, what a card says of it). Batches may have any size."""
+    """(the file, its entry in the model card). The batch size is dynamic."""
     check_onnx_support(record_spec)
     served = ServingModule(network.eval(), record_spec.kind == "image").eval()
     name = "images" if record_spec.kind == "image" else "rows"
-    example = torch.from_numpy(_random(record_spec, 2))
+    example = torch.from_numpy(_random_records(record_spec, 2))
     try:
         with _quiet():
             program = torch.onnx.export(
@@ -71,7 +71,7 @@ def to_onnx(network: nn.Module, record_spec: RecordSpec) -> tuple[bytes, dict[st
                 output_names=["probabilities", "logits"],
                 dynamic_shapes=({0: torch.export.Dim("batch")},),
             )
-    except Exception as error:  # a user's network may fail in any way that PyTorch's tracer knows
+    except Exception as error:  # a user's network may fail in any way
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise OnnxError(
             f"this network cannot be written as ONNX ({reason[0]}). Export without --onnx, or make it a network that "
@@ -79,27 +79,27 @@ def to_onnx(network: nn.Module, record_spec: RecordSpec) -> tuple[bytes, dict[st
         ) from error
     assert program is not None
     data = program.model_proto.SerializeToString()
-    opset = next(one.version for one in program.model_proto.opset_import if not one.domain)
-    facts = {"file": "model.onnx", "opset": opset, "input": name, "outputs": ["probabilities", "logits"]}
-    dtype = "uint8" if record_spec.kind == "image" else "float32"
     return data, {
-        **facts,
-        "dtype": dtype,
+        "file": "model.onnx",
+        "opset": next(opset.version for opset in program.model_proto.opset_import if not opset.domain),
+        "input": name,
+        "outputs": ["probabilities", "logits"],
+        "dtype": "uint8" if record_spec.kind == "image" else "float32",
         "shape": ["batch", *record_spec.shape],
-        "largest_difference": _check(data, served, record_spec),
+        "largest_difference": _compare(data, served, record_spec),
     }
 
 
-def _check(data: bytes, served: ServingModule, record_spec: RecordSpec) -> float:
-    """The largest difference of any logit from PyTorch's, on random records in batches of several sizes."""
+def _compare(data: bytes, served: ServingModule, record_spec: RecordSpec) -> float:
+    """The largest difference from PyTorch's outputs on random records in batches of several sizes."""
     runtime = importlib.import_module("onnxruntime")
     session, worst = runtime.InferenceSession(data, providers=["CPUExecutionProvider"]), 0.0
     for size in (1, 2, 5):
-        rows = _random(record_spec, size)
+        rows = _random_records(record_spec, size)
         with torch.inference_mode():
-            wanted = [output.numpy() for output in served(torch.from_numpy(rows))]
-        found = session.run(None, {session.get_inputs()[0].name: rows})
-        for ours, theirs in zip(wanted, found, strict=True):
+            expected = [output.numpy() for output in served(torch.from_numpy(rows))]
+        actual = session.run(None, {session.get_inputs()[0].name: rows})
+        for ours, theirs in zip(expected, actual, strict=True):
             worst = max(worst, float(np.abs(ours - theirs).max()))
             if not np.abs(ours - theirs).max() <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
                 raise OnnxError(
@@ -109,7 +109,7 @@ def _check(data: bytes, served: ServingModule, record_spec: RecordSpec) -> float
     return worst
 
 
-def _random(record_spec: RecordSpec, size: int) -> NDArray[Any]:
+def _random_records(record_spec: RecordSpec, size: int) -> NDArray[Any]:
     rng = np.random.default_rng(size)
     if record_spec.kind == "image":
         return rng.integers(0, 256, (size, *record_spec.shape), dtype=np.uint8)
@@ -118,7 +118,7 @@ def _random(record_spec: RecordSpec, size: int) -> NDArray[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """PyTorch's exporter warns of packages that nobody here needs."""
+    """Silence the exporter's warnings about packages that are not needed."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

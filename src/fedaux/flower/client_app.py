@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from fedaux.algorithms.local_training import Trained, gradient_term, train_local
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, Release, TrainOrder, Update
+from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, TrainOrder, Update
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import class_names, open_private
 from fedaux.data.records import Records
@@ -52,7 +51,7 @@ from fedaux.privacy.release import release_mechanism
 from fedaux.privacy.units import Units
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import extractor_hash
-from fedaux.scoring.registry import release_scores
+from fedaux.scoring.registry import stored_release
 
 app = ClientApp()
 
@@ -73,14 +72,11 @@ def prepare(message: Message, context: Context) -> Message:
     """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
     order = deserialize(PrepareOrder, message.content)
     config = validate_order(context, order)
-    mechanism = release_mechanism(order.size, config.privacy)
     store = BudgetStore(account_path(context, order), config.privacy)
-
-    def make() -> Release:
-        return release_scores(order, load_records(context, order), load_features(order, context), config.privacy)
-
-    release = store.release(request_hash(order), mechanism, make, order.heard)
-    return Message(serialize(replace(release, client=order.client)), reply_to=message)
+    release = stored_release(
+        order, request_hash(order), store, lambda: (load_records(context, order), load_features(order, context))
+    )
+    return Message(serialize(release), reply_to=message)
 
 
 @app.train()

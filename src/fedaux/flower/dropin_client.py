@@ -16,17 +16,17 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from fedaux.config.schema import PrivacyConfig
-from fedaux.core.messages import OrderError, PrepareOrder, Release
+from fedaux.core.messages import OrderError, PrepareOrder
+from fedaux.data.records import Records
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.serialization import deserialize, serialize
-from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
+from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
 from fedaux.models import load_state
-from fedaux.models.inference import fingerprint_arrays
+from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_mechanism
 from fedaux.scoring.feature_cache import private_outputs
-from fedaux.scoring.registry import release_scores
+from fedaux.scoring.registry import stored_release
 
 
 def answer(
@@ -53,28 +53,27 @@ def answer(
         features: As in `FedAUX`, and the same.
         privacy: Further settings of `PrivacyConfig`: epsilon_total, unit, adjacency, declared_records, scorer, …
     """
-    code = Own(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
+    from_code = ClientSettings(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
 
     @app.query(ACTION)
     @redact_errors
     def fedaux(message: Message, context: Context) -> Message:
-        order, own = deserialize(PrepareOrder, message.content), code.at(context)
+        order, own = deserialize(PrepareOrder, message.content), from_code.at(context)
         if order.scorer != own.privacy.scorer:
             raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client has {own.privacy.scorer!r}")
-        asked = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
+        request = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
 
-        def make() -> Release:
-            extractor, records = Extractor(model(), features), Given.of(*data(context))
+        def own_data() -> tuple[Records, Rows]:
+            extractor, records = Extractor(model(), features), UserRecords.of(*data(context))
             load_state(extractor.model, order.extractor)
-            return release_scores(order, records, private_outputs(extractor, records), own.privacy)
+            return records, private_outputs(extractor, records)
 
-        store = BudgetStore(own.vault, own.privacy)
-        made = store.release(asked, release_mechanism(order.size, own.privacy), make, order.heard)
-        return Message(serialize(replace(made, client=order.client)), reply_to=message)
+        release = stored_release(order, request, BudgetStore(own.vault, own.privacy), own_data)
+        return Message(serialize(release), reply_to=message)
 
 
 @dataclass(frozen=True)
-class Own:
+class ClientSettings:
     """What this client allows, and where it remembers what it did."""
 
     vault: Path
@@ -87,7 +86,7 @@ class Own:
                 "can train privately"
             )
 
-    def at(self, context: Context) -> Own:
+    def at(self, context: Context) -> ClientSettings:
         """As the node's own configuration has it: fedaux-vault and fedaux-epsilon, -epsilon-total and -delta overrule.
 
         Nodes with a partition-id, as all simulated ones, have a folder each.
@@ -99,14 +98,14 @@ class Own:
         epsilon = float(node.get("fedaux-epsilon", self.privacy.epsilon))
         total = float(node.get("fedaux-epsilon-total", self.privacy.epsilon_total))
         delta = float(node.get("fedaux-delta", self.privacy.delta))
-        return Own(folder, replace(self.privacy, epsilon=epsilon, epsilon_total=total, delta=delta))
+        return ClientSettings(folder, replace(self.privacy, epsilon=epsilon, epsilon_total=total, delta=delta))
 
 
 def _absolute(folder: str | Path) -> Path:
-    found = Path(folder).expanduser()
-    if not found.is_absolute():
+    path = Path(folder).expanduser()
+    if not path.is_absolute():
         raise SettingsError(
             f"vault = {str(folder)!r} must be an absolute path, or begin with ~: Flower runs apps from folders that "
             "come and go, and a client that forgets its release would make another"
         )
-    return found
+    return path

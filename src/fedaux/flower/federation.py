@@ -32,6 +32,7 @@ class GridFederation:
         max_records: int = MAX_RECORDS,
         refresh_nodes: Callable[[], Mapping[str, int]] | None = None,
         bounds: Bounds | None = None,
+        message_types: Mapping[type, str] = MESSAGE_TYPES,
     ) -> None:
         self.grid = grid
         self.nodes = dict(nodes)
@@ -39,6 +40,7 @@ class GridFederation:
         self.max_records = max_records
         self.refresh_nodes = refresh_nodes
         self.bounds = bounds  # of the releases that the run's scorer makes
+        self.message_types = message_types
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders and yield each reply as it arrives; a reply missing at the timeout becomes a `Failure`."""
@@ -51,7 +53,10 @@ class GridFederation:
             (
                 order,
                 Message(
-                    serializer.serialize(order), self.nodes[order.client], MESSAGE_TYPES[type(order)], ttl=self.timeout
+                    serializer.serialize(order),
+                    self.nodes[order.client],
+                    self.message_types[type(order)],
+                    ttl=self.timeout,
                 ),
             )
             for order in connected

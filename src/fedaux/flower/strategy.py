@@ -1,41 +1,56 @@
-"""The server's half: FedAvg that also asks each new client for its release, and distils what the clients know."""
+"""The server's half for an app that exists already: Flower's messages in and out, everything between them shared."""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
-from fedaux.algorithms.aggregate import Ensemble
-from fedaux.algorithms.distill import distill
-from fedaux.algorithms.server import DivergedError
-from fedaux.config.schema import DistillConfig, PrivacyConfig
-from fedaux.core.messages import Account, Arrays, Failure, Release
-from fedaux.core.rng import torch_stream
-from fedaux.flower.federation import read_reply, stream_replies
-from fedaux.flower.in_process import CLIENT_EXCEPTION
+from fedaux.algorithms.learners import Learners
+from fedaux.algorithms.loop import quorum
+from fedaux.algorithms.orders import Orders
+from fedaux.algorithms.public_data import PublicData
+from fedaux.algorithms.releases import collect_releases
+from fedaux.algorithms.round import Round
+from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.server import Server
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import (
+    Config,
+    DistillConfig,
+    FederationConfig,
+    LocalConfig,
+    PrivacyConfig,
+    TeachersConfig,
+)
+from fedaux.core.messages import Arrays, Failure, PrepareOrder, Release
+from fedaux.core.timing import Costs
+from fedaux.data.records import Records
+from fedaux.flower.federation import GridFederation
+from fedaux.flower.keep import KeptError, load_question, save_question
 from fedaux.flower.node_settings import SettingsError
-from fedaux.flower.public import Public
-from fedaux.flower.replies import Trained, sane
-from fedaux.flower.serialization import MessageError, Serializer, from_array
-from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, Given
-from fedaux.flower.validation import InvalidReplyError, validate_reply
+from fedaux.flower.replies import check_replies
+from fedaux.flower.serialization import from_array
+from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
+from fedaux.flower.validation import MAX_RECORDS
+from fedaux.models import flatten_state, load_state
 from fedaux.models.inference import predict
-from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.registry import make_scorer
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
-QUORUM = 0.5  # the share of a round's models that must be teachers: fewer would pull the student towards themselves
-_REASON = 500  # characters of a reason that are logged: a client writes some of them
+MODEL = PrototypeSpec("model")  # the one prototype there is
+_MAX_REASON = 500  # characters to log: clients write some of the reasons
 
 
 class FedAUX(FedAvg):
@@ -46,9 +61,13 @@ class FedAUX(FedAvg):
     - `features`: the name of the layer or method of the model that gives features (B, H), a function of (model, x), or
       `before("NAME")` with the name of the last layer.
     - `public`: unlabelled rows, an array or tensor, as the model takes them.
+    - `teacher_weights`, `max_share`: how much a client's model counts on each public row, as `[teachers]` of a run.
+    - `scorer`, `embedding_dim`, `ratio`, `ridge`: how clients summarise their data, as `[privacy]` of a run.
+    - `quorum`: the share of the clients asked whose models a round needs; fewer leave the model as it was.
+    - `max_records`: that one client may claim to have.
     - `keep`: a file that remembers what clients are asked with, so that a later run asks the same; their vaults answer
       one question only.
-    - `patience`: seconds that a client has to make its release.
+    - `release_timeout`: seconds that a client has to make its release.
 
     Whatever else is given goes to FedAvg.
     """
@@ -63,134 +82,159 @@ class FedAUX(FedAvg):
         distill_epochs: int = 1,
         distill_lr: float = 1e-3,
         distill_batch_size: int = 128,
+        teacher_weights: str = "odds",
+        max_share: float = 1.0,
         scorer: str = "class-embedding",
         embedding_dim: int = 32,
-        max_share: float = 1.0,
+        ratio: str = "bayes",
+        ridge: float = 0.01,
+        quorum: float = 0.0,
+        max_records: int = MAX_RECORDS,
         keep: str | Path | None = None,
-        patience: float = 3600.0,
+        release_timeout: float = 3600.0,
         seed: int = 0,
         **fedavg: Any,
     ) -> None:
         super().__init__(**fedavg)
-        self.releases: dict[str, Release] = {}  # by node
-        self.classes, self.patience, self.seed = classes, patience, seed
-        self.settings = DistillConfig(distill_epochs, distill_lr, distill_batch_size)
-        self._model, self._mute, self._sent = copy.deepcopy(model).cpu(), set[str](), Arrays()
-        self._unheard: set[str] = set()  # nodes that were asked for a release, and made none that could be used
-        rows, path = Given.of(public), None if keep is None else Path(keep).expanduser()
-        found = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
-        if found != (classes,):
-            raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {found} numbers for a row")
-        made = make_scorer(PrivacyConfig(scorer=scorer, embedding_dim=embedding_dim), classes)
-        self._public = Public.of(Extractor(self._model, features), rows, made, path, seed, max_share)
+        config = Config(
+            seed=seed,
+            prototypes=(MODEL,),
+            local=LocalConfig(batch_size=1),  # clients train as they like, for steps in proportion to their records
+            distill=DistillConfig(distill_epochs, distill_lr, distill_batch_size),
+            teachers=TeachersConfig(teacher_weights, max_share),
+            privacy=PrivacyConfig(scorer, embedding_dim=embedding_dim, ratio=ratio, ridge=ridge),
+            federation=FederationConfig(timeout=release_timeout, quorum=quorum, max_records=max_records),
+        )
+        self._model, rows = copy.deepcopy(model).cpu(), UserRecords.of(public)
+        width = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
+        if width != (classes,):
+            raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {width} numbers for a row")
+        extractor = Extractor(self._model, features)
+        self.server = _server(config, self._model, extractor, rows, classes)
+        self.state = _initial_state(self.server, None if keep is None else Path(keep).expanduser())
+        self._embedding = self.server.restore(self.state)
+        self._sent = Arrays()
+        self._round: Round | None = None
+        self._asked = 0
+
+    @property
+    def releases(self) -> dict[str, Release]:
+        """By node."""
+        return self.state.releases
 
     @property
     def privacy(self) -> str:
         """In words: what of this run is differentially private, and what is not."""
-        accounts = {node: Account.from_json(one.account) for node, one in self.releases.items()}
-        return Ledger(self.releases, accounts, unprotected_models=1, unresponsive=self._unheard).statement()
+        return self.state.ledger.statement()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """P2, P3 for those who are chosen for the first time; then as FedAvg."""
         self._sent = {name: from_array(array) for name, array in arrays.items()}
-        ours = {name: tuple(tensor.shape) for name, tensor in self._model.state_dict().items()}
-        if {name: array.shape for name, array in self._sent.items()} != ours:
+        shapes = {name: tuple(tensor.shape) for name, tensor in self._model.state_dict().items()}
+        if {name: array.shape for name, array in self._sent.items()} != shapes:
             raise SettingsError(
                 f"the arrays of round {server_round} are not those of {type(self._model).__name__}: start with "
                 "initial_arrays = ArrayRecord(model.state_dict()), of the model that FedAUX was given"
             )
+        self._model.load_state_dict(arrays.to_torch_state_dict())
+        self.state = replace(self.state, round=server_round - 1, weights={MODEL.label: flatten_state(self._model)})
         messages = list(super().configure_train(server_round, arrays, config, grid))
-        self._ask(grid, [message.metadata.dst_node_id for message in messages])
+        nodes = {str(message.metadata.dst_node_id): message.metadata.dst_node_id for message in messages}
+        failures = self._collect_releases(grid, nodes)
+        self._asked = len(nodes)
+        self._round = Round.start(self.server, self._embedding, self.state, list(nodes), Costs())
+        self._round.failures += failures
         return messages
 
-    def _ask(self, grid: Grid, nodes: Iterable[int]) -> None:
-        """Whoever fails keeps its place in the average. One that answers wrongly is not asked again in this run."""
-        scorer, serializer = self._public.scorer, Serializer()
-        new = [node for node in nodes if str(node) not in {*self.releases, *self._mute}]
-        orders = [self._public.question.order(node, scorer, self.classes) for node in new]
-        asked = zip(orders, new, strict=True)
-        messages = (
-            (o, Message(serializer.serialize(o), node, f"query.{ACTION}", ttl=self.patience)) for o, node in asked
-        )
-        for order, message in stream_replies(grid, messages, self.patience):
-            if message is None or (message.has_error() and message.error.code != CLIENT_EXCEPTION):
-                log.warning("node %s made no release, and is asked again when it is next chosen", order.client)
-                self._unheard.add(order.client)
-                continue
-            try:
-                made = read_reply(Release, message)
-                validate_reply(order, made, bounds=bound_function(scorer))
-            except (MessageError, InvalidReplyError) as error:
-                log.warning("node %s has no score: %s", order.client, str(error)[:_REASON])
-                self._mute.add(order.client)
-                self._unheard.add(order.client)
-            else:
-                self._remember(made)
-
-    def _remember(self, made: Release) -> None:
-        """A client whose node came back under a new id repeats its release to the bit: the old id is forgotten."""
-        same = [
-            one for one, old in self.releases.items() if np.array_equal(old.arrays["values"], made.arrays["values"])
-        ]
-        for one in same:
-            del self.releases[one]
-        self.releases[made.client] = made
-        self._unheard.discard(made.client)
+    def _collect_releases(self, grid: Grid, nodes: dict[str, int]) -> list[Failure]:
+        policy, bounds = self.server.config.federation, bound_function(self.server.scorer)
+        types: dict[type, str] = {PrepareOrder: f"query.{ACTION}"}
+        federation = GridFederation(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, message_types=types)
+        self.state, failures = collect_releases(self.server, federation, self.state, list(nodes), Costs())
+        self.state = replace(self.state, releases=_without_repeats(self.state.releases))
+        for failure in failures:
+            log.warning("node %s has %s", failure.client, failure.reason[:_MAX_REASON])
+        return failures
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """T2 and T3. A model that makes no sense costs that client's contribution, never the round."""
-        answers = sorted(replies, key=lambda message: message.metadata.src_node_id)  # not in order of arrival
-        failed = [message for message in answers if message.has_error()]
-        found, failures = sane([one for one in answers if not one.has_error()], self._sent, self.weighted_by_key)
-        ensemble, mistaken = self._teach(server_round, found)
-        for one in [*failures, *mistaken]:
-            log.warning("node %s is left out of round %d: %s", one.client, server_round, one.reason[:_REASON])
-        wrong = {one.client for one in mistaken}
-        kept = [one.message for one in found if one.node not in wrong]
-        arrays, metrics = super().aggregate_train(server_round, [*failed, *kept])
-        if arrays is None or metrics is None:
+        answers, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
+        answers.sort(key=lambda message: message.metadata.src_node_id)  # metrics do not depend on the order of arrival
+        current, config = self._round, self.server.config
+        if current is None or not answers:
             return None, None
-        self._load(arrays)
-        if ensemble is not None and ensemble.taught:
-            metrics["fedaux-distill-loss"] = self._distil(server_round, ensemble)
-            metrics["fedaux-teachers"] = ensemble.effective_teachers()
-        return ArrayRecord(self._model.state_dict()), metrics
+        known = len(current.failures)
+        good, failures = check_replies(answers, self._sent, self.weighted_by_key, config.federation.max_records)
+        for reply in good:
+            self._model.load_state_dict(reply.model.to_torch_state_dict())
+            current.add(reply.update(server_round, flatten_state(self._model)))
+        current.failures += failures
+        for failure in current.failures[known:]:
+            log.warning(
+                "node %s is left out of round %d: %s", failure.client, server_round, failure.reason[:_MAX_REASON]
+            )
+        kept = [reply.content for reply in good if reply.node in current.client_metrics]
+        if len(kept) < quorum(config, self._asked):
+            log.warning("round %d is lost: %d of %d models can be used", server_round, len(kept), self._asked)
+            return None, None
+        return self._finish(current), self._metrics(current, kept)
 
-    def _teach(self, server_round: int, found: Sequence[Trained]) -> tuple[Ensemble | None, list[Failure]]:
-        """The ensemble of all that have a release, None where they are too few; and models that predict nonsense."""
-        teachers = [one for one in found if one.node in self.releases]
-        if not teachers or len(teachers) < QUORUM * len(found):
-            said = "round %d is plain FedAvg: %d of %d models are of clients with a release"
-            log.warning(said, server_round, len(teachers), len(found))
-            return None, []
-        weighing = self._public.weighing(self.releases, [one.node for one in teachers])
-        ensemble, mistaken = Ensemble(len(self._public.distill), self.classes), []
-        for one in teachers:
-            self._load(one.model)
-            try:
-                ensemble.add(predict(self._model, self._public.distill), weighing.weights(one.node))
-            except ValueError as error:
-                mistaken.append(Failure(one.node, str(error)))
-        return ensemble, mistaken
+    def _finish(self, current: Round) -> ArrayRecord:
+        self.state = current.finish(self.state)
+        load_state(self._model, self.state.weights[MODEL.label])
+        return ArrayRecord(self._model.state_dict())
 
-    def _distil(self, server_round: int, ensemble: Ensemble) -> float:
-        """The average becomes a student; its loss."""
-        loss = distill(
-            self._model,
-            self._public.distill,
-            ensemble,
-            epochs=self.settings.epochs,
-            lr=self.settings.lr,
-            batch_size=self.settings.batch_size,
-            generator=torch_stream(self.seed, "distill", server_round),
-        )
-        if not np.isfinite(loss):
-            raise DivergedError(f"distillation diverged in round {server_round}: lower distill_lr")
-        return loss
+    def _metrics(self, current: Round, kept: list[RecordDict]) -> MetricRecord:
+        """The app's own metrics as Flower aggregates them, and those of the distillation."""
+        metrics = self.train_metrics_aggr_fn(kept, self.weighted_by_key)
+        result = self.state.history[-1]
+        if result.distill_loss is None or result.effective_teachers is None:
+            total = current.total
+            text = "round %d is plain FedAvg: %d of %d models are of clients with a release"
+            log.warning(text, current.number, total.teachers, total.clients)
+        else:
+            metrics["fedaux-distill-loss"] = result.distill_loss
+            metrics["fedaux-teachers"] = result.effective_teachers
+        return metrics
 
-    def _load(self, arrays: ArrayRecord) -> None:
-        self._model.load_state_dict(arrays.to_torch_state_dict())
+
+def _server(config: Config, model: nn.Module, extractor: nn.Module, rows: Records, classes: int) -> Server:
+    """The parts of a server around one network that this package has not built; nothing is tested."""
+    learners = Learners({}, {MODEL.label: extractor}, {MODEL.label: model})
+    public = PublicData(rows, None, config.aux.negatives, config.seed)
+    scorer = make_scorer(config.privacy, classes)
+    orders = Orders(config, classes, scorer, learners, public, lambda node: MODEL)
+    return Server(config, classes, (), learners, public, scorer, orders)
+
+
+def _initial_state(server: Server, keep: Path | None) -> RunState:
+    """h0 and what the scorer publishes: of the model as it is, or those that were kept."""
+    extractor = server.learners.extractors[MODEL.label]
+    validate_module(extractor)  # every client would refuse it, and keep the reason to itself
+    state = RunState(server.config, 0, {})
+    if keep is not None and keep.exists():
+        h0, public = load_question(keep)
+        try:
+            load_state(extractor, h0)
+        except ValueError as error:
+            raise KeptError(
+                f"keep = {str(keep)!r} is of another model: name another file. To the clients that is another "
+                "question, which they answer if their epsilon_total allows it"
+            ) from error
+        return replace(state, extractors={MODEL.label: h0}, public={MODEL.label: public})
+    state = replace(state, extractors={MODEL.label: flatten_state(extractor)})
+    server.restore(state)
+    state = replace(state, public=server.public.publish(server.scorer))
+    if keep is not None:
+        save_question(keep, state.extractors[MODEL.label], state.public[MODEL.label])
+    return state
+
+
+def _without_repeats(releases: Mapping[str, Release]) -> dict[str, Release]:
+    """A client whose node came back under a new id repeats its release to the bit: the old id is forgotten."""
+    latest = {release.arrays["values"].tobytes(): node for node, release in releases.items()}
+    return {node: releases[node] for node in latest.values()}

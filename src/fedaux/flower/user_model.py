@@ -1,4 +1,4 @@
-"""A user's own network and rows, as the rest of fedaux takes them: h0 is the model as far as its features."""
+"""A user's own network and rows, as the rest of the package takes them: h0 is the model as far as its features."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)
 ACTION = "fedaux"  # what both sides call the handler: messages are of the type query.fedaux
 
 
-class Given(Records):
+class UserRecords(Records):
     """Rows exactly as the user's model is called with them: unlike other records, they are neither scaled nor cast."""
 
     def batch(self, positions: Indices | slice = slice(None)) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(self.gather(positions)))
 
     @classmethod
-    def of(cls, x: Any, labels: Any = None, persons: Any = None) -> Given:
+    def of(cls, x: Any, labels: Any = None, persons: Any = None) -> UserRecords:
         """From arrays or tensors, one row per record."""
         rows = _array(x)
         if rows.dtype == np.float64:
             rows = rows.astype(np.float32)  # models are float32
-        known = None if labels is None else _array(labels).astype(np.int64)
-        if len(rows) == 0 or (known is not None and known.shape != (len(rows),)):
-            shape = "none" if known is None else known.shape
+        y = None if labels is None else _array(labels).astype(np.int64)
+        if len(rows) == 0 or (y is not None and y.shape != (len(rows),)):
+            shape = "none" if y is None else y.shape
             raise SettingsError(
                 f"{len(rows)} rows came with labels of shape {shape}: give at least one, each its label"
             )
         if persons is None:
-            return cls(rows, known)
-        whose = np.unique(_array(persons), return_inverse=True)[1].astype(np.int64)
-        if whose.shape != (len(rows),):
-            raise SettingsError(f"{len(rows)} rows came with persons of shape {whose.shape}: give each row its person")
-        return cls(rows, known, person=whose)
+            return cls(rows, y)
+        person = np.unique(_array(persons), return_inverse=True)[1].astype(np.int64)
+        if person.shape != (len(rows),):
+            raise SettingsError(f"{len(rows)} rows came with persons of shape {person.shape}: give each row its person")
+        return cls(rows, y, person=person)
 
 
 def _array(values: Any) -> NDArray[Any]:
     return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
-@keeps_records_apart  # it remembers nothing; the model inside is looked at by itself
+@keeps_records_apart  # it remembers nothing; the model inside is checked by itself
 class Extractor(nn.Module):
     """(B, *shape) → (B, H): the model as far as its features. All of the model's weights are its own."""
 
@@ -71,8 +71,8 @@ def _named(name: str) -> FeaturesOf:
                 f"features = {name!r} names nothing in {type(model).__name__}: give the name of the layer or method "
                 'that returns the features, a function of (model, x), or before("NAME") with the name of the last layer'
             ) from error
-        found: Tensor = part(x)
-        return found
+        output: Tensor = part(x)
+        return output
 
     return features
 
@@ -81,17 +81,17 @@ def before(layer: str) -> FeaturesOf:
     """For a model that has no name for its features: what the layer of this name, its last one, is called with."""
 
     def features(model: nn.Module, x: Tensor) -> Tensor:
-        seen: list[Tensor] = []
+        captured: list[Tensor] = []
         try:
             last = model.get_submodule(layer)
         except AttributeError as error:
             names = ", ".join(name for name, _ in model.named_children())
             raise SettingsError(f"before({layer!r}): {type(model).__name__} has {names}, and no such layer") from error
-        hook = last.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+        hook = last.register_forward_pre_hook(lambda module, inputs: captured.append(inputs[0]))
         try:
             model(x)
         finally:
             hook.remove()
-        return seen[-1]
+        return captured[-1]
 
     return features

@@ -1,12 +1,11 @@
-"""A module's state as one flat array per kind, because every array is one request on the wire.
+"""A module's state as one flat array per kind: each array is a request on the wire, so there are few of them.
 
 `parameters`  float32, all parameters in the order of `named_parameters`
 `buffers`     float32, floating buffers (running mean and variance of BatchNorm); absent if there are none
 `counters`    int64, integer buffers (`num_batches_tracked`); absent if there are none
 
-The policy when clients are averaged: parameters and buffers are means weighted by |D_i|, counters take the maximum, and
-every network is in eval mode except in local training. Nothing is left out of the average, nothing is averaged twice.
-It works on any module, so `flatten_state(prototype.features)` is the extractor h0 alone.
+Aggregation averages parameters and buffers weighted by |D_i| and takes the maximum of counters. Networks are in eval
+mode except in local training. `flatten_state(prototype.features)` is the state of the extractor h0 alone.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Weights = dict[str, NDArray[Any]]
+from fedaux.core.messages import Arrays
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "parameters": np.dtype(np.float32),
@@ -27,9 +25,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def flatten_state(module: nn.Module) -> Weights:
+def flatten_state(module: nn.Module) -> Arrays:
     """A fresh copy of the state, on the CPU."""
-    weights: Weights = {}
+    weights: Arrays = {}
     for kind, tensors in _tensors(module).items():
         weights[kind] = np.empty(sum(tensor.numel() for tensor in tensors), DTYPES[kind])
         parts = torch.split(torch.from_numpy(weights[kind]), [tensor.numel() for tensor in tensors])
@@ -39,28 +37,28 @@ def flatten_state(module: nn.Module) -> Weights:
 
 
 @torch.no_grad()
-def load_state(module: nn.Module, weights: Weights) -> None:
-    """Copy `weights` into the tensors the module already has, wherever they are; a misfit leaves it untouched."""
+def load_state(module: nn.Module, weights: Arrays) -> None:
+    """Copy `weights` into the module's tensors, on any device; a mismatch raises before anything is copied."""
     _check(state_sizes(module), weights)
     for kind, tensors in _tensors(module).items():
         start = 0
-        for tensor in tensors:  # torch.tensor copies, as from_numpy will not read a message's read-only array
+        for tensor in tensors:  # torch.tensor: from_numpy warns about read-only arrays
             tensor.copy_(torch.tensor(weights[kind][start : start + tensor.numel()]).view(tensor.shape))
             start += tensor.numel()
 
 
-def to_half(weights: Weights) -> Weights:
-    """Floating arrays in half precision: half the bytes on the wire. `load_state` reads them as they are."""
+def to_half(weights: Arrays) -> Arrays:
+    """Floating arrays in half precision, to halve the bytes on the wire; `load_state` accepts them."""
     return {kind: array.astype(np.float16) if array.dtype == np.float32 else array for kind, array in weights.items()}
 
 
 def state_sizes(module: nn.Module) -> dict[str, int]:
-    """How many numbers of each kind `flatten_state` returns and `load_state` accepts."""
+    """The size of each array of the flat state."""
     return {kind: sum(tensor.numel() for tensor in tensors) for kind, tensors in _tensors(module).items()}
 
 
 def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
-    """The state by kind: persistent buffers only, and tied tensors once."""
+    """The state by kind: persistent buffers only, tied tensors once."""
     kinds: dict[str, list[Tensor]] = {kind: [] for kind in DTYPES}
     seen: set[int] = set()
     for name, tensor in module.state_dict(keep_vars=True).items():
@@ -76,7 +74,7 @@ def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
     return {kind: tensors for kind, tensors in kinds.items() if tensors}
 
 
-def _check(expected: dict[str, int], weights: Weights) -> None:
+def _check(expected: dict[str, int], weights: Arrays) -> None:
     advice = "build both sides from the same PrototypeSpec, input shape and number of classes"
     if set(weights) != set(expected):
         raise ValueError(f"weights hold {sorted(weights)}, this network has {sorted(expected)}; {advice}")
@@ -84,6 +82,6 @@ def _check(expected: dict[str, int], weights: Weights) -> None:
         array = weights[kind]
         if array.shape != (size,):
             raise ValueError(f"{kind} have shape {array.shape}, this network expects ({size},); {advice}")
-        half = array.dtype == np.float16 and DTYPES[kind] == np.float32  # as models may travel
+        half = array.dtype == np.float16 and DTYPES[kind] == np.float32  # of `to_half`
         if array.dtype != DTYPES[kind] and not half:
             raise ValueError(f"{kind} are {array.dtype}, expected {DTYPES[kind]}; convert them with .astype")

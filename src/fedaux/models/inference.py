@@ -1,4 +1,4 @@
-"""Batched forward passes, and hashes of what went into them."""
+"""Batched forward passes, and fingerprints of records and arrays."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fedaux.core.messages import Arrays
 from fedaux.data.records import Records, is_text
 
 Rows = NDArray[np.float32]
-BLOCK = 512  # rows at a time where nothing is learned
+BLOCK = 512  # rows in one forward pass
 
 
 def predict_batches(
     module: nn.Module, records: Records, block: int = BLOCK
 ) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """The module's output in eval mode, block by block: logits of a model, features of an extractor."""
+    """The module's outputs in eval mode, block by block: logits of a model, features of an extractor."""
     module.eval()
     for rows in records.blocks(block):
         with torch.inference_mode():
@@ -32,31 +32,31 @@ def predict_batches(
 
 
 def predict(module: nn.Module, records: Records) -> Rows:
-    """The module over all records in eval mode, (N, H): features of an extractor, logits of a model."""
+    """The module's outputs for all records in eval mode, (N, H)."""
     return stack_blocks(predict_batches(module, records), len(records))
 
 
 def transform_rows(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
-    """A row-wise transform of rows that may lie on disk, (N, H) → (N, k)."""
+    """Apply a row-wise transform block by block to rows that may be memory-mapped, (N, H) → (N, k)."""
     blocks = ((rows, transform(records.gather(rows))) for rows in records.blocks(size))
     return stack_blocks(blocks, len(records))
 
 
 def stack_blocks(blocks: Iterable[tuple[slice, NDArray[np.floating]]], count: int) -> Rows:
-    """Blocks of rows as one array, which is as wide as the first of them."""
+    """Concatenate blocks of rows into one array, memory-mapped if it is large."""
     out: Rows | None = None
     for rows, block in blocks:
         if out is None:
             out = temporary_array((count, block.shape[1]), np.float32)
         out[rows] = block
     if out is None:
-        raise ValueError("there are no records to look at")
+        raise ValueError("there are no records to process")
     return out
 
 
-def fingerprint(records: Records, *facts: object) -> str:
-    """A hash of the rows and of any further facts: equal fingerprints mean the work need not be done again."""
-    digest = hashlib.sha256(repr(facts).encode())
+def fingerprint(records: Records, *extra: object) -> str:
+    """A hash of the rows and any further values: the key of cached results."""
+    digest = hashlib.sha256(repr(extra).encode())
     for rows in records.blocks(4096):
         block = records.gather(rows)
         if is_text(block):
@@ -67,22 +67,22 @@ def fingerprint(records: Records, *facts: object) -> str:
     return digest.hexdigest()[:24]
 
 
-def cached_fingerprint(x: NDArray[Any], *facts: object) -> str:
-    """`fingerprint` of a whole array, which is read once in a process, however often clients ask for parts of it."""
-    known, digest = _hashed.get(id(x), (lambda: None, ""))
-    if known() is not x:
+def cached_fingerprint(x: NDArray[Any], *extra: object) -> str:
+    """`fingerprint` of a whole array, computed once per process and array."""
+    reference, digest = _digests.get(id(x), (lambda: None, ""))
+    if reference() is not x:
         digest = fingerprint(Records(x))
-        _hashed[id(x)] = weakref.ref(x), digest
-    return hashlib.sha256(repr((digest, facts)).encode()).hexdigest()[:24]
+        _digests[id(x)] = weakref.ref(x), digest
+    return hashlib.sha256(repr((digest, extra)).encode()).hexdigest()[:24]
 
 
-_hashed: dict[int, tuple[Callable[[], object], str]] = {}
+_digests: dict[int, tuple[Callable[[], object], str]] = {}
 
 
-def fingerprint_arrays(*rooms: Arrays, facts: object = None) -> str:
-    """A hash of named arrays to the bit, names, types and shapes included."""
+def fingerprint_arrays(*groups: Arrays, facts: object = None) -> str:
+    """A hash of groups of named arrays: names, dtypes, shapes and every bit."""
     digest = hashlib.sha256(repr(facts).encode())
-    for arrays in rooms:
+    for arrays in groups:
         for name in sorted(arrays):
             digest.update(f"|{name}{arrays[name].dtype}{arrays[name].shape}".encode())
             digest.update(np.ascontiguousarray(arrays[name]).data)

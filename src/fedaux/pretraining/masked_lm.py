@@ -13,23 +13,23 @@ from fedaux.models.text import TextExtractor
 from fedaux.pretraining.metrics import FeatureQuality, feature_quality
 from fedaux.pretraining.trainer import SelfSupervisedTask, autocast
 
-MASKED = 0.15  # of the tokens are to be guessed; BERT's own shares, here and below
-KEPT, RANDOM = 0.1, 0.1  # of those stay as they are, or become any other token; the rest becomes [MASK]
+MASKED = 0.15  # fraction of tokens to predict; this and the next are BERT's
+KEPT, RANDOM = 0.1, 0.1  # fractions of those left unchanged, or replaced by a random token; the rest becomes [MASK]
 
 
 def mask_tokens(
     ids: Tensor, special: Tensor, mask_id: int, vocabulary: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """(ids with some tokens hidden, which ones must be guessed), both (B, L). Special tokens are never chosen."""
-    chosen = (torch.rand(ids.shape, generator=generator) < MASKED) & ~special
-    fate = torch.rand(ids.shape, generator=generator)
-    others = torch.randint(vocabulary, ids.shape, generator=generator)
-    hidden = torch.where(fate < KEPT, ids, torch.where(fate < KEPT + RANDOM, others, mask_id))
-    return torch.where(chosen, hidden, ids), chosen
+    """(masked ids, which tokens to predict), both (B, L). Special tokens are never selected."""
+    selected = (torch.rand(ids.shape, generator=generator) < MASKED) & ~special
+    draw = torch.rand(ids.shape, generator=generator)
+    random_ids = torch.randint(vocabulary, ids.shape, generator=generator)
+    masked = torch.where(draw < KEPT, ids, torch.where(draw < KEPT + RANDOM, random_ids, mask_id))
+    return torch.where(selected, masked, ids), selected
 
 
 class MaskedLMHead(nn.Module):
-    """BERT's head over the vocabulary. Its last layer is the word embedding itself, which it does not own."""
+    """BERT's prediction head; its output layer is tied to the word embedding, which stays with the encoder."""
 
     def __init__(self, words: nn.Embedding) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class MaskedLMHead(nn.Module):
 
 
 class MaskedLanguageModel(SelfSupervisedTask):
-    """Guess the hidden tokens of a text from the others."""
+    """Predict the masked tokens of a text."""
 
     def __init__(self, extractor: nn.Module, width: int, aux: Records, config: PretrainConfig, seed: int) -> None:
         if not isinstance(extractor, TextExtractor):
@@ -54,38 +54,37 @@ class MaskedLanguageModel(SelfSupervisedTask):
         self.special = torch.tensor(sorted(tokenizer.all_special_ids))
         self.mask_id, self.vocabulary = int(tokenizer.mask_token_id), len(tokenizer)
         with seeded_torch(derive_seed(seed, "guess")):
-            self.guess = MaskedLMHead(extractor.encoder.get_input_embeddings())  # type: ignore[operator]
-        super().__init__(extractor, self.guess, aux, config, seed)
+            self.lm_head = MaskedLMHead(extractor.encoder.get_input_embeddings())  # type: ignore[operator]
+        super().__init__(extractor, self.lm_head, aux, config, seed)
 
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """In one pass, or with `micro_batch_size` in parts whose gradients add up to the same."""
+        """In one pass, or with `micro_batch_size` by gradient accumulation."""
         ids, mask = self.text.tokenize(self.aux.gather(rows))
-        hidden, chosen = self._mask(ids, generator)
-        count, total = max(1, int(chosen.sum())), 0.0
+        masked, selected = self._mask(ids, generator)
+        count, total = max(1, int(selected.sum())), 0.0
         size = self.config.micro_batch_size or len(ids)
-        for part, start in enumerate(range(0, len(ids), size)):
-            some = slice(start, start + size)
-            if not chosen[some].any():
+        for index, start in enumerate(range(0, len(ids), size)):
+            part = slice(start, start + size)
+            if not selected[part].any():
                 continue
-            with seeded_torch(derive_seed(seed, part)), autocast(self.config.precision, self.device):
-                states = self.text.hidden_states(hidden[some], mask[some])[
-                    chosen[some]
-                ]  # only what is asked for is guessed
-                logits = self.guess(states, self.text.encoder.get_input_embeddings().weight).float()  # type: ignore[operator]
-            loss = F.cross_entropy(logits, ids[some][chosen[some]], reduction="sum") / count
+            embedding = self.text.encoder.get_input_embeddings().weight  # type: ignore[operator]
+            with seeded_torch(derive_seed(seed, index)), autocast(self.config.precision, self.device):
+                states = self.text.hidden_states(masked[part], mask[part])[selected[part]]
+                logits = self.lm_head(states, embedding).float()
+            loss = F.cross_entropy(logits, ids[part][selected[part]], reduction="sum") / count
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
         return total
 
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
-        """Two maskings of a text are its two views."""
+        """Two maskings of a text are its two views (`feature_quality`)."""
         ids, mask = self.text.tokenize(self.aux.gather(rows))
         first, second = (self.text.pool(self._mask(ids, generator)[0], mask).float().cpu() for _ in range(2))
         return feature_quality(first, second)
 
     def _mask(self, ids: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """On the CPU, where the generator is."""
+        """`mask_tokens` on the CPU, where the generator is."""
         ids = ids.cpu()
         special = torch.isin(ids, self.special)
-        hidden, chosen = mask_tokens(ids, special, self.mask_id, self.vocabulary, generator)
-        return hidden.to(self.device), chosen.to(self.device)
+        masked, selected = mask_tokens(ids, special, self.mask_id, self.vocabulary, generator)
+        return masked.to(self.device), selected.to(self.device)

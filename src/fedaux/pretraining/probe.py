@@ -1,4 +1,4 @@
-"""How much a linear classifier finds in frozen features. It needs labels, so it reports and never chooses."""
+"""Linear evaluation of frozen features. It uses labels, so it is for reports only, never for model selection."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from fedaux.data.records import Records
 
-RIDGE = 1.0  # scikit-learn's C, on features of mean 0 and variance 1
+C = 1.0  # inverse regularisation strength, on standardised features
 
 
 def linear_probe(train: Records, test: Records) -> float:
-    """Test accuracy of a logistic regression on the rows of `train` as they are, flattened and standardised."""
+    """Test accuracy of a logistic regression on the flattened and standardised rows of `train`."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -24,10 +24,10 @@ def linear_probe(train: Records, test: Records) -> float:
     x /= scale
     x_test -= mean
     x_test /= scale
-    with warnings.catch_warnings():  # the last digits of a report are not worth more steps
+    with warnings.catch_warnings():  # accurate enough for a report
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = LogisticRegression(C=RIDGE, max_iter=200).fit(x, train.labels)
-    return float(np.mean(fitted.predict(x_test) == test.labels))
+        model = LogisticRegression(C=C, max_iter=200).fit(x, train.labels)
+    return float(np.mean(model.predict(x_test) == test.labels))
 
 
 def _flat(records: Records) -> NDArray[np.float32]:

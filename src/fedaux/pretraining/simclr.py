@@ -1,4 +1,4 @@
-"""P1 for images: contrastive pre-training (Chen et al. 2020)."""
+"""P1 for images: SimCLR (Chen et al. 2020)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedaux.pretraining.trainer import SelfSupervisedTask, autocast
 
 
 def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """Each view must pick its partner among all other 2B − 1 views by cosine similarity. first, second: (B, D)."""
+    """The NT-Xent loss of two views (B, D) each: cosine similarity, each view against all other 2B − 1."""
     views = F.normalize(torch.cat([first, second]), dim=1)
     similarity = views @ views.T / temperature
     similarity.fill_diagonal_(-torch.inf)
@@ -25,7 +25,7 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
 
 
 class SimCLR(SelfSupervisedTask):
-    """Two random views of each image in a batch must find each other among all the others."""
+    """Contrast two random views of each image with all others in the batch."""
 
     views = 2
 
@@ -40,10 +40,10 @@ class SimCLR(SelfSupervisedTask):
         super().__init__(extractor, projection, aux, config, seed)
 
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """In one pass, or with `micro_batch_size` in parts that need the memory of one part (Gao et al. 2021).
+        """In one pass, or with `micro_batch_size` by gradient caching (Gao et al. 2021).
 
-        Every view is contrasted with the whole batch all the same: a first pass finds all projections and the gradient
-        of the loss by them, a second carries that gradient on through the network, part by part. BatchNorm sees parts.
+        The contrast is still over the whole batch: a first pass computes all projections and the gradient of the loss
+        with respect to them, a second backpropagates it part by part. BatchNorm sees the parts.
         """
         views = torch.cat(self._views(rows, generator)).to(self.device, memory_format=torch.channels_last)
         parts = (
@@ -56,15 +56,13 @@ class SimCLR(SelfSupervisedTask):
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item()
         with torch.no_grad():
-            found = torch.cat(
-                [self._project(part, derive_seed(seed, part_number)) for part_number, part in enumerate(parts)]
-            )
-        loss = self._loss(found.requires_grad_())
+            projected = torch.cat([self._project(part, derive_seed(seed, i)) for i, part in enumerate(parts)])
+        loss = self._loss(projected.requires_grad_())
         loss.backward()  # type: ignore[no-untyped-call]
-        assert found.grad is not None
-        gradients = torch.split(found.grad, [len(part) for part in parts])
-        for part_number, (part, gradient) in enumerate(zip(parts, gradients, strict=True)):
-            self._project(part, derive_seed(seed, part_number)).backward(gradient)  # type: ignore[no-untyped-call]
+        assert projected.grad is not None
+        gradients = torch.split(projected.grad, [len(part) for part in parts])
+        for i, (part, gradient) in enumerate(zip(parts, gradients, strict=True)):
+            self._project(part, derive_seed(seed, i)).backward(gradient)  # type: ignore[no-untyped-call]
         return loss.item()
 
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:

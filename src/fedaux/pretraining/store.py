@@ -1,4 +1,4 @@
-"""The artifact of P1: an extractor that was trained once and is found again by what it was made from."""
+"""Cache of pre-trained extractors (P1), keyed by data, prototype and settings."""
 
 from __future__ import annotations
 
@@ -31,26 +31,23 @@ def load_or_pretrain(
     aux: Records,
     config: PretrainConfig,
     cache: Path,
-    watch: Callable[[EpochMetrics], None],
+    on_epoch: Callable[[EpochMetrics], None],
 ) -> tuple[Path, bool]:
-    """Give `model` its pre-trained extractor: from the cache, from a checkpoint onwards, or from the beginning.
+    """Pre-train the extractor of `model`, or load it from the cache; an interrupted training is resumed.
 
-    Returns the artifact and whether it was there already. Beside the weights stands a card (JSON) that says what they
-    were made from and how it went; the key is a hash of the data themselves and of every setting.
+    Returns the artifact's path and whether it was cached. A card (JSON) beside it holds the settings and the curve.
     """
-    data = fingerprint(aux)  # one pass over the data
+    data = fingerprint(aux)
     path = artifact_path(spec, data, config, cache)
     if path.is_file():
         load_state(model.features, load_file(path))
         return path, True
     checkpoint = path.with_suffix(".checkpoint")
     fresh = build(spec, aux.shape, model.head.out_features, derive_seed(config.seed, "init", spec.label))
-    load_state(
-        model.features, flatten_state(fresh.features)
-    )  # so that the artifact depends on nothing but what its key is made of
-    kind: Callable[..., SelfSupervisedTask] = MaskedLanguageModel if is_text(aux.x) else SimCLR
-    task = kind(model.features, model.width, aux, config, derive_seed(config.seed, "pretrain", spec.label))
-    curve = pretrain(task, watch, checkpoint)
+    load_state(model.features, flatten_state(fresh.features))  # so that the artifact depends on its key alone
+    task_type: Callable[..., SelfSupervisedTask] = MaskedLanguageModel if is_text(aux.x) else SimCLR
+    task = task_type(model.features, model.width, aux, config, derive_seed(config.seed, "pretrain", spec.label))
+    curve = pretrain(task, on_epoch, checkpoint)
     card = {
         "prototype": spec.label,
         "data": {"count": len(aux), "shape": aux.shape, "fingerprint": data},
@@ -65,7 +62,7 @@ def load_or_pretrain(
 
 
 def artifact_path(spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path) -> Path:
-    """Where `pretrained` keeps this extractor, or will; `data` is the fingerprint of D_aux."""
+    """The path of this extractor in the cache; `data` is the fingerprint of D_aux."""
     key = hashlib.sha256(repr((data, spec, config)).encode()).hexdigest()[:24]
     return cache / f"extractor-{key}.safetensors"
 

@@ -68,7 +68,7 @@ def seconds(state: RunState) -> float:
     return float(sum(sum(result.seconds.values()) for result in state.history))
 
 
-def begun(state: RunState, folder: Path) -> RunState:
+def require_rounds(state: RunState, folder: Path) -> RunState:
     """The state, if there is a round to report."""
     if not state.history:
         raise StateError(f"{folder} has not finished a round yet; go on with `fedaux resume {folder}`.")
@@ -77,7 +77,7 @@ def begun(state: RunState, folder: Path) -> RunState:
 
 def gather(folder: Path, cache: Path | None = None) -> RunFacts:
     """Everything about the run in `folder`. Nothing is trained; favourites need features of the auxiliary data."""
-    state = begun(RunState.load(folder), folder)
+    state = require_rounds(RunState.load(folder), folder)
     names, counts, favourites, missing = tuple(client_names(state.config)), None, list[Favourites](), ""
     classes = tuple(map(str, range(len(confusion(state)))))
     try:
@@ -100,14 +100,13 @@ def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) ->
 def find_favourites(state: RunState, cache: Path | None) -> list[Favourites]:
     """For some clients, the examples of D_distill with the highest odds of being theirs."""
     server = make_server(state.config, cache=cache)
-    server.take_up(state)
-    clients = sorted(state.releases)[:SHOWN]
-    weighing = server.certainty(state).among(state.releases, clients)
-    found = []
-    for client in clients:
-        rows = np.argsort(-weighing.log_odds(client), kind="stable")[:EACH]
-        found.append(_shown(client, server.distill_set.take(rows)))
-    return [one for one in found if one is not None]
+    embedding, clients = server.restore(state), sorted(state.releases)[:SHOWN]
+    if embedding is None:
+        return []
+    weights = embedding.teacher_weights(state.releases, clients)
+    top = {client: np.argsort(-weights.log_odds(client), kind="stable")[:EACH] for client in clients}
+    shown = [_shown(client, server.public.distill.take(rows)) for client, rows in top.items()]
+    return [favourites for favourites in shown if favourites is not None]
 
 
 def _shown(client: str, records: Records) -> Favourites | None:

@@ -11,7 +11,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
 from fedaux.models import load_state
-from fedaux.models.inference import fingerprint_arrays
+from fedaux.models.inference import fingerprint_arrays, predict
 from fedaux.scoring.feature_cache import FeatureCache
 
 
@@ -27,7 +27,7 @@ class H0:
     spec: PrototypeSpec
     module: nn.Module = field(repr=False)
     arrays: Arrays = field(repr=False)
-    cache: FeatureCache
+    cache: FeatureCache | None = None  # None: features are kept in memory only
     _features: dict[Records, Records] = field(default_factory=dict, repr=False)  # a look-up on disk hashes all records
 
     @cached_property
@@ -35,9 +35,10 @@ class H0:
         return extractor_hash(self.arrays, self.spec.to_json())
 
     def features(self, records: Records) -> Records:
-        """The records' features (N, H), memory-mapped from the cache, with their labels."""
+        """The records' features (N, H), memory-mapped from the cache if there is one, with their labels."""
         if records not in self._features:
-            rows = self.cache.features(self.hash, records, self._load)
+            cache = self.cache
+            rows = cache.features(self.hash, records, self._load) if cache else predict(self._load(), records)
             self._features[records] = Records(rows, None if records.y is None else records.labels)
         return self._features[records]
 

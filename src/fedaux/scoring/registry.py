@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.errors import import_function
 from fedaux.core.messages import OrderError, PrepareOrder, Release
 from fedaux.data.records import Records
-from fedaux.privacy.release import release
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.release import release, release_mechanism
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Features, Scorer
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
@@ -23,6 +27,21 @@ def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
         return LogisticScorer(privacy.ridge)
     scorer: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)
     return scorer
+
+
+def stored_release(
+    order: PrepareOrder, request: str, store: BudgetStore, own_data: Callable[[], tuple[Records, Features]]
+) -> Release:
+    """P2, P3 on the client: one release, entered in the account before a record is read, and stored before it is sent.
+
+    `request` identifies the question: asked again, it gets the stored answer.
+    """
+
+    def make() -> Release:
+        return release_scores(order, *own_data(), store.privacy)
+
+    release = store.release(request, release_mechanism(order.size, store.privacy), make, order.heard)
+    return replace(release, client=order.client)
 
 
 def release_scores(order: PrepareOrder, records: Records, features: Features, privacy: PrivacyConfig) -> Release:

@@ -1,6 +1,7 @@
-"""T2 is a sum: against naive loops, and exactly associative and commutative whatever is added."""
+"""A round is a sum of contributions: against naive loops, and exactly associative and commutative whatever is added."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,170 +10,206 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import softmax
 
-from fedaux.algorithms import aggregate as combine
-from fedaux.algorithms.aggregate import Ensemble, FixedSum, Tally
+from fedaux.algorithms import aggregate
+from fedaux.algorithms.aggregate import Contribution, Ensemble, FixedSum, ModelSum
 from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 
 reals = st.floats(-256, 256, width=32)
+Update = tuple[np.ndarray, np.ndarray, int]
+Teacher = tuple[np.ndarray, np.ndarray]
 update = st.tuples(
     hnp.arrays(np.float32, 5, elements=reals), hnp.arrays(np.float32, 2, elements=reals), st.integers(1, 10_000)
 )
-
-
-def weights_of(drawn: tuple[np.ndarray, np.ndarray, int]) -> tuple[Arrays, int]:
-    parameters, buffers, records = drawn
-    return {"parameters": parameters, "buffers": buffers, "counters": np.array([records, 3], np.int64)}, records
-
-
-def tally(drawn: list[tuple[np.ndarray, np.ndarray, int]]) -> Tally:
-    made = Tally()
-    for one in drawn:
-        made.add(*weights_of(one), second_moment=True)
-    return made
-
-
-def bits(made: Tally) -> list[bytes | int]:
-    return [
-        *(made.sums[key].steps.tobytes() for key in sorted(made.sums)),
-        made.counters["counters"].tobytes(),
-        made.records,
-    ]
-
-
-@settings(deadline=None)
-@given(st.lists(update, min_size=1, max_size=6))
-def test_average_is_weighted_by_records(drawn: list[tuple[np.ndarray, np.ndarray, int]]) -> None:
-    found = tally(drawn).average()
-    total = sum(records for *_, records in drawn)
-    for k, name in enumerate(("parameters", "buffers")):
-        naive = sum(float(records) * one[k].astype(np.float64) for one in drawn for records in [one[2]]) / total
-        assert np.allclose(found[name], naive, rtol=1e-6, atol=1e-8)
-        assert found[name].dtype == np.float32
-    assert found["counters"].tolist() == [max(records for *_, records in drawn), 3]
-
-
-@settings(deadline=None)
-@given(st.lists(update, min_size=3, max_size=7), st.randoms(use_true_random=False))
-def test_any_order_and_any_tree_give_the_same_bits(
-    drawn: list[tuple[np.ndarray, np.ndarray, int]], random: Callable
-) -> None:
-    shuffled = drawn.copy()
-    random.shuffle(shuffled)
-    assert bits(tally(drawn)) == bits(tally(shuffled))
-    cut, cut2 = sorted(random.sample(range(1, len(drawn)), 2))
-    a, b, c = tally(drawn[:cut]), tally(drawn[cut:cut2]), tally(drawn[cut2:])
-    b.merge(c)
-    a.merge(b)  # a + (b + c)
-    d, e, f = tally(drawn[:cut]), tally(drawn[cut:cut2]), tally(drawn[cut2:])
-    e.merge(d)
-    e.merge(f)  # (b + a) + c
-    assert bits(a) == bits(e) == bits(tally(drawn))
-
-
 teacher = st.tuples(
     hnp.arrays(np.float32, (6, 3), elements=st.floats(-50, 50, width=32)),
     hnp.arrays(np.float64, 6, elements=st.floats(1e-8, 1.0)),
 )
+client = st.tuples(st.sampled_from("ab"), update, st.none() | teacher)
+Client = tuple[str, Update, Teacher | None]
 
 
-def ensemble(teachers: list[tuple[np.ndarray, np.ndarray]]) -> Ensemble:
-    made = Ensemble(6, 3)
+def weights_of(drawn: Update) -> tuple[Arrays, int]:
+    parameters, buffers, records = drawn
+    return {"parameters": parameters, "buffers": buffers, "counters": np.array([records, 3], np.int64)}, records
+
+
+def contribution(drawn: Client) -> Contribution:
+    label, model, taught = drawn
+    return Contribution.of(label, *weights_of(model), *(taught or ()), second_moment=True)
+
+
+def merged(parts: list[Contribution]) -> Contribution:
+    total = Contribution()
+    for part in parts:
+        total.merge(part)
+    return total
+
+
+def tree(drawn: list[Client], random: Any) -> Contribution:
+    """The clients in any order, split anywhere again and again, and merged on the way back."""
+    if len(drawn) == 1:
+        return contribution(drawn[0])
+    shuffled = drawn.copy()
+    random.shuffle(shuffled)
+    cut = random.randrange(1, len(shuffled))
+    left, right = tree(shuffled[:cut], random), tree(shuffled[cut:], random)
+    left.merge(right)
+    return left
+
+
+def bits(total: Contribution) -> dict[str, Any]:
+    """All that a contribution holds."""
+    found: dict[str, Any] = {"clients": total.clients, "teachers": total.teachers}
+    for label, model in total.models.items():
+        found |= {f"{label}.{name}": each.steps.tobytes() for name, each in model.sums.items()}
+        found |= {f"{label}.counters": model.counters["counters"].tobytes(), f"{label}.records": model.records}
+    if total.ensemble is not None:
+        parts = ("logits", "mass", "squares")
+        found |= {name: getattr(total.ensemble, name).steps.tobytes() for name in parts}
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(client, min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_any_order_and_any_tree_give_the_same_bits(drawn: list[Client], random: Any) -> None:
+    in_turn = merged([contribution(one) for one in drawn])
+    assert bits(tree(drawn, random)) == bits(in_turn)
+    assert bits(tree(drawn[::-1], random)) == bits(in_turn)
+
+
+@settings(deadline=None)
+@given(st.lists(client, min_size=1, max_size=6))
+def test_a_round_is_what_naive_loops_make_of_it(drawn: list[Client]) -> None:
+    """In double precision: averages weighted by records, and equation 4."""
+    averages, ensemble = merged([contribution(one) for one in drawn]).finish()
+    assert set(averages) == {label for label, *_ in drawn}
+    for label, average in averages.items():
+        models = [model for other, model, _ in drawn if other == label]
+        total = sum(records for *_, records in models)
+        for k, name in enumerate(("parameters", "buffers")):
+            naive = sum(records * np.float64(each[k]) for each in models for records in [each[2]]) / total
+            assert np.allclose(average[name], naive, rtol=1e-6, atol=1e-8)
+            assert average[name].dtype == np.float32
+        assert average["counters"].tolist() == [max(records for *_, records in models), 3]
+    teachers = [taught for *_, taught in drawn if taught is not None]
+    assert (ensemble is None) == (not teachers)
+    if ensemble is not None:
+        found = ensemble.soft_labels()
+        for x in range(6):
+            mass = sum(weights[x] for _, weights in teachers)
+            mean = sum(weights[x] * logits[x].astype(np.float64) for logits, weights in teachers) / mass
+            assert np.allclose(found[x], softmax(mean), atol=2e-3)  # at weights of 1e-8 a step is 1e-4 of the weight
+
+
+def test_who_does_not_teach_is_in_the_average_only() -> None:
+    weights, logits = {"parameters": np.ones(2, np.float32)}, np.ones((4, 3), np.float32)
+    total = Contribution.of("a", weights, 5)
+    assert total.finish()[1] is None
+    total.merge(Contribution.of("a", {"parameters": np.zeros(2, np.float32)}, 5, logits))
+    averages, ensemble = total.finish()
+    assert (total.clients, total.teachers) == (2, 1)
+    assert averages["a"]["parameters"].tolist() == [0.5, 0.5]
+    assert ensemble is not None
+    assert ensemble.mass.value().tolist() == [1.0] * 4  # without weights all teachers count alike
+
+
+def test_merging_leaves_the_other_as_it_was() -> None:
+    one, other = (Contribution.of("a", {"parameters": np.full(2, v)}, 1, np.ones((3, 2))) for v in (1.0, 2.0))
+    before, total = bits_of_parameters(other), Contribution()
+    total.merge(other)
+    total.merge(one)
+    total.merge(one)
+    assert bits_of_parameters(other) == before
+
+
+def bits_of_parameters(total: Contribution) -> bytes:
+    return total.models["a"].sums["parameters"].steps.tobytes()
+
+
+def ensemble(teachers: list[Teacher]) -> Ensemble:
+    total = Ensemble.empty(6, 3)
     for logits, weights in teachers:
-        made.add(logits, weights)
-    return made
-
-
-@settings(deadline=None)
-@given(st.lists(teacher, min_size=1, max_size=5))
-def test_soft_labels_are_equation_4(teachers: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    found = ensemble(teachers).soft_labels()
-    for x in range(6):
-        total = sum(weights[x] for _, weights in teachers)
-        mean = sum(weights[x] * logits[x].astype(np.float64) for logits, weights in teachers) / total
-        assert np.allclose(found[x], softmax(mean), atol=2e-3)  # at weights of 1e-8 a step is 1e-4 of the weight
-
-
-@settings(deadline=None)
-@given(st.lists(teacher, min_size=2, max_size=5), st.randoms(use_true_random=False))
-def test_ensembles_merge_exactly(teachers: list[tuple[np.ndarray, np.ndarray]], random: Callable) -> None:
-    whole = ensemble(teachers)
-    cut = random.randrange(1, len(teachers))
-    left, right = ensemble(teachers[:cut]), ensemble(teachers[cut:])
-    right.merge(left)
-    for name in ("logits", "mass", "squares"):
-        assert np.array_equal(getattr(right, name).steps, getattr(whole, name).steps)
+        total.merge(Ensemble.of(logits, weights))
+    return total
 
 
 def test_uniform_and_sharp_ensembles_count_their_teachers() -> None:
     logits = np.zeros((6, 3), np.float32)
     assert ensemble([(logits, np.ones(6))] * 4).effective_teachers() == pytest.approx(4.0)
-    assert ensemble([(logits, np.ones(6))] + [(logits, np.full(6, 1e-8))] * 3).effective_teachers() == pytest.approx(
-        1.0
-    )
-    assert not Ensemble(6, 3).taught
+    sharp = [(logits, np.ones(6))] + [(logits, np.full(6, 1e-8))] * 3
+    assert ensemble(sharp).effective_teachers() == pytest.approx(1.0)
 
 
 def test_gaussian_over_client_weights() -> None:
     """FedBE: mean and variance weighted by |D_i|, per coordinate; buffers from the average."""
     rng = np.random.default_rng(0)
     drawn = [(rng.normal(size=5).astype(np.float32), rng.normal(size=2).astype(np.float32), n) for n in (10, 30, 60)]
-    made = tally(drawn)
+    total = ModelSum()
+    for each in drawn:
+        total.merge(ModelSum.of(*weights_of(each), second_moment=True))
     shares = np.array([n for *_, n in drawn]) / 100
-    stacked = np.stack([one[0] for one in drawn]).astype(np.float64)
+    stacked = np.stack([each[0] for each in drawn]).astype(np.float64)
     mean = (shares[:, None] * stacked).sum(axis=0)
     spread = np.sqrt((shares[:, None] * (stacked - mean) ** 2).sum(axis=0))
-    draws = list(made.gaussian_draws(4000, np.random.default_rng(1)))
-    sampled = np.stack([one["parameters"] for one in draws])
+    draws = list(total.gaussian_draws(4000, np.random.default_rng(1)))
+    sampled = np.stack([each["parameters"] for each in draws])
     assert np.allclose(sampled.mean(axis=0), mean, atol=0.08)
     assert np.allclose(sampled.std(axis=0), spread, rtol=0.05)
-    assert all(np.array_equal(one["buffers"], made.average()["buffers"]) for one in draws[:3])
+    assert all(np.array_equal(each["buffers"], total.average()["buffers"]) for each in draws[:3])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
-def test_a_bad_term_is_refused_and_leaves_the_sum_alone(bad: float) -> None:
-    total = FixedSum((3,), combine.WEIGHT_BITS)
-    total.add(np.ones(3))
+def test_a_bad_term_is_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="refused"):
-        total.add(np.array([1.0, bad, 1.0]))
-    assert total.value().tolist() == [1.0, 1.0, 1.0]
+        FixedSum.of(np.array([1.0, bad, 1.0]), 1.0, aggregate.WEIGHT_BITS)
 
 
 def test_a_full_sum_raises_instead_of_wrapping() -> None:
-    total = FixedSum((1,), combine.WEIGHT_BITS)
+    total = FixedSum((1,), aggregate.WEIGHT_BITS)
     for _ in range(17):
-        total.add(np.array([3.9e9]))
+        total.merge(FixedSum.of(np.array([3.9e9]), 1.0, aggregate.WEIGHT_BITS))
     with pytest.raises(OverflowError):
-        total.add(np.array([4.2e9]))
+        total.merge(FixedSum.of(np.array([4.2e9]), 1.0, aggregate.WEIGHT_BITS))
     assert total.value()[0] > 0
+
+
+@pytest.mark.parametrize("block", [1, 5, 2**20])
+def test_blocks_do_not_matter(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, weights = np.arange(18, dtype=np.float32).reshape(6, 3), np.linspace(0.1, 1, 6)
+    monkeypatch.setattr(aggregate, "_BLOCK", block)
+    total = FixedSum.of(values, weights, 40)
+    total.merge(total)
+    assert np.allclose(total.value(), 2 * values * weights[:, None], atol=1e-11)
 
 
 def test_a_large_ensemble_lives_on_disk_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     teachers = [(np.arange(18, dtype=np.float32).reshape(6, 3), np.linspace(0.1, 1, 6))]
     in_memory = ensemble(teachers)
-    monkeypatch.setattr(combine, "temporary_array", lambda shape, dtype: temporary_array(shape, dtype, limit=10))
+    monkeypatch.setattr(aggregate, "temporary_array", lambda shape, dtype: temporary_array(shape, dtype, limit=10))
     mapped = ensemble(teachers)
     assert isinstance(mapped.logits.steps, np.memmap)
     assert np.array_equal(in_memory.soft_labels(), mapped.soft_labels())
 
 
-@pytest.mark.parametrize("bad", [np.nan, 1e12])
-def test_an_update_is_added_whole_or_not_at_all(bad: float) -> None:
-    made = Tally()
-    good = {"parameters": np.ones(3, np.float32), "buffers": np.ones(2, np.float32)}
-    made.add(good, 5)
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda weights, logits: weights["buffers"].__setitem__(1, np.nan),
+        lambda weights, logits: weights["buffers"].__setitem__(1, 1e12),
+        lambda weights, logits: logits.__setitem__((3, 2), np.nan),
+        lambda weights, logits: logits.__setitem__((3, 2), 1e9),
+    ],
+    ids=["nan", "large", "nan logits", "large logits"],
+)
+def test_a_contribution_is_made_whole_or_not_at_all(spoil: Callable[[Arrays, np.ndarray], None]) -> None:
+    weights, logits = {"parameters": np.ones(3, np.float32), "buffers": np.ones(2, np.float32)}, np.ones((6, 3))
+    Contribution.of("a", weights, 5, logits)
+    spoil(weights, logits)
     with pytest.raises(ValueError, match="refused"):
-        made.add({**good, "buffers": np.array([1, bad], np.float32)}, 5)
-    assert made.records == 5
-    assert all(np.array_equal(value, good[name]) for name, value in made.average().items())
+        Contribution.of("a", weights, 5, logits)
 
 
-def test_a_teacher_is_added_whole_or_not_at_all() -> None:
-    made = ensemble([(np.ones((6, 3), np.float32), np.ones(6))])
-    before = made.soft_labels()
-    wild = np.zeros((6, 3), np.float32)
-    wild[5, 2] = np.nan
-    with pytest.raises(ValueError, match="refused"):
-        made.add(wild, np.ones(6))
-    assert np.array_equal(made.soft_labels(), before)
-    assert made.mass.value().tolist() == [1.0] * 6
+def test_an_update_stands_for_records() -> None:
+    with pytest.raises(ValueError, match="at least one record"):
+        Contribution.of("a", {"parameters": np.ones(3, np.float32)}, 0)

@@ -18,8 +18,7 @@ def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
     public = Records((5 + rng.normal(size=(200, 4))).astype(np.float32))
     spec = PrototypeSpec.of("mlp", hidden=32, features=16, norm="batch")
     teacher, student = (build(spec, (4,), 3, seed) for seed in (1, 2))
-    ensemble = Ensemble(200, 3)
-    ensemble.add(3 * predict(teacher, public), np.ones(200))
+    ensemble = Ensemble.of(3 * predict(teacher, public), np.ones(200))
     buffers = {name: flatten_state(student)[name].copy() for name in ("buffers", "counters")}
     generator = torch.Generator().manual_seed(0)
     first = distill(student, public, ensemble, epochs=1, lr=1e-2, batch_size=32, generator=generator)

@@ -18,7 +18,7 @@ def test_as_they_come_they_are_fedavg() -> None:
     sent = hooks.client_update(theta, 2 * theta, WORK, {}, {})
     assert (sent.extra, sent.state, hooks.server_state(theta), hooks.broadcast({})) == ({}, {}, {}, {})
     assert np.array_equal(sent.parameters, 2 * theta)
-    weights, state = next_model(hooks, MODEL, {**MODEL, "parameters": 2 * theta}, 0.5, {})
+    weights, state = next_model(hooks, MODEL, {}, {**MODEL, "parameters": 2 * theta}, 0.5)
     assert np.array_equal(weights["parameters"], 2 * theta)
     assert state == {}
 
@@ -39,7 +39,7 @@ def test_running_statistics_are_those_of_the_mean_whatever_the_method_does() -> 
         ) -> tuple[Vector, Arrays]:
             return 2.0 * mean.astype(np.float64), {"fraction": np.array(fraction), **extra}
 
-    weights, state = next_model(Doubled(), MODEL, with_extra(MODEL, {"c": np.ones(1)}), 0.25, {})
+    weights, state = next_model(Doubled(), MODEL, {}, with_extra(MODEL, {"c": np.ones(1)}), 0.25)
     assert weights["parameters"].tolist() == [0, 2, 4]
     assert weights["parameters"].dtype == np.float32
     assert weights["buffers"] is MODEL["buffers"]

@@ -11,6 +11,7 @@ from fedaux import Config, run
 from fedaux.algorithms.evaluation import evaluate
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
@@ -54,16 +55,16 @@ def test_a_head_on_features_learns_what_the_frozen_network_would(tmp_path: Path)
     """One client's update against plain PyTorch with every parameter of the extractor frozen."""
     config = replace(CONFIG, prototypes=(CNN,), method="fedavg+p", local=replace(CONFIG.local, epochs=3))
     server, federation = set_up(config, tmp_path)
-    state = server.initial_state()
-    server.take_up(state)
-    (reply,) = federation.ask([server.train_order(state, "client-001")])
+    state = initial_state(server)
+    server.restore(state)
+    (reply,) = federation.ask([server.orders.train(state, "client-001")])
     assert isinstance(reply, Update)
 
     model, records = build(CNN, (1, 8, 8), 10, seed=3), open_data(config).client(1)
     load_state(model.features, state.extractors[CNN.label])
     load_state(model.head, state.weights[CNN.label])
     optimiser = torch.optim.Adam(model.head.parameters(), lr=1e-3)
-    order = server.train_order(state, "client-001")
+    order = server.orders.train(state, "client-001")
     generator = torch_stream(order.seed)
     for _ in range(3):
         for rows in torch.randperm(len(records), generator=generator).split(32):
@@ -101,9 +102,9 @@ def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_p
 
 def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:
     server, federation = set_up(replace(CONFIG, prototypes=(CNN,), method="fedavg+p"), tmp_path)
-    state = server.initial_state()
-    server.take_up(state)
-    order = server.train_order(state, "client-001")
+    state = initial_state(server)
+    server.restore(state)
+    order = server.orders.train(state, "client-001")
     other = {name: array + array.dtype.type(1) for name, array in order.extractor.items()}
     (reply,) = federation.ask([replace(order, extractor=other)])
     assert reply.reason == Refusal.ORDER.description  # type: ignore[union-attr]
@@ -120,5 +121,5 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> Non
 
 def set_up(config: Config, folder: Path):  # type: ignore[no-untyped-def]
     data = open_data(config)
-    server = Server(config, data.aux, data.test, 10, data.clients, folder / "cache")
+    server = Server.of(config, data.aux, data.test, 10, data.clients, folder / "cache")
     return server, in_process(config, folder)

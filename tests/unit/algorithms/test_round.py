@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.round import TOO_FAR, limits, pace
+from fedaux.algorithms.round import NORM_LIMIT, Round, norm_limits, update_norm
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import (
     AuxConfig,
@@ -23,7 +24,9 @@ from fedaux.config.schema import (
 )
 from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
 from fedaux.core.results import RoundResult
+from fedaux.core.timing import Costs
 from fedaux.experiments.runner import in_process
+from helpers import scripted
 
 CONFIG = Config(
     method="fedavg",
@@ -64,22 +67,22 @@ def after(folder: Path, config: Config = CONFIG, **bold: Any) -> RunState:
 
 def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so(tmp_path: Path) -> None:
     (label,) = (spec.label for spec in CONFIG.prototypes)
-    first, second = after(tmp_path, factor=1.3 * TOO_FAR, since=2).history
+    first, second = after(tmp_path, factor=1.3 * NORM_LIMIT, since=2).history
     assert first.failures == ()
     (failure,) = second.failures
     assert failure.client == "client-001"
     assert "its parameters move by" in failure.reason
-    assert f"{TOO_FAR * first.update_norms[label]['parameters']:.3g} the limit" in failure.reason
+    assert f"{NORM_LIMIT * first.update_norms[label]['parameters']:.3g} the limit" in failure.reason
     assert len(second.client_metrics) == 3
 
 
 def test_less_is_believed(tmp_path: Path) -> None:
-    assert after(tmp_path, factor=0.5 * TOO_FAR, since=2).history[1].failures == ()
+    assert after(tmp_path, factor=0.5 * NORM_LIMIT, since=2).history[1].failures == ()
 
 
 def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client(tmp_path: Path) -> None:
     (label,) = (spec.label for spec in CONFIG.prototypes)
-    bold = after(tmp_path / "bold", factor=2 * TOO_FAR, since=1).history
+    bold = after(tmp_path / "bold", factor=2 * NORM_LIMIT, since=1).history
     honest = after(tmp_path / "honest", factor=1.0, since=1).history
     assert bold[0].failures == ()
     assert bold[0].update_norms[label]["parameters"] < 1.5 * honest[0].update_norms[label]["parameters"]
@@ -89,7 +92,7 @@ def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_clien
 def test_the_order_of_arrival_decides_nothing(tmp_path: Path) -> None:
     config = replace(CONFIG, method="fedaux", privacy=replace(CONFIG.privacy, unsafe_seed=0))
     one, two = (
-        after(tmp_path / str(back), config, factor=1.5 * TOO_FAR, since=2, reverse=back) for back in (False, True)
+        after(tmp_path / str(back), config, factor=1.5 * NORM_LIMIT, since=2, reverse=back) for back in (False, True)
     )
     assert len(one.history[1].failures) == 1
     for field in ("update_norms", "failures", "largest_teacher", "local_loss"):
@@ -103,20 +106,20 @@ def test_limits_come_from_the_largest_median_of_each_prototype() -> None:
         RoundResult(1, {}, {}, update_norms={"a": {"parameters": 1.0, "buffers": 7.0}}),
         RoundResult(2, {}, {}, update_norms={"a": {"parameters": 2.0, "buffers": 3.0}, "b": {"parameters": 0.0}}),
     ]
-    assert limits(history) == {"a": {"parameters": 2 * TOO_FAR, "buffers": 7 * TOO_FAR}, "b": {}}
-    assert limits([]) == {}
+    assert norm_limits(history) == {"a": {"parameters": 2 * NORM_LIMIT, "buffers": 7 * NORM_LIMIT}, "b": {}}
+    assert norm_limits([]) == {}
 
 
-def test_pace_is_the_distance_by_the_root_of_the_steps() -> None:
+def test_update_norm_is_the_distance_by_the_root_of_the_steps() -> None:
     sent = {"parameters": np.zeros(2, np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([3])}
     got = {"parameters": np.array([3, 4], np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([99])}
-    assert pace(sent, got, 4) == {"parameters": 2.5, "buffers": 0.0}
+    assert update_norm(sent, got, 4) == {"parameters": 2.5, "buffers": 0.0}
 
 
 def test_what_is_not_a_number_is_refused_before_it_is_measured(tmp_path: Path) -> None:
     result = after(tmp_path, factor=float("nan"), since=2).history[1]
     (failure,) = result.failures
-    assert "is refused: not finite" in failure.reason
+    assert "its parameters are not finite" in failure.reason
     assert (len(result.client_metrics), result.unprotected_models) == (3, 4)  # the server has seen all four models
 
 
@@ -127,9 +130,10 @@ def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
     assert state.history[0].largest_teacher is not None
     client, told = state.history[0].largest_teacher
     server = make_server(config, cache=tmp_path / "cache")
-    server.take_up(state)
-    weighing = server.certainty(state).among(state.releases, server.clients)
-    weights = np.stack([weighing.weights(one) for one in server.clients])
+    embedding = server.restore(state)
+    assert embedding is not None
+    found = embedding.teacher_weights(state.releases, server.clients)
+    weights = np.stack([found.of(client) for client in server.clients])
     shares = weights / weights.sum(axis=0)
     assert shares.max() <= share + 1e-9
     assert client == server.clients[int(shares.mean(axis=1).argmax())]
@@ -139,6 +143,49 @@ def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
 def test_where_nothing_is_weighed_nobody_is_loudest(tmp_path: Path) -> None:
     (result,) = after(tmp_path, replace(CONFIG, method="feddf", rounds=1), factor=1.0, since=1).history
     assert result.largest_teacher is None
+
+
+def started(method: str = "fedaux", releases: str = "abcd") -> tuple[Round, RunState]:
+    """The first round of a scripted federation, in which some clients have made a release."""
+    server = scripted.make_server(replace(scripted.CONFIG, method=method))
+    state = initial_state(server)
+    if server.method.scores:
+        state = state.with_releases({name: scripted.release(server.orders.prepare(state, name)) for name in releases})
+    return Round.start(server, server.restore(state), state, scripted.CLIENTS, Costs()), state
+
+
+@pytest.mark.parametrize(("teachers", "distils"), [("abcd", True), ("ab", True), ("a", False)])
+def test_a_few_teachers_do_not_pull_the_students_to_themselves(teachers: str, distils: bool) -> None:
+    current, state = started(releases=teachers)
+    plain, _ = started("fedavg")
+    for client in scripted.CLIENTS:
+        update = scripted.update(current.server.orders.train(state, client))
+        current.add(update)
+        plain.add(update)
+    assert (current.total.clients, current.total.teachers) == (4, len(teachers))
+    after, average = current.finish(state), plain.finish(state)
+    (result,), (label,) = after.history, state.weights
+    assert (result.distill_loss is not None) == (result.effective_teachers is not None) == distils
+    same = np.array_equal(after.weights[label]["parameters"], average.weights[label]["parameters"])
+    assert same != distils
+
+
+@pytest.mark.parametrize("spoil", [np.nan, np.inf, 1e30], ids=str)
+def test_an_update_that_makes_no_sense_changes_nothing_but_the_failures(spoil: float) -> None:
+    current, state = started()
+    untouched, _ = started()
+    for client in scripted.CLIENTS:
+        update = scripted.update(current.server.orders.train(state, client))
+        if client == "b":
+            update.weights["parameters"][3] = spoil
+        else:
+            untouched.add(update)
+        current.add(update)
+    assert [failure.client for failure in current.failures] == ["b"]
+    one, other = current.finish(state), untouched.finish(state)
+    assert one.history[0].client_metrics == other.history[0].client_metrics
+    for label, arrays in one.weights.items():
+        assert all(np.array_equal(array, other.weights[label][name]) for name, array in arrays.items())
 
 
 def test_reasons_that_clients_write_are_kept_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

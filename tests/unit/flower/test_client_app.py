@@ -12,6 +12,7 @@ from flwr.app import Message
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import AuxConfig, Config, DataConfig, LocalConfig, PrivacyConfig
 from fedaux.core.messages import Failure, OrderError, PrepareOrder, Refusal, Release, TrainOrder, Update
@@ -38,17 +39,17 @@ CONFIG = Config(
 def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
     data = open_data(CONFIG)
     config = replace(CONFIG, pretrain=replace(CONFIG.pretrain, epochs=0))
-    return Server(config, data.aux, data.test, 10, data.clients, tmp_path_factory.mktemp("cache"))
+    return Server.of(config, data.aux, data.test, 10, data.clients, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
 def state(server: Server) -> RunState:
-    return server.initial_state()
+    return initial_state(server)
 
 
 @pytest.fixture
 def order(server: Server, state: RunState) -> PrepareOrder:
-    return server.prepare_order(state, "client-000")
+    return server.orders.prepare(state, "client-000")
 
 
 @pytest.fixture
@@ -71,8 +72,8 @@ def ask(site: GridFederation, order: Any) -> Any:
 
 
 def test_training_starts_from_the_order_and_repeats(site: GridFederation, server: Server, state: RunState) -> None:
-    one, two = (ask(site, server.train_order(state, "client-001")) for _ in range(2))
-    other = ask(site, replace(server.train_order(state, "client-001"), seed=1))
+    one, two = (ask(site, server.orders.train(state, "client-001")) for _ in range(2))
+    other = ask(site, replace(server.orders.train(state, "client-001"), seed=1))
     assert isinstance(one, Update)
     assert (one.client, one.round, one.records) == ("client-001", 1, len(open_data(CONFIG).client(1)))
     name = next(iter(one.weights))
@@ -84,7 +85,7 @@ def test_training_starts_from_the_order_and_repeats(site: GridFederation, server
 @pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query", "query.evaluate"])
 def test_there_is_no_oracle(site: GridFederation, server: Server, state: RunState, kind: str) -> None:
     """Exact counts and losses of any weights on private records were to be had for the asking."""
-    order = serialize(server.train_order(state, "client-002"))
+    order = serialize(server.orders.train(state, "client-002"))
     (reply,) = site.grid.send_and_receive([Message(order, site.nodes["client-002"], kind)])
     assert reply.has_error()
     assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "train.default"]
@@ -156,7 +157,7 @@ def test_an_attempt_that_failed_counts_as_well(
 
 
 def test_every_client_has_a_budget_of_its_own(site: GridFederation, server: Server, state: RunState) -> None:
-    orders = [server.prepare_order(state, client) for client in server.clients]
+    orders = [server.orders.prepare(state, client) for client in server.clients]
     assert [type(reply) for reply in site.ask(orders)] == [Release] * 3
 
 
@@ -190,7 +191,7 @@ def test_a_client_answers_to_its_own_name_only(
     site: GridFederation, server: Server, state: RunState, order: PrepareOrder, tmp_path: Path, name: str, kind: str
 ) -> None:
     assert isinstance(ask(site, order), Release)
-    train = server.train_order(state, "client-000")
+    train = server.orders.train(state, "client-000")
     asked = replace({"prepare": order, "train": train}[kind], client=name)
     with pytest.raises(OrderError, match="this client is not"):
         validate_order(context_of(site, "client-000"), asked)
@@ -235,7 +236,7 @@ def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
     site: GridFederation, server: Server, state: RunState, order: PrepareOrder, network: str, kind: str
 ) -> None:
     prototype = PrototypeSpec(f"{network}:net").to_json()
-    train = replace(server.train_order(state, "client-000"), prototype=prototype)
+    train = replace(server.orders.train(state, "client-000"), prototype=prototype)
     refused = ask(site, {"prepare": replace(order, prototype=prototype), "train": train}[kind])
     assert refused.reason == Refusal.ORDER.description
     assert network not in sys.modules
@@ -244,8 +245,8 @@ def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
 def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(tmp_path: Path, network: str) -> None:
     config = replace(CONFIG, method="fedavg", prototypes=(PrototypeSpec.of(f"{network}:net", features=6),))
     data = open_data(config)
-    server = Server(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
-    site, train = in_process(config, tmp_path), server.train_order(server.initial_state(), "client-000")
+    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    site, train = in_process(config, tmp_path), server.orders.train(initial_state(server), "client-000")
     assert isinstance(train, TrainOrder)
     one, two = ask(site, train), ask(site, train)
     assert isinstance(one, Update)

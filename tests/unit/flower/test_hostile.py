@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from fedaux.algorithms.aggregate import Ensemble, Tally
+from fedaux.algorithms.aggregate import Contribution, Ensemble
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import Failure, Release, Update
 from fedaux.flower.federation import GridFederation
@@ -26,7 +26,7 @@ from fedaux.flower.validation import max_release_norm
 from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference, bound_function
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
-from fedaux.scoring.teacher_weights import Certainty
+from fedaux.scoring.teacher_weights import PublicEmbedding
 from helpers.samples import ACCOUNT, prepare_order, train_order, update
 
 RECORDS = 1000  # that a client may claim
@@ -285,13 +285,12 @@ def flipped(room: str, name: str) -> Changes:
 @settings(deadline=None, max_examples=300)
 @given(flipped("weights", "float32") | flipped("weights", "int64"))
 def test_an_average_stays_finite_whatever_survives(change: Change) -> None:
-    reply, tally = answer(Update, change), Tally()
-    tally.add(HONEST[Update].weights, 7)
+    reply, total = answer(Update, change), Contribution.of("p", HONEST[Update].weights, 7)
     if isinstance(reply, Failure):
         assert_refused(reply)
     else:
-        tally.add(reply.weights, reply.records)
-    for name, array in tally.average().items():
+        total.merge(Contribution.of("p", reply.weights, reply.records))
+    for name, array in total.finish()[0]["p"].items():
         assert np.isfinite(array).all()
         assert (array.shape, array.dtype) == (HONEST[Update].weights[name].shape, HONEST[Update].weights[name].dtype)
 
@@ -305,12 +304,10 @@ def test_an_ensemble_stays_finite_whatever_survives(change: Change, share: float
     else:
         known["a"] = reply
     reference, shown = Reference(SCORER.embed(PUBLIC, NEGATIVES)), SCORER.embed(PUBLIC, SHOWN)
-    certainty = Certainty(
-        SCORER, "odds", {"p": PUBLIC}, {"p": reference}, {"p": shown}, dict.fromkeys("ab", "p"), share
-    )
-    weighing, ensemble = certainty.among(known, ["a", "b"]), Ensemble(len(shown), 3)
+    embedding = PublicEmbedding(SCORER, "odds", {"p": PUBLIC}, {"p": reference}, {"p": shown}, lambda _: "p", share)
+    weights, ensemble = embedding.teacher_weights(known, ["a", "b"]), Ensemble.empty(len(shown), 3)
     for number, client in enumerate(known):
-        ensemble.add(np.full((len(shown), 3), float(number)), weighing.weights(client))
+        ensemble.merge(Ensemble.of(np.full((len(shown), 3), float(number)), weights.of(client)))
     assert np.isfinite(ensemble.soft_labels()).all()
     assert 1 - 1e-6 <= ensemble.effective_teachers() <= len(known) + 1e-6
 

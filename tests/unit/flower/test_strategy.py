@@ -24,8 +24,8 @@ from fedaux.config.parsing import ConfigError
 from fedaux.core.messages import Refusal, Release
 from fedaux.flower import FedAUX, answer, before
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.keep import KeptError
 from fedaux.flower.node_settings import SettingsError
-from fedaux.flower.public import KeptError
 from fedaux.flower.serialization import deserialize, serialize
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 
@@ -188,10 +188,10 @@ def test_each_teacher_is_loudest_on_rows_of_its_own_class(tmp_path: Path) -> Non
     """Else it would be FedDF: the releases are what tells who knows what."""
     strategy = make_strategy()
     one_round(strategy, make_grid(tmp_path, **{"fedaux-epsilon": 20.0}))
-    weighing = strategy._public.weighing(strategy.releases, sorted(strategy.releases))
-    kinds = strategy._public.distill.rows % 3
+    found = strategy._embedding.teacher_weights(strategy.releases, sorted(strategy.releases))
+    kinds = strategy.server.public.distill.rows % 3
     for node in ("3", "4"):  # clients 1 and 2, alone with their class
-        weights, own = weighing.weights(node), int(node) - 2
+        weights, own = found.of(node), int(node) - 2
         assert weights[kinds == own].mean() > 3 * weights[kinds != own].mean()
 
 
@@ -299,7 +299,7 @@ def test_a_bad_release_costs_that_clients_score_only(
     assert "node 3" in warnings_of(caplog)
     assert metrics["fedaux-teachers"] <= 3
     one_round(strategy, make_grid(tmp_path), 2)
-    assert ("3" in strategy.releases) == (kind == "crashed")  # only what may be a passing failure is asked again
+    assert "3" in strategy.releases  # asked again when it is next chosen, as by fedaux's own server
 
 
 def model(**change: Any) -> Callable[[Message, Message], Message]:
@@ -339,6 +339,71 @@ def test_a_bad_model_costs_that_contribution_only(kind: str, tmp_path: Path) -> 
     assert len(spoiling.releases) == CLIENTS
     assert same(found, died)
     assert dict(metrics) == dict(expected)
+
+
+def test_an_update_that_goes_much_further_than_earlier_ones_did_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The limits of fedaux's own server: known from the medians of earlier rounds."""
+    strategy = make_strategy()
+    far = model(**{"2_bias": np.full(3, 50.0, np.float32)})
+    one_round(strategy, make_grid(tmp_path, spoilt(3, "train", far)))
+    assert "3" in strategy.state.history[0].client_metrics  # the first round knows no limit
+    one_round(strategy, make_grid(tmp_path, spoilt(3, "train", far)), 2)
+    assert sorted(strategy.state.history[1].client_metrics) == ["2", "4", "5"]
+    assert "node 3 is left out of round 2: its parameters move by" in warnings_of(caplog)
+
+
+def test_a_round_below_its_quorum_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = make_app()
+
+    def handle(message: Message, context: Context) -> Message:
+        gone = message.metadata.message_type == "train" and message.metadata.dst_node_id > 2
+        return NONSENSE["died"](message, message) if gone else app(message, context)
+
+    for share, counts in ((0.0, True), (0.25, True), (0.5, False)):
+        strategy, grid = make_strategy(quorum=share), make_grid(tmp_path, handle)
+        messages = strategy.configure_train(1, ArrayRecord(net().state_dict()), ConfigRecord(), grid)
+        arrays, metrics = strategy.aggregate_train(1, grid.send_and_receive(messages))
+        assert (arrays is not None) == (metrics is not None) == counts
+        assert len(strategy.state.history) == counts
+    assert "round 1 is lost: 1 of 4 models can be used" in warnings_of(caplog)
+
+
+def test_more_records_than_are_believed_cost_the_contribution(tmp_path: Path) -> None:
+    strategy = make_strategy(max_records=100)
+    one_round(strategy, make_grid(tmp_path, spoilt(3, "train", model(metrics={"num-examples": 101}))))
+    assert sorted(strategy.state.history[0].client_metrics) == ["2", "4", "5"]
+
+
+OPTIONS = [
+    {"teacher_weights": "certainty"},
+    {"max_share": 0.3},
+    {"scorer": "mean-embedding", "ratio": "kliep"},
+    {"scorer": "logistic", "ridge": 0.1},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_teachers_are_weighted_and_scored_as_in_a_run(options: dict[str, Any], tmp_path: Path) -> None:
+    strategy, usual = make_strategy(**options), make_strategy()
+    scorer = {"scorer": options.get("scorer", "class-embedding"), "ridge": options.get("ridge", 0.01)}
+    one_round(strategy, make_grid(tmp_path, make_app(unsafe_seed=1, **scorer)))
+    one_round(usual, make_grid(tmp_path / "usual", make_app(unsafe_seed=1)))
+    assert {release.scorer for release in strategy.releases.values()} == {scorer["scorer"]}
+    found, other = (
+        [metrics.teacher_share for metrics in each.state.history[0].client_metrics.values()]
+        for each in (strategy, usual)
+    )
+    assert found != other
+    assert sum(found) == pytest.approx(1.0)
+    assert max(found) <= options.get("max_share", 1.0) + 1e-9
+
+
+def test_options_that_cannot_be_right_are_refused() -> None:
+    for wrong in ({"teacher_weights": "loud"}, {"max_share": 0.0}, {"scorer": "psychic"}, {"quorum": 2.0}):
+        with pytest.raises(ConfigError):
+            make_strategy(**wrong)
 
 
 def test_where_nobody_has_the_handler_it_is_fedavg(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -402,7 +467,7 @@ def test_features_by_any_name_are_the_same(features: Any, tmp_path: Path) -> Non
     model = Named()
     strategy = FedAUX(model=model, features=features, public=public().numpy().astype(np.float64), classes=3)
     usual = FedAUX(model=model, features="body", public=public(), classes=3)
-    assert np.array_equal(strategy._public.embedded, usual._public.embedded)
+    assert np.array_equal(strategy._embedding.embedded["model"], usual._embedding.embedded["model"])
     app = make_app(model=Named, features=features)
     arrays = ArrayRecord(model.state_dict())
     for round_ in (1, 2):  # what is returned can be sent again: counters are integers still

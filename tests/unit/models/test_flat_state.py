@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.models import Prototype, Weights, available, build, flatten_state, load_state, state_sizes
+from fedaux.core.messages import Arrays
+from fedaux.models import Prototype, available, build, flatten_state, load_state, state_sizes
 
 RGB = (3, 32, 32)
 IMAGES = sorted(set(available()) - {"bert", "encoder"})
@@ -90,7 +91,7 @@ def test_arrays_from_a_message_load_without_a_warning() -> None:
     assert all(np.array_equal(flatten_state(model)[kind], received[kind]) for kind in received)
 
 
-def spoil(weights: Weights, kind: str, how: str) -> Weights:
+def spoil(weights: Arrays, kind: str, how: str) -> Arrays:
     array = weights[kind]
     change = {
         "missing": lambda: {key: value for key, value in weights.items() if key != kind},

@@ -20,10 +20,10 @@ every_network = pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.la
 
 @pytest.fixture
 def clean_registry() -> Iterator[None]:
-    before = dict(contract._makers)
+    before = dict(contract._factories)
     yield
-    contract._makers.clear()
-    contract._makers.update(before)
+    contract._factories.clear()
+    contract._factories.update(before)
 
 
 def test_the_networks_of_the_house_are_registered() -> None:

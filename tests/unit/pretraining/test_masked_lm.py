@@ -55,7 +55,7 @@ def test_the_loss_is_that_of_the_whole_softmax_over_hidden_tokens(tokenizer: str
     with torch.no_grad():
         states = mlm.text.encoder(input_ids=hidden, attention_mask=mask).last_hidden_state
         words = mlm.text.encoder.get_input_embeddings().weight
-        logits = mlm.guess.transform(states) @ words.T + mlm.guess.bias
+        logits = mlm.lm_head.transform(states) @ words.T + mlm.lm_head.bias
         naive = F.cross_entropy(logits.flatten(0, 1), torch.where(chosen, ids, -100).flatten())
     assert mlm.backward(np.arange(50), torch.Generator().manual_seed(3), seed=0) == pytest.approx(
         naive.item(), rel=1e-5

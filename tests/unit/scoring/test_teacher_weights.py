@@ -12,7 +12,7 @@ from fedaux.core.messages import Release
 from fedaux.scoring import teacher_weights as room
 from fedaux.scoring.base import MIN_WEIGHT, Fitted, Reference, teacher_weights
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
-from fedaux.scoring.teacher_weights import Certainty, Weighing, ceiling, trusted
+from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights, ceiling, trusted
 
 SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
 WEIGHTS = hnp.arrays(
@@ -55,10 +55,10 @@ def test_the_order_of_teachers_does_not_matter() -> None:
 ODDS = {"a": [9.0, -9.0, 0.0, 3.0], "b": [0.0, 0.1, 0.0, -80.0], "c": [-1.0, 0.2, 0.0, -90.0]}
 
 
-def weighing(share: float, kind: str = "odds", **odds: Any) -> Weighing:
+def weights_under(share: float, kind: str = "odds", **odds: Any) -> TeacherWeights:
     found = {client: (lambda rows, values=values: np.array(values)[rows[:, 0]]) for client, values in odds.items()}
     rows = np.arange(4)[:, None]
-    return Weighing(kind, {"p": Fitted(found)}, {"p": rows}, dict.fromkeys(odds, "p"), list(odds), share)
+    return TeacherWeights(kind, {"p": Fitted(found)}, {"p": rows}, lambda client: "p", list(odds), share)
 
 
 @pytest.mark.parametrize("kind", ["odds", "certainty"])
@@ -66,14 +66,14 @@ def test_a_share_of_one_changes_nothing_to_the_bit(kind: str) -> None:
     peak = np.max(list(ODDS.values()), axis=0)
     for client, values in ODDS.items():
         plain = teacher_weights(np.array(values), peak, kind)
-        assert weighing(1.0, kind, **ODDS).weights(client).tobytes() == plain.tobytes()
+        assert weights_under(1.0, kind, **ODDS).of(client).tobytes() == plain.tobytes()
 
 
 @pytest.mark.parametrize("kind", ["odds", "certainty"])
 @pytest.mark.parametrize("share", [1.0, 0.6, 0.4])
 def test_shares_are_kept_on_every_example_and_told_on_average(kind: str, share: float) -> None:
-    found = weighing(share, kind, **ODDS)
-    weights = np.stack([found.weights(client) for client in ODDS])
+    found = weights_under(share, kind, **ODDS)
+    weights = np.stack([found.of(client) for client in ODDS])
     assert ((weights > 0) & (weights <= 1)).all()
     shares = weights / weights.sum(axis=0)
     assert shares.max() <= share + 1e-9
@@ -82,24 +82,24 @@ def test_shares_are_kept_on_every_example_and_told_on_average(kind: str, share: 
 
 
 def test_who_is_not_cut_keeps_its_proportions() -> None:
-    found, plain = weighing(0.5, **ODDS), weighing(1.0, **ODDS)
-    ratio, before = (one.weights("b") / one.weights("c") for one in (found, plain))
+    found, plain = weights_under(0.5, **ODDS), weights_under(1.0, **ODDS)
+    ratio, before = (one.of("b") / one.of("c") for one in (found, plain))
     assert np.allclose(ratio[[0, 2, 3]], before[[0, 2, 3]])
     assert not np.allclose(ratio[1], before[1])  # here c is the loudest, and cut
-    assert np.allclose(found.weights("a")[0], (found.weights("b") + found.weights("c"))[0])
+    assert np.allclose(found.of("a")[0], (found.of("b") + found.of("c"))[0])
 
 
 def test_if_none_may_have_an_even_share_all_have_just_that() -> None:
-    found = weighing(0.1, **ODDS)
-    weights = np.stack([found.weights(client) for client in ODDS])
+    found = weights_under(0.1, **ODDS)
+    weights = np.stack([found.of(client) for client in ODDS])
     assert np.allclose(weights, 1.0)
     assert found.share(weights[0]) == pytest.approx(1 / 3)
 
 
 def test_a_teacher_alone_has_everything() -> None:
-    found = weighing(0.3, a=ODDS["a"])
-    assert np.array_equal(found.weights("a"), np.ones(4))
-    assert found.share(found.weights("a")) == 1.0
+    found = weights_under(0.3, a=ODDS["a"])
+    assert np.array_equal(found.of("a"), np.ones(4))
+    assert found.share(found.of("a")) == 1.0
 
 
 def told(client: str, scale: float, sensitivity: float = 2.0) -> Release:
@@ -121,18 +121,18 @@ def test_alike_budgets_are_taken_as_they_are_to_the_bit() -> None:
 
 
 @pytest.fixture
-def certainty() -> Certainty:
+def embedding() -> PublicEmbedding:
     rng = np.random.default_rng(1)
     scorer = MeanEmbeddingScorer(embedding_dim=3)
     negatives, distill = rng.normal(size=(200, 5)), rng.normal(size=(70, 5))
     public = scorer.publish(negatives)
-    return Certainty(
+    return PublicEmbedding(
         scorer,
         "odds",
         {"p": public},
         {"p": Reference(scorer.embed(public, negatives))},
         {"p": scorer.embed(public, distill)},
-        {"a": "p", "b": "p"},
+        lambda client: "p",
     )
 
 
@@ -143,22 +143,22 @@ def made(client: str, seed: int) -> Release:
     )
 
 
-def test_the_peak_is_the_largest_and_the_best_teacher_weighs_one(certainty: Certainty) -> None:
-    weighing = certainty.among({"a": made("a", 1), "b": made("b", 2)}, ["a", "b"])
+def test_the_peak_is_the_largest_and_the_best_teacher_weighs_one(embedding: PublicEmbedding) -> None:
+    weighing = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "b"])
     each = np.stack([weighing.log_odds(client) for client in "ab"])
-    weights = np.stack([weighing.weights(client) for client in "ab"])
+    weights = np.stack([weighing.of(client) for client in "ab"])
     assert np.allclose(weights.max(axis=0), 1.0)
     assert np.allclose(weights / weights.sum(axis=0), np.exp(each) / np.exp(each).sum(axis=0), atol=1e-7)
 
 
-def test_blocks_do_not_matter(certainty: Certainty, monkeypatch: pytest.MonkeyPatch) -> None:
-    weighing = certainty.among({"a": made("a", 1)}, ["a"])
+def test_blocks_do_not_matter(embedding: PublicEmbedding, monkeypatch: pytest.MonkeyPatch) -> None:
+    weighing = embedding.teacher_weights({"a": made("a", 1)}, ["a"])
     whole = weighing.log_odds("a")
     monkeypatch.setattr(room, "_BLOCK", 7)
     assert np.allclose(weighing.log_odds("a"), whole)
 
 
-def test_only_those_asked_are_teachers_but_all_known_releases_count(certainty: Certainty) -> None:
-    weighing = certainty.among({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
+def test_only_those_asked_are_teachers_but_all_known_releases_count(embedding: PublicEmbedding) -> None:
+    weighing = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
     assert weighing.teachers == {"a"}
-    assert np.allclose(weighing.weights("a"), 1.0)  # nobody else is asked
+    assert np.allclose(weighing.of("a"), 1.0)  # nobody else is asked

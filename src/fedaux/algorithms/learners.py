@@ -1,0 +1,48 @@
+"""One resident network per prototype: teachers, students and tests pass through it in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from torch import nn
+
+from fedaux.config.schema import Config
+from fedaux.core.messages import Arrays
+from fedaux.core.rng import derive_seed
+from fedaux.models import Prototype, build, flatten_state, linear_head, load_state
+
+
+@dataclass(frozen=True, eq=False)
+class Learners:
+    """By prototype: the networks, their extractors, and what of them is trained, averaged and distilled."""
+
+    networks: Mapping[str, Prototype]  # whole, where this package has built them
+    extractors: Mapping[str, nn.Module]
+    trained: Mapping[str, nn.Module]  # the networks, or where only heads train, their heads
+
+    @classmethod
+    def build(cls, config: Config, shape: tuple[int, ...], classes: int) -> Self:
+        """From the run's seed; with `head_only`, the heads alone are trained."""
+        networks = {
+            spec.label: build(spec, shape, classes, derive_seed(config.seed, "init", spec.label))
+            for spec in config.prototypes
+        }
+        learners = cls(networks, {label: network.features for label, network in networks.items()}, networks)
+        if not config.head_only:
+            return learners
+        heads = {label: linear_head(network.width, classes) for label, network in networks.items()}
+        for label, head in heads.items():
+            load_state(head.head, flatten_state(networks[label].head))
+        return replace(learners, trained=heads)
+
+    def loaded(self, label: str, weights: Arrays) -> nn.Module:
+        """The learner of this prototype with these weights in it, until the next ones are loaded."""
+        learner = self.trained[label]
+        load_state(learner, weights)
+        return learner
+
+    def weights(self) -> dict[str, Arrays]:
+        """A copy of what each learner has now."""
+        return {label: flatten_state(learner) for label, learner in self.trained.items()}

@@ -1,0 +1,68 @@
+"""The data that a server holds: D_aux, split once into D⁻ and D_distill, labelled test records, and their features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+
+from fedaux.config.schema import TeachersConfig
+from fedaux.core.messages import Arrays
+from fedaux.core.rng import numpy_stream
+from fedaux.data.auxiliary import AuxSplit
+from fedaux.data.records import Records
+from fedaux.models.inference import transform_rows
+from fedaux.scoring.base import Reference, Scorer
+from fedaux.scoring.frozen_extractor import H0
+from fedaux.scoring.teacher_weights import LabelOf, PublicEmbedding
+
+
+@dataclass(frozen=True, eq=False)
+class PublicData:
+    """`h0` has each prototype's frozen extractor, from the start of a run on (`Server.restore`)."""
+
+    aux: Records
+    test: Records | None  # None: nothing is tested
+    share_negatives: float
+    seed: int
+    head_only: bool = False
+    h0: dict[str, H0] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def split(self) -> AuxSplit:
+        return AuxSplit.draw(len(self.aux), self.share_negatives, numpy_stream(self.seed, "aux"))
+
+    @cached_property
+    def distill(self) -> Records:
+        """D_distill itself."""
+        return self.aux.take(self.split.distill)
+
+    def negatives(self, label: str) -> Records:
+        """Features of D⁻ under a prototype's h0."""
+        return self.h0[label].features(self.aux).take(self.split.negatives)
+
+    def distill_inputs(self, label: str) -> Records:
+        """D_distill as a prototype's learner is called with it: records, or features where only heads train."""
+        return self.h0[label].features(self.aux).take(self.split.distill) if self.head_only else self.distill
+
+    def test_inputs(self, label: str) -> Records | None:
+        """The test records as a prototype's learner is called with them."""
+        return self.h0[label].features(self.test) if self.head_only and self.test is not None else self.test
+
+    def publish(self, scorer: Scorer) -> dict[str, Arrays]:
+        """What the scorer derives from D⁻ for every client of each prototype."""
+        return {label: scorer.publish(self.negatives(label).gather()) for label in self.h0}
+
+    def embedding(
+        self, scorer: Scorer, public: Mapping[str, Arrays], label_of: LabelOf, teachers: TeachersConfig
+    ) -> PublicEmbedding:
+        """φ of D⁻ and D_distill under each prototype's h0."""
+        reference, embedded = {}, {}
+        for label, arrays in public.items():
+            embed = partial(scorer.embed, arrays)
+            distill = self.h0[label].features(self.aux).take(self.split.distill)
+            reference[label] = Reference(transform_rows(self.negatives(label), embed).astype(np.float64))
+            embedded[label] = transform_rows(distill, embed)
+        return PublicEmbedding(scorer, teachers.weights, public, reference, embedded, label_of, teachers.max_share)

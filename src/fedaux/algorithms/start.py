@@ -1,0 +1,79 @@
+"""Before the first round: pre-trained extractors (P1), what the scorer publishes, and heads in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.server import Server
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.io import cache_folder
+from fedaux.core.progress import PretrainingProgress
+from fedaux.models import Prototype, flatten_state, published_weights
+from fedaux.pretraining.store import load_or_pretrain
+from fedaux.pretraining.trainer import EpochMetrics
+from fedaux.privacy.module_validation import validate_module
+from fedaux.scoring.class_sums import pool
+from fedaux.scoring.closed_form import discriminant_head, set_head
+from fedaux.scoring.teacher_weights import PublicEmbedding, trusted
+
+
+def initial_state(server: Server) -> RunState:
+    """Random or pre-trained weights, and what scorers publish if the method has any."""
+    config, learners = server.config, server.learners
+    for spec in config.prototypes:
+        if server.method.pretrained and (
+            config.pretrain.epochs > 0 or published_weights(learners.extractors[spec.label])
+        ):
+            pretrain_extractor(server, spec)
+    if config.privacy.private_training:
+        for learner in learners.trained.values():
+            validate_module(learner, training=True)
+    weights = learners.weights()
+    kept = {label: server.hooks.server_state(arrays["parameters"]) for label, arrays in weights.items()}
+    state = RunState(config, 0, weights, method_state=kept)
+    if not (server.method.scores or config.head_only):
+        return state
+    for extractor in learners.extractors.values():
+        validate_module(extractor)  # every client would refuse it, and keep the reason to itself
+    state = replace(state, extractors={label: flatten_state(module) for label, module in learners.extractors.items()})
+    if not server.method.scores:
+        return state
+    server.restore(state)
+    return replace(state, public=server.public.publish(server.scorer))
+
+
+def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
+    """P1: give a prototype its pre-trained extractor, and say where that is kept."""
+    config, progress = server.config.pretrain, partial(PretrainingProgress, spec.label)
+    network, extractor = server.learners.networks[spec.label], server.learners.extractors[spec.label]
+
+    def watch(epoch: EpochMetrics) -> None:
+        figures = epoch.loss, epoch.quality.rank, epoch.views_per_second
+        server.on_progress(progress(epoch.epoch, config.epochs, "training", *figures))
+
+    if published_weights(extractor):
+        extractor.restore()  # type: ignore[operator]
+        server.on_progress(progress(1, 1, "published"))
+        return Path(published_weights(extractor))
+    path, known = load_or_pretrain(spec, network, server.public.aux, config, server.cache or cache_folder(), watch)
+    if known:
+        server.on_progress(progress(config.epochs, config.epochs, "cache"))
+    return path
+
+
+def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbedding) -> RunState:
+    """Heads from the releases at hand instead of random ones: an accurate start that costs no further privacy."""
+    weights = dict(state.weights)
+    for label in weights:
+        clients = [client for client in sorted(state.releases) if server.label_of(client) == label]
+        if clients:
+            pooled = pool(trusted([state.releases[client] for client in clients]), server.classes)
+            head = discriminant_head(state.public[label], embedding.reference[label], pooled)
+            learner = server.learners.loaded(label, weights[label])
+            assert isinstance(learner, Prototype)
+            set_head(learner, *head)
+            weights[label] = flatten_state(learner)
+    return replace(state, weights=weights)
