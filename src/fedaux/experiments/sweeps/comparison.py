@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import PAPER
 from fedaux.config.schema import Config
 from fedaux.core.progress import OnProgress, no_progress
 from fedaux.experiments.sweeps.engine import Sweep, Swept, run_sweep
@@ -16,7 +16,7 @@ def compare(
     base: Config,
     folder: Path,
     seeds: int,
-    methods: Sequence[str] = tuple(METHODS),
+    methods: Sequence[str] = PAPER,
     *,
     jobs: int = 1,
     threads: int = 1,
@@ -29,7 +29,7 @@ def compare(
         base: What to run; its `method` plays no part.
         folder: For the runs, the tables and the report. What is finished there already is only read.
         seeds: How many, from the config's own on.
-        methods: Names in `METHODS`, all nine by default.
+        methods: Names in `METHODS`, or `module:attribute`; by default the nine of the paper.
         jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
         threads: Of PyTorch, for each.
         on_progress: As in `run`.

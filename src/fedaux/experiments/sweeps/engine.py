@@ -15,7 +15,7 @@ import numpy as np
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, StateError
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
@@ -73,7 +73,7 @@ def read_sweep(sweep: Sweep, folder: Path) -> Swept:
 
 def _measured(arm: Arm, runs: list[Run]) -> ArmResult:
     results = [result for result in map(_result, runs) if result]
-    private = METHODS[arm.config.method].scores or arm.config.privacy.private_training
+    private = find_method(arm.config.method).scores or arm.config.privacy.private_training
     return ArmResult(
         arm.label,
         arm.settings,
@@ -122,7 +122,7 @@ def _tasks(runs: list[Run], cache: Path | None, callbacks: tuple[Callback, ...],
 def _to_pretrain(one: Run) -> tuple[PrototypeSpec, ...]:
     """A run that has begun has its extractors."""
     begun = (one.folder / FILE).is_file()
-    wanted = METHODS[one.config.method].pretrained and one.config.pretrain.epochs > 0
+    wanted = find_method(one.config.method).pretrained and one.config.pretrain.epochs > 0
     return one.config.prototypes if wanted and not begun else ()
 
 
