@@ -1,15 +1,15 @@
 """What lying clients cost, and what the guard and the cap on shares save: accuracy on the digits of `fedaux demo`.
 
-python benchmarks/hostile.py [--alpha 0.01] [--seeds 3] [--rounds 3] [--cache DIR]
+    python benchmarks/hostile.py [--alpha 0.01] [--seeds 3] [--rounds 3] [--cache DIR]
 
 A lying client trains on labels moved by one (0 → 1, …, 9 → 0), claims as many records as it can get away with, and
 makes the loudest release it can:
 
-class-embedding          all classes alike, at the centre of the public data
-class-embedding, ε 1000  the same, and states a budget at which there is hardly any noise: others drown against it
-logistic                 a vector as long as is believed, of one record at a stated ε of 0.001: nearly any length is
+    class-embedding          all classes alike, at the centre of the public data
+    class-embedding, ε 1000  the same, and states a budget at which there is hardly any noise: others drown against it
+    logistic                 a vector as long as is believed, of one record at a stated ε of 0.001: nearly any length is
 
-It knows the server's checks and keeps to them, but for the columns "no checks" and "found out".
+It knows the server's checks and keeps to them, but for the columns "no checks" and "excluded".
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Defence:
 
 DEFENCES = [
     Defence("no checks", False, EVERYTHING),
-    Defence("found out", True, EVERYTHING),
+    Defence("excluded", True, EVERYTHING),
     Defence("records ≤ 10⁶", True, 10**6, 10**6),
     Defence("records ≤ 10⁶, share ≤ 0.3", True, 10**6, 10**6, 0.3),
     Defence(f"records ≤ {ROOM}", True, ROOM),

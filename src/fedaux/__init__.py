@@ -1,6 +1,6 @@
 """Federated learning with public auxiliary data: FedAUX and its rivals on Flower, with a true privacy statement.
 
-Everything a command does is a function here. These names are stable; modules below may move.
+Everything a command does is a function here. `__all__` is the public interface (docs/stability.md); modules may move.
 """
 
 from importlib import import_module
@@ -65,8 +65,13 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
+def __dir__() -> list[str]:
+    """For completion at a prompt, which would not see names before their first use."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
-    """Names are fetched when first used: torch and Flower take seconds to import, `fedaux --help` should not."""
+    """Import a name at its first use: torch and Flower take seconds to import, and `fedaux --help` needs neither."""
     if name not in _HOMES:
         raise AttributeError(f"module 'fedaux' has no attribute {name!r}")
     return getattr(import_module(f"fedaux.{_HOMES[name]}"), name)

@@ -322,12 +322,12 @@ def test_privacy_plan_draws_and_advises(
 def test_privacy_audit_exits_with_its_verdict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fedaux.privacy import budget
+    from fedaux.privacy import site_account
 
     only = ("--only", "questions", "--only", "printed")
     assert fedaux(monkeypatch, "privacy", "audit", *only) == 0
     assert "No violation was found" in paragraph(capsys.readouterr().out)
-    monkeypatch.setattr(budget, "round_up", lambda epsilon: f"{epsilon:.3g}")
+    monkeypatch.setattr(site_account, "round_up", lambda epsilon: f"{epsilon:.3g}")
     assert fedaux(monkeypatch, "privacy", "audit", *only) == 1
     assert "The claim does not hold against printed" in paragraph(capsys.readouterr().out)
     assert fedaux(monkeypatch, "privacy", "audit", *only, "--json") == 1
