@@ -124,8 +124,9 @@ def prepare(
         accuracies = probe_experiment(settings, on_progress=live.on_progress, cache=cache) if probe else {}
     for label, path in found.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
-        if path.with_suffix(".json").is_file():  # a published encoder has no curve of ours
-            page = write_pretraining_page(path.with_suffix(".html"), label, read_pretraining_card(path)["curve"])
+        curve = read_pretraining_card(path)["curve"] if path.with_suffix(".json").is_file() else ()
+        if curve:  # neither a published encoder nor a random one has any
+            page = write_pretraining_page(path.with_suffix(".html"), label, curve)
             console.print(f"Report: {page}", highlight=False, soft_wrap=True)
     if accuracies:
         title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
