@@ -1,13 +1,16 @@
 """What the tests of deployments share: one that is written in a folder with an awkward name, and a server to call."""
 
 import http.server
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedaux.config.schema import Config
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config, DataConfig, LocalConfig, PrivacyConfig
+from fedaux.deploy.check_result import CheckResult
 from fedaux.deploy.layout import Address, init
 from fedaux.deploy.settings import demo_config
 
@@ -50,3 +53,32 @@ def answering(server: Path | None, date: str = "") -> Iterator[str]:
         made.shutdown()
         made.server_close()
         thread.join()
+
+
+ODD = Config(
+    method="fedavg",
+    rounds=7,
+    head_only=True,
+    seed=3,
+    prototypes=(PrototypeSpec("resnet8", (("width", 16),)), PrototypeSpec("my.module:net", (("a b", 'quo"te\\ü😀'),))),
+    data=DataConfig("csv", "~/records", (("classes", ("a", "b")), ("text", "body"))),
+    local=LocalConfig(lr=1e-5, batch_size=8),
+    privacy=PrivacyConfig(epsilon=0.25, epsilon_total=2.0, private_training=True, unsafe_seed=5),
+)
+
+
+def problem(found: CheckResult, detail: str, remedy: str) -> None:
+    assert found.ok is False
+    assert detail in found.detail
+    assert remedy in found.remedy
+
+
+def fine(found: CheckResult, detail: str = "") -> None:
+    assert (found.ok, found.remedy) == (True, "")
+    assert detail in found.detail
+
+
+def unused_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"

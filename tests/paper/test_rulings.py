@@ -22,6 +22,7 @@ from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.core.messages import Account
+from fedaux.core.results import RoundResult
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
@@ -384,7 +385,7 @@ def test_m_pretraining_never_sees_a_label() -> None:
 
 
 def test_m_the_last_round_is_reported_not_the_best(tmp_path: object) -> None:
-    history = tuple({"round": t, "accuracy": {"mlp": value}} for t, value in enumerate((0.2, 0.9, 0.6), 1))
+    history = tuple(RoundResult(t, {"mlp": value}, {}) for t, value in enumerate((0.2, 0.9, 0.6), 1))
     result = Result(RunState(Config(), 3, {}, history=history), tmp_path)  # type: ignore[arg-type]
 
     def check(reported: float) -> None:

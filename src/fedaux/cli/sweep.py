@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds to average over; default: what the file says.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for runs, tables and pictures; default runs/NAME.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/NAME.")]
 
 
 app = typer.Typer()
@@ -30,7 +30,7 @@ app = typer.Typer()
     )
 )
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for runs, report, table and pictures.")] = Path("fedaux-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for runs, report, tables and charts.")] = Path("fedaux-demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many splits and initialisations to average over.")] = 1,
     epsilon: Annotated[float, typer.Option(help="Privacy budget ε of each client's certainty scores.")] = 1.0,
     jobs: Jobs = 1,
@@ -109,7 +109,7 @@ def study(
     name: Annotated[str, typer.Argument(help="Which study; without a name, all of them are listed.")] = "",
     list_: Annotated[bool, typer.Option("--list", help="List the studies, and do nothing else.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for runs, tables and pictures; default runs/study-NAME.")
+        Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/study-NAME.")
     ] = None,
     jobs: Jobs = 1,
     seeds: Seeds = None,
@@ -181,5 +181,5 @@ def show(found: Swept, console: Console, title: str) -> None:
     console.print(results_table(title or caption_of(found.sweep), table.header, table.texts()))
     if found.privacy:
         console.print(f"[bold]Privacy.[/bold] {found.privacy}\n")
-    words = "tables (Markdown, CSV, LaTeX) and pictures are beside it."
+    words = "tables (Markdown, CSV, LaTeX) and charts are beside it."
     console.print(f"Report: [bold]{found.report}[/bold]; {words}", soft_wrap=True)

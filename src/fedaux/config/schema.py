@@ -293,7 +293,7 @@ class Config:
         )
         require(
             self.privacy.unit == "record" or self.data.person != "",
-            "privacy.unit = 'person' needs data.person, which says whose a record is.",
+            "privacy.unit = 'person' needs data.person, the person a record belongs to.",
         )
         require(len(self.prototypes) >= 1, "prototypes must name at least one network.")
         require(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")

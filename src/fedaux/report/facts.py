@@ -68,7 +68,7 @@ def seconds(state: RunState) -> float:
     return float(sum(sum(result.seconds.values()) for result in state.history))
 
 
-def begun(state: RunState, folder: Path) -> RunState:
+def require_rounds(state: RunState, folder: Path) -> RunState:
     """The state, if there is a round to report."""
     if not state.history:
         raise StateError(f"{folder} has not finished a round yet; go on with `fedaux resume {folder}`.")
@@ -77,7 +77,7 @@ def begun(state: RunState, folder: Path) -> RunState:
 
 def gather(folder: Path, cache: Path | None = None) -> RunFacts:
     """Everything about the run in `folder`. Nothing is trained; favourites need features of the auxiliary data."""
-    state = begun(RunState.load(folder), folder)
+    state = require_rounds(RunState.load(folder), folder)
     names, counts, favourites, missing = tuple(client_names(state.config)), None, list[Favourites](), ""
     classes = tuple(map(str, range(len(confusion(state)))))
     try:

@@ -70,7 +70,7 @@ def test_json_is_one_object_and_nothing_else(
     assert found["accuracy"] == next(iter(state.history[-1].accuracy.values()))
     assert 0.0999 < found["privacy"]["epsilon"] <= 0.1
     assert found["report"] == "out/report.html"
-    assert "FedAUX: 2/2 accuracy" in err  # people may watch
+    assert "round 2/2: accuracy" in err  # people may watch
 
     for words, key in (
         (("resume", "out"), "curve"),

@@ -7,7 +7,7 @@ import pytest
 
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config, DataConfig
-from fedaux.config.toml import to_commented_toml, to_complete_toml
+from fedaux.config.toml import to_commented_toml, to_complete_toml, toml_value
 
 
 @pytest.mark.parametrize("config", [Config(), DEMO, replace(DEMO, data=DataConfig(path='a "quoted" path', clients=3))])
@@ -20,3 +20,17 @@ def test_complete_is_complete_and_commented_is_short() -> None:
     table = tomllib.loads(to_complete_toml(DEMO))
     assert table == DEMO.to_dict()
     assert to_commented_toml(Config(), "", {}) == ""
+
+
+def test_comments_stand_above_what_they_are_about() -> None:
+    text = to_commented_toml(Config(rounds=3), "one\ntwo", {"rounds": "how many"})
+    assert text.startswith("# one\n# two\n")
+    assert "# how many\nrounds = 3\n" in text
+    assert "method" not in text  # neither noted nor changed
+
+
+@pytest.mark.parametrize(
+    "value", ['a"b\\c\n\t\x7fü😀', 1, 1e-5, True, [1, 2], ["a"], {"a b": {"c": [False]}, "d-e_1": 2.5}, "", []]
+)
+def test_values_survive_toml(value: object) -> None:
+    assert tomllib.loads(f"x = {toml_value(value)}")["x"] == value

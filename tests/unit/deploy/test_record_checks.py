@@ -10,12 +10,7 @@ from fedaux.config.schema import Config, DataConfig, PrivacyConfig
 from fedaux.deploy.check_result import CheckResult
 from fedaux.deploy.record_checks import check_records
 from fedaux.deploy.settings import demo_config, server_config, site_config
-from helpers.deployments import AWKWARD, deploy
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    return deploy(tmp_path / AWKWARD) / "sites" / "berlin"
+from helpers.deployments import deploy
 
 
 @pytest.fixture

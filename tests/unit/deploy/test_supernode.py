@@ -1,4 +1,4 @@
-"""No code comes to a site with an app, and nobody on the network controls the server."""
+"""A node runs an app of names alone and refuses any that carries code."""
 
 import importlib
 import io
@@ -12,7 +12,7 @@ import pytest
 from flwr.cli.build import build_fab_from_disk
 from flwr.supercore.fab import Fab
 
-from fedaux.deploy import superlink, supernode
+from fedaux.deploy import supernode
 from fedaux.deploy.supernode import rejection_reason
 from helpers.deployments import deploy
 
@@ -115,56 +115,3 @@ def test_a_node_answers_for_a_refused_app_without_touching_it(node: Any, monkeyp
     assert replies == [node.FAB_VERIFICATION_ERROR]
     state.store_fab.assert_not_called()
     state.create_task.assert_not_called()
-
-
-@pytest.mark.parametrize(
-    ("client", "local"),
-    [
-        (("127.0.0.1", 5), True),
-        (("127.9.9.9", 5), True),
-        (("::1", 5), True),
-        (("::ffff:127.0.0.1", 5), True),
-        (("::ffff:192.0.2.7", 5), False),
-        (("192.0.2.7", 5), False),
-        (("testclient", 5), False),
-        (None, False),
-    ],
-)
-def test_who_is_on_this_machine(client: tuple[str, int] | None, local: bool) -> None:
-    assert superlink.is_local(client) is local
-
-
-@pytest.mark.parametrize(
-    ("path", "public"),
-    [
-        ("/v1/fleet/pull-messages", True),
-        ("/health", True),
-        ("/v1/control/start-run", False),
-        ("/v1/runtime/acquire-task", False),
-        ("/v1/fleets", False),
-        ("/docs", False),
-        ("/", False),
-        ("//v1/fleet/x", False),
-    ],
-)
-def test_what_is_open(path: str, public: bool) -> None:
-    assert superlink.is_public(path) is public
-
-
-def test_flowers_own_server_answers_strangers_only_about_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flwr.superlink import extensions
-    from flwr.superlink.main import create_app
-    from starlette.testclient import TestClient
-
-    command = importlib.import_module("flwr.superlink.cli.flower_superlink")
-    monkeypatch.setattr(extensions, "get_middleware", extensions.get_middleware)  # to be put back
-    started = Mock()
-    monkeypatch.setattr(command, "flower_superlink", started)
-    superlink.main()
-    started.assert_called_once_with()
-    app = create_app()
-    closed = {"/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/acquire-task", "/docs"}
-    opened = {"/v1/fleet/activate-node", "/health"}
-    for caller, refused in (("192.0.2.7", closed), ("127.0.0.1", set())):
-        client = TestClient(app, client=(caller, 1234))
-        assert {path for path in closed | opened if client.post(path).status_code == 403} == refused

@@ -20,6 +20,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.errors import MissingPackageError
 from fedaux.core.messages import Account
+from fedaux.core.results import PrivateTraining, RoundResult
 from fedaux.data.federated import open_data
 from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
@@ -85,7 +86,7 @@ def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
     assert facts["statement"].endswith(f"Not covered: {'; '.join(facts['not_covered'])}.")
     assert not facts["weights_covered"]
 
-    history = [{"spent": {"a": (2.0, 0.5, 10), "b": (2.0, 0.5, 10)}, "clients": 2}]
+    history = [RoundResult(1, {}, {}, private_training=dict.fromkeys("ab", PrivateTraining(2.0, 0.5, 10)))]
     accounts = dict.fromkeys("ab", Account(1.2345, 1e-5, "replace-one", "record", 1))
     facts = Ledger.of({}, accounts, (), history).to_dict()  # every model was trained privately
     assert facts["covered"] == ["local models"]
@@ -93,7 +94,7 @@ def test_the_privacy_of_a_card_is_that_of_the_statement(result: Result) -> None:
     assert "(1.24, 1e-05)" in facts["statement"]
     assert facts["statement"].endswith(f"Not covered: {'; '.join(facts['not_covered'])}.")
 
-    history.append({"spent": {"a": (2.0, 0.5, 10), "b": (0.0, 1.0, 0)}, "clients": 2})  # and then one was not
+    history.append(replace(history[0], round=2, unprotected_models=1))  # and then one was not
     facts = Ledger.of({}, accounts, (), history).to_dict()
     assert (facts["epsilon"], facts["delta"], facts["covered"]) == (None, None, [])
     assert not facts["weights_covered"]

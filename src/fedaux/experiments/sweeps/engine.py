@@ -21,12 +21,12 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.core.io import write_atomically
 from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, SweepRunProgress, no_progress
+from fedaux.experiments.callbacks import Callback
 from fedaux.experiments.runner import pretrain, run, stored_state
 from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
 from fedaux.experiments.sweeps.swept import Failed, SweepError, Swept
 from fedaux.experiments.sweeps.workers import Task, Trouble, work
-from fedaux.experiments.tracking import Tracker
-from fedaux.report.measured import Measured
+from fedaux.report.arms import ArmResult
 
 __all__ = ["Arm", "Failed", "Run", "Sweep", "SweepError", "Swept", "read_sweep", "run_sweep"]
 
@@ -38,18 +38,18 @@ def run_sweep(
     jobs: int = 1,
     threads: int = 1,
     on_progress: OnProgress = no_progress,
-    trackers: Sequence[Tracker] = (),
+    callbacks: Sequence[Callback] = (),
     cache: Path | None = None,
 ) -> Swept:
     """All runs that are not finished, `jobs` at a time in processes of `threads` each; one job runs in this process.
 
-    An extractor is trained once, before the runs that share it. A run that fails is among the `failures`. Trackers can
-    follow one job only: they live in this process. `write_results` makes tables and a report of it.
+    An extractor is trained once, before the runs that share it. A run that fails is among the `failures`. Callbacks
+    live in this process, and follow one job only. `write_results` makes tables and a report of it.
     """
     runs = sweep.runs(folder)
     missing = {str(one.folder): one for one in runs if not _result(one)}
     progress = _Progress(len(runs), len(runs) - len(missing), on_progress)
-    tasks = _tasks(list(missing.values()), cache, tuple(trackers), shared=jobs > 1)
+    tasks = _tasks(list(missing.values()), cache, tuple(callbacks), shared=jobs > 1)
 
     def hear(task: Task, event: ProgressEvent) -> None:
         on_progress(SweepRunProgress(missing[task.name].label if task.name in missing else task.name, event))
@@ -71,10 +71,10 @@ def read_sweep(sweep: Sweep, folder: Path) -> Swept:
     return Swept(sweep, folder, tuple(arm for arm in measured if len(arm.seeds)))
 
 
-def _measured(arm: Arm, runs: list[Run]) -> Measured:
+def _measured(arm: Arm, runs: list[Run]) -> ArmResult:
     results = [result for result in map(_result, runs) if result]
     private = METHODS[arm.config.method].scores or arm.config.privacy.private_training
-    return Measured(
+    return ArmResult(
         arm.label,
         arm.settings,
         arm.words,
@@ -95,16 +95,16 @@ def _result(one: Run) -> Result | None:
 
 
 def _run(
-    config: Config, folder: Path, cache: Path | None, trackers: Sequence[Tracker], on_progress: OnProgress
+    config: Config, folder: Path, cache: Path | None, callbacks: Sequence[Callback], on_progress: OnProgress
 ) -> None:
-    run(config, folder, on_progress=on_progress, cache=cache, trackers=trackers)
+    run(config, folder, on_progress=on_progress, cache=cache, callbacks=callbacks)
 
 
 def _prepare(config: Config, cache: Path | None, on_progress: OnProgress) -> None:
     pretrain(config, on_progress=on_progress, cache=cache)
 
 
-def _tasks(runs: list[Run], cache: Path | None, trackers: tuple[Tracker, ...], shared: bool) -> list[Task]:
+def _tasks(runs: list[Run], cache: Path | None, callbacks: tuple[Callback, ...], shared: bool) -> list[Task]:
     """One for each run. Those `shared` among processes wait for their extractors, so that no two train the same."""
     extractors: dict[Hashable, Task] = {}
     tasks = []
@@ -114,8 +114,8 @@ def _tasks(runs: list[Run], cache: Path | None, trackers: tuple[Tracker, ...], s
             config = replace(one.config, prototypes=(spec,))
             name = f"extractor {len(extractors) + 1}"
             needs.add(extractors.setdefault(_made_from(config), Task(name, _prepare, (config, cache))).name)
-        told = () if shared else trackers
-        tasks.append(Task(str(one.folder), _run, (one.config, one.folder, cache, told), frozenset(needs)))
+        own = () if shared else callbacks
+        tasks.append(Task(str(one.folder), _run, (one.config, one.folder, cache, own), frozenset(needs)))
     return [*extractors.values(), *tasks]
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.experiments.sweeps.grid import Run, Sweep
 from fedaux.experiments.sweeps.workers import Trouble
-from fedaux.report.measured import Measured
+from fedaux.report.arms import ArmResult
 
 
 class SweepError(FedauxError):
@@ -35,10 +35,9 @@ class Swept:
 
     sweep: Sweep
     folder: Path
-    arms: tuple[Measured, ...]
+    arms: tuple[ArmResult, ...]
     failures: tuple[Failed, ...] = ()
-    pictures: tuple[Path, ...] = ()  # that `write_results` has drawn
-    report: Path | None = None  # and the page it has written
+    report: Path | None = None  # the page, once it is written
 
     @property
     def curves(self) -> dict[str, NDArray[np.float64]]:

@@ -1,29 +1,31 @@
 """Charts are well-formed, show what they are given, and escape what others wrote."""
 
 import re
+from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from fedaux.report.svg import Line, Part, _nice, bars, bubbles, heat, line_chart, stack
+from fedaux.report.charts import Chart, Line, Part, _nice, bars, bubbles, heat, line_chart, spread_out, stack
 
 
-def parsed(svg: str) -> ElementTree.Element:
-    return ElementTree.fromstring(svg)
+def parsed(chart: Chart) -> ElementTree.Element:
+    return ElementTree.fromstring(chart.inline())
 
 
-def texts(svg: str) -> list[str]:
-    return [one.text or "" for one in parsed(svg).iter("text")]
+def texts(chart: Chart) -> list[str]:
+    return [one.text or "" for one in parsed(chart).iter("text")]
 
 
 def test_a_curve_rises_where_its_values_do() -> None:
-    svg = line_chart([Line("up", [0.1, 0.5, 0.9])], "round", "accuracy", top=1.0, percent=True)
-    (points,) = [one.get("points", "") for one in parsed(svg).iter("polyline")]
+    chart = line_chart([Line("up", [0.1, 0.5, 0.9])], "round", "accuracy", top=1.0, percent=True)
+    (points,) = [one.get("points", "") for one in parsed(chart).iter("polyline")]
     heights = [float(pair.split(",")[1]) for pair in points.split()]
     assert heights == sorted(heights, reverse=True)
-    assert {"up", "round", "accuracy", "100 %", "1", "3"} <= set(texts(svg))
-    assert "up, round 2: 50.0 %" in [one.text for one in parsed(svg).iter("title")]
+    assert {"up", "round", "accuracy", "100 %", "1", "3"} <= set(texts(chart))
+    assert "up, round 2: 50.0 %" in [one.text for one in parsed(chart).iter("title")]
 
 
 def test_a_band_where_there_is_a_spread() -> None:
@@ -46,17 +48,17 @@ def test_axes_end_at_a_round_number(value: float, nice: float) -> None:
 
 def test_bubbles_have_areas_of_records() -> None:
     counts = np.array([[100, 0], [25, 4]])
-    svg = bubbles(counts, ["a", "b"], ["cat", "dog"])
-    radius = {one.findtext("title"): float(one.get("r", 0)) for one in parsed(svg).iter("circle")}
+    chart = bubbles(counts, ["a", "b"], ["cat", "dog"])
+    radius = {one.findtext("title"): float(one.get("r", 0)) for one in parsed(chart).iter("circle")}
     assert set(radius) == {"a: 100 × cat", "b: 25 × cat", "b: 4 × dog"}
     assert radius["a: 100 × cat"] == pytest.approx(2 * radius["b: 25 × cat"], rel=0.02)
 
 
 def test_heat_is_the_share() -> None:
-    svg = heat(np.array([[0.9, 0.1], [0.0, 1.0]]), ["x", "y"], ["x", "y"])
-    shades = [re.search(r"fill-opacity:([\d.]+)", one.get("style", "")) for one in parsed(svg).iter("rect")]
+    chart = heat(np.array([[0.9, 0.1], [0.0, 1.0]]), ["x", "y"], ["x", "y"])
+    shades = [re.search(r"fill-opacity:([\d.]+)", one.get("style", "")) for one in parsed(chart).iter("rect")]
     assert [float(shade[1]) for shade in shades if shade] == [0.9, 0.1, 0.0, 1.0]
-    assert texts(svg).count("100") == 1
+    assert texts(chart).count("100") == 1
 
 
 def test_bars_and_stacks_keep_proportions() -> None:
@@ -72,15 +74,15 @@ def test_bars_and_stacks_keep_proportions() -> None:
 
 def test_whatever_others_wrote_is_escaped() -> None:
     evil = "<script>alert(1)</script>"
-    for svg in (
+    for chart in (
         line_chart([Line(evil, [0.1])], evil, evil),
         bubbles(np.ones((1, 1), np.int64), [evil], [evil]),
         bars([(evil, 0.5, evil)]),
         heat(np.ones((1, 1)), [evil], [evil]),
         stack([Part(evil, 1, "t0")], evil),
     ):
-        assert "<script" not in svg
-        assert parsed(svg) is not None
+        assert "<script" not in chart.inline()
+        assert parsed(chart) is not None
 
 
 @pytest.mark.parametrize("size", [1, 2, 60, 300])
@@ -90,3 +92,38 @@ def test_any_size_is_drawn(size: int) -> None:
     parsed(bubbles(rng.integers(0, 9, (size, size)), names, names))
     parsed(heat(rng.random((size, size)), names, names))
     parsed(line_chart([Line(name, rng.random(size).tolist()) for name in names[:12]], "x", "y"))
+
+
+def test_values_below_zero_have_their_place() -> None:
+    chart = line_chart([Line("u", [-3.0, -1.0])], "epoch", "uniformity", top=1.0)
+    (points,) = [one.get("points", "") for one in parsed(chart).iter("polyline")]
+    first, last = (float(pair.split(",")[1]) for pair in points.split())
+    assert 0 < last < first < chart.height
+    assert {"-4", "1"} <= set(texts(chart))
+
+
+def test_other_values_than_rounds_can_stand_below() -> None:
+    chart = line_chart([Line("kept", [0.1, 0.9])], "ε", "kept", percent=True, x_values=["0.1", "10"])
+    assert {"0.1", "10"} <= set(texts(chart))
+    assert "kept, ε 10: 90.0 %" in [one.text for one in parsed(chart).iter("title")]
+
+
+def test_a_file_of_its_own_needs_nothing_else(tmp_path: Path) -> None:
+    """A title, white paper, and no variables of CSS: Inkscape and LibreOffice do not know them."""
+    chart = bubbles(np.array([[3]]), ["a"], ["cat"])
+    chart.save(tmp_path / "new" / "split.svg", "Who <holds> what")
+    text = (tmp_path / "new" / "split.svg").read_text()
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "var(" not in text
+    assert "Who &lt;holds&gt; what" in text
+    assert float(root.get("width", 0)) > chart.width
+    assert "#ffffff" in text
+
+
+def test_labels_keep_their_distance() -> None:
+    heights = [0.5, 0.5, 0.51, 0.9, 0.0, 0.01]
+    placed = spread_out([(height, str(i), "t0") for i, height in enumerate(heights)], gap=0.04)
+    found = [height for height, _, _ in placed]
+    assert all(upper - lower >= 0.04 - 1e-12 for lower, upper in pairwise(found))
+    assert max(found) == 0.9

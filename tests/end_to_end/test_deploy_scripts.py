@@ -1,0 +1,151 @@
+"""The scripts of a deployment, with stand-ins for the programs that they start; openssl on its certificates."""
+
+import os
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from helpers.deployments import AWKWARD, deploy
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return deploy(tmp_path / AWKWARD)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_openssl_agrees_that_the_authority_signs_the_server(folder: Path) -> None:
+    ca, pem = folder / "ca" / "ca.crt", folder / "server" / "server.pem"
+    words = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", str(ca), str(pem)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+RECORD = """#!/bin/bash
+{ printf '%s\\0' "$(basename "$0")" "$@"; printf '\\n'; } >>"$CALLS"
+quiet="$FLWR_TELEMETRY_ENABLED|$FLWR_DISABLE_UPDATE_CHECK|$FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"
+echo "$FLWR_HOME|$quiet|$PWD" >>"$CALLS.env"
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs that only write down how they were called, and a deployment that was moved since it was written."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("python", "flwr", "flower-superexec", "sleep"):
+        (programs / name).write_text(RECORD)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    return folder.rename(tmp_path / f"moved {AWKWARD}")
+
+
+def calls(tmp_path: Path) -> list[list[str]]:
+    return [line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().split("\n")[:-1]]
+
+
+def play(script: Path, *words: str) -> None:
+    subprocess.run([str(script), *words], check=True, cwd="/", timeout=20)
+
+
+def test_the_superlink_is_started_in_words_that_flower_knows(stage: Path, tmp_path: Path) -> None:
+    from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
+
+    play(stage / "server" / "superlink.sh")
+    ((_, *words),) = calls(tmp_path)
+    assert words[:2] == ["-m", "fedaux.deploy.superlink"]
+    told = _parse_args_run_superlink().parse_args(words[2:])
+    assert (told.host, told.port, told.isolation, told.enable_supernode_auth) == ("127.0.0.1", 8443, "process", True)
+    assert not told.insecure
+    assert told.database == str(stage / "server" / "superlink.db")
+    for name in (told.ssl_ca_certfile, told.ssl_certfile, told.ssl_keyfile, told.superexec_auth_secret_file):
+        assert (stage / "server" / name).is_file()
+
+
+def test_the_superexec_is_started_in_words_that_flower_knows(stage: Path, tmp_path: Path) -> None:
+    from flwr.supercore.cli.flower_superexec import _parse_args
+
+    play(stage / "server" / "superexec.sh")
+    ((program, *words),) = calls(tmp_path)
+    told = _parse_args().parse_args(words)
+    assert program == "flower-superexec"
+    assert (told.runtime_api_address, told.insecure) == ("127.0.0.1:8443", False)
+    for name in (told.root_certificates, told.superexec_auth_secret_file):
+        assert (stage / "server" / name).is_file()
+
+
+def test_all_scripts_keep_flower_to_itself_and_to_its_folder(stage: Path, tmp_path: Path) -> None:
+    for name in ("superlink", "superexec", "register", "run"):
+        play(stage / "server" / f"{name}.sh")
+    expected = f"{stage}/server/flwr-home|0|1|1|{stage}/server"
+    assert set((tmp_path / "calls.env").read_text().splitlines()) == {expected}
+
+
+def test_every_key_that_the_server_has_is_registered(stage: Path, tmp_path: Path) -> None:
+    play(stage / "server" / "register.sh")
+    register = ["flwr", "supernode", "register"]
+    assert calls(tmp_path) == [
+        [*register, "keys/berlin.pub", "fedaux", "--name", "berlin"],
+        [*register, "keys/paris.pub", "fedaux", "--name", "paris"],
+        ["flwr", "supernode", "list", "fedaux"],
+    ]
+
+
+def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> None:
+    from flwr.common.config import parse_config_args
+
+    play(stage / "server" / "run.sh", "--run-config", 'set="rounds=1"')
+    ((*words, config, flag, extra),) = calls(tmp_path)
+    assert words == ["flwr", "run", "app", "fedaux", "--stream", "--run-config"]
+    assert flag == "--run-config"
+    assert parse_config_args([config, extra]) == {
+        "config": str(stage / "server" / "fedaux.toml"),
+        "out": str(stage / "server" / "run"),
+        "set": "rounds=1",
+    }
+    connection = tomllib.loads((stage / "server" / "flwr-home" / "config.toml").read_text())["superlink"]["fedaux"]
+    assert connection == {"address": "127.0.0.1:8443", "root-certificates": str(stage / "server" / "ca.crt")}
+
+
+def test_a_node_is_started_again_until_it_is_stopped(stage: Path, tmp_path: Path) -> None:
+    from flwr.common.config import parse_config_args
+    from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
+
+    programs, site = tmp_path / "programs", stage / "sites" / "paris"
+    node = f'{RECORD}[ "$(grep -ac supernode "$CALLS")" -lt 3 ] && exit 1\nexec /bin/sleep 60\n'
+    (programs / "python").write_text(node)
+    started = subprocess.Popen([str(site / "supernode.sh")], stderr=subprocess.PIPE, text=True)
+    try:
+        for _ in range(200):
+            if (tmp_path / "calls").exists() and len(calls(tmp_path)) == 5:
+                break
+            subprocess.run(["/bin/sleep", "0.05"], check=True)
+        started.terminate()
+        assert started.wait(10) == 0
+    finally:
+        started.kill()
+    made = calls(tmp_path)
+    assert [words[0] for words in made] == ["python", "sleep", "python", "sleep", "python"]
+    assert made[1] == ["sleep", "15"]
+    assert made[0][1:3] == ["-m", "fedaux.deploy.supernode"]
+    told = _parse_args_run_supernode().parse_args(made[0][3:])
+    assert (told.superlink, told.port, told.insecure) == ("127.0.0.1:8443", 9102, False)
+    assert (site / told.root_certificates).is_file()
+    assert (site / told.auth_supernode_private_key).is_file()
+    assert parse_config_args([told.node_config]) == {
+        "clients": "paris",
+        "config": str(site / "site.toml"),
+        "vault": str(site / "vault"),
+    }
+
+
+def test_without_the_environment_a_script_says_so(folder: Path) -> None:
+    environment = {"PATH": "/usr/bin:/bin"}
+    words = [str(folder / "server" / "run.sh")]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "activate the environment" in done.stderr

@@ -1,0 +1,43 @@
+"""The site that attacks are run against is a real one: it answers, remembers, refuses, and forgets when told to."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux.core.messages import Hello, HelloOrder
+from fedaux.deploy.audit.attack_result import AuditConfig
+from fedaux.deploy.audit.records import IDENTITY, identity_server, scores, training
+from fedaux.deploy.audit.site import NAME, Site, refused, write_rows
+from fedaux.flower.federation import read_reply
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "data", np.array([(1, 0), (0, 1), (1, 1)]), [0, 1, 0], ("a", "b"))
+
+
+def test_it_says_who_it_is_and_which_classes_are_declared(data: Path) -> None:
+    reply = read_reply(Hello, Site.at(data, IDENTITY, **scores(AuditConfig())).send(HelloOrder()))
+    assert (reply.clients, reply.classes) == (f'["{NAME}"]', '["a", "b"]')
+
+
+def test_it_remembers_a_release_until_it_is_made_to_forget(data: Path) -> None:
+    site = Site.at(data, IDENTITY, **scores(AuditConfig()))
+    server = identity_server(site)
+    order = server.prepare(server.map(column=np.array([1.0, -1.0])))
+    first = site.release(order).arrays["values"]
+    assert np.array_equal(site.release(order).arrays["values"], first)
+    assert refused(site.send(server.prepare(server.map(column=np.array([1.0, -2.0])))))
+    assert not np.array_equal(site.values(order), first)  # a client with an empty account draws anew
+
+
+def test_the_sum_behind_a_step_is_read_off_the_update(data: Path) -> None:
+    """At huge ε there is hardly any noise: what comes back is the sum of clipped gradients."""
+    site = Site.at(data, IDENTITY, **training(AuditConfig(epsilon=1000.0)))
+    found = site.noisy_sum(identity_server(site).train(np.zeros(6)))
+    x, y = np.array([(1, 0), (0, 1), (1, 1)]), np.array([0, 1, 0])
+    error = np.array([0.5, 0.5]) - np.eye(2)[y]  # softmax of zero weights
+    own = np.concatenate([(error[:, :, None] * x[:, None, :]).reshape(3, -1), error], axis=1)
+    naive = sum(row / max(1.0, np.linalg.norm(row)) for row in own)
+    assert np.allclose(found, naive, atol=0.3)

@@ -1,0 +1,31 @@
+"""Units and containers are told paths as they are."""
+
+from pathlib import Path
+
+import yaml
+
+from fedaux.deploy.scripts import systemd_units
+from helpers.deployments import AWKWARD
+
+
+def test_systemd_is_told_paths_as_they_are() -> None:
+    made = systemd_units(Path(f"/srv/{AWKWARD}"), Path("/opt/v e/bin"))
+    assert set(made) == {"fedaux-superlink.service", "fedaux-superexec.service", "fedaux-site@.service"}
+    site = made["fedaux-site@.service"].splitlines()
+    assert '''ExecStart=/bin/bash "/srv/50%% of $$HOME & Anna's/sites/%i/supernode.sh"''' in site
+    assert 'Environment="PATH=/opt/v e/bin:/usr/local/bin:/usr/bin:/bin"' in site
+    assert "Restart=always" in site
+
+
+def test_containers_see_their_own_folder_only(folder: Path) -> None:
+    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    assert {name: service["volumes"] for name, service in services.items()} == {
+        "superlink": ["./server:/server"],
+        "superexec": ["./server:/server"],
+        "site-berlin": ["./sites/berlin:/site"],
+        "site-paris": ["./sites/paris:/site"],
+    }
+    for service in services.values():
+        mounted, script = service["volumes"][0].split(":"), service["command"][1]
+        assert (folder / mounted[0] / Path(script).relative_to(mounted[1])).is_file()
+        assert service["network_mode"] == "host"

@@ -1,0 +1,63 @@
+"""The settings of a new deployment are what was asked for, with notes on settings that exist."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedaux.config.schema import AuxConfig, Config, DataConfig
+from fedaux.config.toml import to_commented_toml
+from fedaux.deploy.settings import (
+    SERVER_NOTES,
+    SITE_NOTES,
+    demo_config,
+    server_config,
+    site_config,
+)
+from helpers.deployments import ODD, deploy
+
+
+@pytest.mark.parametrize("base", [demo_config(), ODD, Config()])
+def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
+    folder = deploy(tmp_path / "d", base=base)
+    server, site = (
+        Config.load(folder / "server" / "fedaux.toml"),
+        Config.load(folder / "sites" / "paris" / "site.toml"),
+    )
+    assert server == server_config(base, ["berlin", "paris"])
+    assert site == site_config(base, "paris")
+    assert server.data.partition == site.data.partition == "own"
+    assert (server.federation.sites, site.federation.sites) == (("berlin", "paris"), ("paris",))
+    assert (server.method, server.rounds, server.seed) == (base.method, base.rounds, base.seed)
+    assert (site.prototypes, site.local, site.head_only, site.rounds) == (
+        base.prototypes,
+        base.local,
+        base.head_only,
+        base.rounds,
+    )
+    assert site.privacy == replace(base.privacy, unsafe_seed=-1)
+
+
+def test_a_known_seed_is_never_deployed() -> None:
+    assert server_config(ODD, ["a"]).privacy.unsafe_seed == site_config(ODD, "a").privacy.unsafe_seed == -1
+
+
+def test_paths_of_the_config_are_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = Config(data=DataConfig("npy", "mine"), aux=AuxConfig("npy", "public"))
+    assert server_config(base, ["a"]).data.path == site_config(base, "a").data.path == str(tmp_path / "mine")
+    assert server_config(base, ["a"]).aux.path == str(tmp_path / "public")
+
+
+def test_a_server_without_public_data_gets_a_stand_in() -> None:
+    made = server_config(ODD, ["a"])
+    assert (made.aux.source, made.aux.path, made.aux.options) == (made.data.source, made.data.path, made.data.options)
+
+
+@pytest.mark.parametrize(("notes", "made"), [(SERVER_NOTES, server_config(Config(), ["a"])), (SITE_NOTES, Config())])
+def test_every_note_is_about_a_setting(notes: dict[str, str], made: Config) -> None:
+    written = tomllib.loads(to_commented_toml(made, "head", notes))
+    for key in notes:
+        section, _, leaf = key.rpartition(".")
+        assert leaf in (written[section] if section else written), key
