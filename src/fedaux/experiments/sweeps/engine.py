@@ -45,7 +45,7 @@ def compare(
         base: What to run; its `method` plays no part.
         folder: For the runs, the tables and the report. Runs that are finished there already are only read.
         seeds: How many, from the config's own on.
-        methods: Names in `METHODS`, all of them by default.
+        methods: Names in `METHODS`, or `module:attribute`; by default the nine of the paper.
         jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
         threads: Of PyTorch, for each.
         on_progress: As in `run`.
