@@ -7,6 +7,7 @@ with many canaries included at random, by how many of them the attacker guesses 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +27,14 @@ def lower_bounds(negatives: Scores, positives: Scores, delta: float, confidence:
     """
     (train0, test0), (train1, test1) = (np.array_split(scores, 2) for scores in (negatives, positives))
     risk = (1 - confidence) / 2
-    bounds = [0.0, 0.0]
-    for kind, pick in enumerate((_best_tail, _midpoint)):
-        threshold = pick(train0, train1, delta)
+
+    def bound(threshold: float, epsilon: Callable[[float, float, float], float]) -> float:
         false_positive = _upper(int((test0 >= threshold).sum()), len(test0), risk)
         false_negative = _upper(int((test1 < threshold).sum()), len(test1), risk)
-        bounds[kind] = (_epsilon, _gaussian_epsilon)[kind](false_positive, false_negative, delta)
-    return bounds[0], bounds[1]
+        return epsilon(false_positive, false_negative, delta)
+
+    midpoint = float(np.median(train0) + np.median(train1)) / 2  # where both error rates are estimated best
+    return bound(_best_tail(train0, train1, delta), _epsilon), bound(midpoint, _gaussian_epsilon)
 
 
 def linear_scores(negatives: Scores, positives: Scores) -> tuple[Scores, Scores]:
@@ -97,11 +99,6 @@ def _best_tail(negatives: Scores, positives: Scores, delta: float) -> float:
     risk = 0.025
     bounds = [_epsilon(_upper(round(fp * len(negatives)), len(negatives), risk), fn, delta) for fp, fn in rates]
     return float(candidates[int(np.argmax(bounds))])
-
-
-def _midpoint(negatives: Scores, positives: Scores, delta: float) -> float:
-    """The midpoint of the medians, where both error rates are estimated best."""
-    return float((np.median(negatives) + np.median(positives)) / 2)
 
 
 def _upper(count: int, draws: int, risk: float) -> float:
