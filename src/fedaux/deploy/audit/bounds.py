@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
-from fedaux.privacy.gaussian import delta_of, epsilon_of
+from fedaux.privacy.gaussian import bracket, delta_of, epsilon_of
 
 Scores = NDArray[np.float64]
 
@@ -54,16 +54,11 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confide
 
     The auditor guessed for `guesses` of them, and was `right` so often. The smallest ε that is not refuted.
     """
-    if one_run_p_value(canaries, guesses, right, 0.0, delta) >= 1 - confidence:
-        return 0.0
-    low, high = 0.0, 1.0
-    while one_run_p_value(canaries, guesses, right, high, delta) < 1 - confidence:
-        low, high = high, 2 * high
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        refuted = one_run_p_value(canaries, guesses, right, middle, delta) < 1 - confidence
-        low, high = (middle, high) if refuted else (low, middle)
-    return low
+
+    def possible(epsilon: float) -> bool:
+        return one_run_p_value(canaries, guesses, right, epsilon, delta) >= 1 - confidence
+
+    return 0.0 if possible(0.0) else bracket(possible, 0.0, 1e-6)[0]
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
