@@ -68,7 +68,7 @@ def run(
     from fedaux.report.live import Live
 
     settings = Config.load(beside(config), set_ or [])
-    folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
+    folder = out or Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
     callbacks = make_callbacks(track or [])
     set_threads(threads)
     console = console_for(as_json)
@@ -124,8 +124,9 @@ def prepare(
         accuracies = probe_experiment(settings, on_progress=live.on_progress, cache=cache) if probe else {}
     for label, path in found.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
-        if path.with_suffix(".json").is_file():  # a published encoder has no curve of ours
-            page = write_pretraining_page(path.with_suffix(".html"), label, read_pretraining_card(path)["curve"])
+        curve = read_pretraining_card(path)["curve"] if path.with_suffix(".json").is_file() else ()
+        if curve:  # neither a published encoder nor a random one has any
+            page = write_pretraining_page(path.with_suffix(".html"), label, curve)
             console.print(f"Report: {page}", highlight=False, soft_wrap=True)
     if accuracies:
         title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
@@ -159,7 +160,7 @@ def report(
 
 def show(result: Result, console: Console, as_json: bool) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
-    from fedaux.config.methods import METHODS
+    from fedaux.config.methods import find_method
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import sparkline
 
@@ -169,7 +170,7 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     if as_json:
         emit({**result.to_dict(), "report": str(page)})
         return
-    label = METHODS[config.method].label
+    label = find_method(config.method).label
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
     rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
     console.print(f"\n[bold]{label}[/bold] after {rounds}: {figure}")

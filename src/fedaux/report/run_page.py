@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.privacy.accounting import round_up
@@ -34,7 +34,7 @@ def write_run_report(folder: Path, cache: Path | None = None) -> Path:
     config = facts.state.config
     makers = (_learning, _split, _classes, _clients, _teachers, _favourites, _privacy, _costs, _failures, _settings)
     sections = [section for make in makers if (section := make(facts)) is not None]
-    title = f"{METHODS[config.method].label} on {config.data.source}"
+    title = f"{find_method(config.method).label} on {config.data.source}"
     return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections)
 
 

@@ -20,8 +20,9 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.core.progress import PretrainingProgress, ProgressEvent, SweepProgress, SweepRunProgress
 from fedaux.core.results import RoundResult
-from fedaux.experiments.sweeps.engine import Sweep, SweepError, read_sweep, run_sweep
-from fedaux.experiments.sweeps.workers import Task, work
+from fedaux.experiments.sweeps.engine import read_sweep, run_sweep
+from fedaux.experiments.sweeps.grid import Sweep
+from fedaux.experiments.sweeps.result import SweepError
 from helpers.commands import TINY, fedaux, paragraph
 
 TABLE: dict[str, Any] = {
@@ -239,7 +240,7 @@ def test_a_killed_worker_costs_its_run_only(tmp_path: Path, monkeypatch: pytest.
     found = run_sweep(sweep, tmp_path / "out", jobs=2)
     assert [arm.label for arm in found.arms] == ["data.source = digits"]
     with pytest.raises(SweepError, match="its process was ended by signal 9 from outside: often memory") as caught:
-        found.check()
+        found.raise_failures()
     assert caught.value.code is Exit.STOPPED
 
 
@@ -249,7 +250,7 @@ def test_runs_wait_for_an_extractor_that_failed_only_to_fail_with_it(tmp_path: P
     found = run_sweep(Sweep.from_dict(table), tmp_path / "out", jobs=2)
     assert not found.arms
     assert len(found.failures) == 3
-    assert len({one.trouble.text for one in found.failures if one.run.config.method != "fedavg"}) == 1
+    assert len({one.error.text for one in found.failures if one.run.config.method != "fedavg"}) == 1
 
 
 def test_a_folder_that_holds_another_run_fails_that_run(tmp_path: Path) -> None:
@@ -258,8 +259,8 @@ def test_a_folder_that_holds_another_run_fails_that_run(tmp_path: Path) -> None:
     found = run_sweep(changed, tmp_path / "out")
     assert [arm.label for arm in found.arms] == ["FedPROX"]
     (failed,) = found.failures
-    assert failed.trouble.code is Exit.FOLDER
-    assert "holds another run: it differs in local" in failed.trouble.text
+    assert failed.error.code is Exit.FOLDER
+    assert "holds another run: it differs in local" in failed.error.text
 
 
 LONG = f"{TINY}[privacy]\nunsafe_seed = 0\n[sweep]\nseeds = 2\nmethod = ['feddf', 'fedaux']\n".replace(
@@ -355,24 +356,3 @@ def test_a_sweep_prints_and_writes_what_it_found(
     assert found["arms"][0]["label"] == "FedAVG, α = 0.1"
     assert np.array(found["arms"][0]["curves"]).shape == (2, 2)
     assert all((tmp_path / "out" / folder / FILE).is_file() for arm in found["arms"] for folder in arm["folders"])
-
-
-def _fine(on_progress: object) -> None:
-    pass
-
-
-def _fails(on_progress: object) -> None:
-    raise ValueError("no luck")
-
-
-@pytest.mark.parametrize("others", [0, 1])
-def test_tasks_that_lack_something_may_be_the_last(others: int) -> None:
-    """Nobody is busy any more when they are found to lack it: the crew must not wait for a word from nobody."""
-    tasks = [Task(f"other {i}", _fine, ()) for i in range(others)]
-    tasks += [Task("first", _fails, ()), Task("second", _fine, (), frozenset({"first"}))]
-    tasks.append(Task("third", _fine, (), frozenset({"second"})))
-    ended = {task.name: trouble and trouble.text for task, trouble in work(tasks, 2, 1, lambda *_: None)}
-    assert ended == {
-        **{f"other {i}": None for i in range(others)},
-        **dict.fromkeys(("first", "second", "third"), "no luck"),
-    }
