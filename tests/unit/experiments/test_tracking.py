@@ -16,7 +16,7 @@ from fedaux.config.schema import flatten
 from fedaux.core.errors import MissingPackageError, UnknownNameError
 from fedaux.core.messages import Failure
 from fedaux.experiments.tracking import CLIENTS, METRICS, JsonLines, make_trackers, metrics
-from helpers.tables import TINY
+from helpers.tiny import TINY
 
 CONFIG = Config.from_dict(TINY)
 
@@ -84,7 +84,7 @@ import sys
 from pathlib import Path
 from fedaux import Config, run
 from fedaux.experiments.tracking import make_trackers
-from helpers.tables import TINY
+from helpers.tiny import TINY
 folder, tracker, rounds = sys.argv[1:]
 run(Config.from_dict({**TINY, "rounds": int(rounds)}), folder, cache=Path(folder).parent / "cache",
     trackers=make_trackers([tracker]))

@@ -1,4 +1,4 @@
-"""Pictures are drawn, large enough to read, and their labels do not cover one another."""
+"""Pictures are drawn, and large enough to read."""
 
 import struct
 from pathlib import Path
@@ -10,8 +10,8 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, DataConfig
+from fedaux.core.results import RoundResult
 from fedaux.data.federated import open_data
-from fedaux.report.layout import spread_out
 from fedaux.report.pictures import draw_curves, draw_run, draw_split
 
 LABELS = [method.label for method in METHODS.values()]
@@ -62,24 +62,9 @@ def test_split(tmp_path: Path, clients: int, classes: int) -> None:
 @pytest.mark.parametrize("prototypes", [("mlp",), ("mlp", "cnn")])
 def test_pictures_of_a_run(tmp_path: Path, prototypes: tuple[str, ...]) -> None:
     config = Config(prototypes=tuple(map(PrototypeSpec, prototypes)), data=DataConfig(clients=4))
-    record = {"accuracy": dict.fromkeys(prototypes, 0.5)}
-    state = RunState(config, 2, {name: {} for name in prototypes}, history=(record, record))
+    result = RoundResult(1, dict.fromkeys(prototypes, 0.5), {})
+    state = RunState(config, 2, {name: {} for name in prototypes}, history=(result, result))
     pictures = draw_run(open_data(config), state, tmp_path)
     assert [path.name for path in pictures] == ["split.png", "curves.png"]
     for path in pictures:
         assert_sensible(path)
-
-
-def test_labels_keep_their_distance() -> None:
-    heights = [0.5, 0.5, 0.51, 0.9, 0.0, 0.01]
-    placed = spread_out([(height, str(i), "k") for i, height in enumerate(heights)], gap=0.04)
-    moved = [height for height, _, _ in placed]
-    assert np.diff(moved).min() >= 0.04 - 1e-12
-    assert [label for _, label, _ in placed] == ["4", "5", "0", "1", "2", "3"]
-    assert moved == pytest.approx([0.0, 0.04, 0.5, 0.54, 0.58, 0.9])
-
-
-def test_labels_that_are_apart_stay_where_they_are() -> None:
-    ends = [(0.1, "a", "k"), (0.5, "b", "k"), (0.9, "c", "k")]
-    assert spread_out(ends, gap=0.04) == ends
-    assert spread_out([], gap=0.04) == []

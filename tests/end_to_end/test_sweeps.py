@@ -1,4 +1,4 @@
-"""Many runs from one file: every combination once, in any number of processes to the same bits, whatever fails."""
+"""Sweeps that run: once each, in any number of processes to the same bits, whatever fails or is stopped."""
 
 import json
 import os
@@ -15,23 +15,43 @@ import pytest
 import torch
 
 from fedaux.algorithms.run_state import FILE, RunState
-from fedaux.config.parsing import ConfigError
-from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.core.progress import PretrainingProgress, ProgressEvent, SweepProgress, SweepRunProgress
 from fedaux.core.results import RoundResult
 from fedaux.experiments.sweeps.engine import Sweep, SweepError, read_sweep, run_sweep
 from fedaux.experiments.sweeps.workers import Task, work
-from helpers.commands import TINY, fedaux, paragraph
+from helpers.commands import fedaux, paragraph
+from helpers.tiny import MLP, TINY, TINY_TOML
 
-TABLE: dict[str, Any] = {
-    "rounds": 2,
-    "prototypes": [{"name": "mlp", "features": 8, "hidden": 8}],
-    "data": {"clients": 3},
-    "aux": {"limit": 100},
-    "pretrain": {"epochs": 0},
-    "privacy": {"unsafe_seed": 0},
-}
+QUICK = ["--seeds", "1", "--set", "pretrain.epochs=0", "--set", "distill.epochs=1", "--set", "rounds=1"]
+
+
+def test_a_study_runs_on_other_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_own.py").write_text(
+        "from fedaux.data.sources import open_source\n\ndef load():\n    return open_source('digits')\n"
+    )
+    words = ["--set", "data.source=my_own:load", "--set", "sweep.local.epochs=[1]", "--set", "data.clients=3"]
+    assert fedaux(monkeypatch, "study", "one-shot", *QUICK, *words, "--json") == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert "One shot. With a single round, how long" in paragraph(err)
+    assert [arm["label"] for arm in found["arms"]] == [
+        f"{method}, local.epochs = 1" for method in ("FedAVG+P", "FedDF+P", "FedAUX")
+    ]
+    folder = tmp_path / "runs" / "study-one-shot"
+    assert "my_own:load, 3 clients" in (folder / "table.md").read_text()
+    for name in ("table.csv", "table.tex", "runs.csv", "sweep.json", "split.png", "curves-local.epochs-1.png"):
+        assert (folder / name).is_file(), name
+
+
+TABLE: dict[str, Any] = {**TINY, "privacy": {"unsafe_seed": 0}}
+
+
 PROGRAM = [sys.executable, "-c", "from fedaux.cli import main; main()"]
 
 
@@ -55,90 +75,6 @@ def outcome(folder: Path) -> tuple[dict[str, bytes], list[RoundResult]]:
 def _timeless(result: RoundResult) -> RoundResult:
     metrics = {client: replace(one, seconds=0) for client, one in result.client_metrics.items()}
     return replace(result, client_metrics=metrics, seconds={})
-
-
-def test_every_combination_is_an_arm_with_names_for_folders_and_for_readers(tmp_path: Path) -> None:
-    sweep = Sweep.from_dict(grid(2, method=["fedavg+p", "fedaux"], **{"data.alpha": [0.01, 1]}))
-    assert [arm.label for arm in sweep.arms] == [
-        "FedAVG+P, α = 0.01",
-        "FedAVG+P, α = 1",
-        "FedAUX, α = 0.01",
-        "FedAUX, α = 1",
-    ]
-    assert sweep.arms[3].settings == {"method": "fedaux", "data.alpha": 1}
-    assert sweep.arms[3].config == Config.from_dict(TABLE, ["method=fedaux", "data.alpha=1.0"])
-    assert [run.folder.name for run in sweep.runs(tmp_path)[:3]] == [
-        "fedavg+p-data.alpha=0.01-seed0",
-        "fedavg+p-data.alpha=0.01-seed1",
-        "fedavg+p-data.alpha=1-seed0",
-    ]
-    assert [run.config.seed for run in sweep.runs(tmp_path)] == [0, 1] * 4
-
-
-def test_nested_tables_say_the_same_and_seeds_start_at_the_configs_own(tmp_path: Path) -> None:
-    flat = Sweep.from_dict({**grid(3, **{"data.alpha": [0.1, 1.0], "local.epochs": [1, 2]}), "seed": 5})
-    nested = Sweep.from_dict({**grid(3, data={"alpha": [0.1, 1.0]}, local={"epochs": [1, 2]}), "seed": 5})
-    assert nested == flat
-    assert {run.config.seed for run in flat.runs(tmp_path)} == {5, 6, 7}
-
-
-def test_what_is_set_is_no_longer_swept_and_lists_can_be_set() -> None:
-    table = grid(3, method=["feddf+p", "fedaux"], **{"data.alpha": [0.01, 1.0]})
-    pinned = Sweep.from_dict(table, ["data.alpha=0.5", "rounds=1", "sweep.seeds=1"])
-    assert [(arm.label, arm.config.data.alpha) for arm in pinned.arms] == [("FedDF+P", 0.5), ("FedAUX", 0.5)]
-    assert (pinned.seeds, pinned.base.rounds) == (1, 1)
-    changed = Sweep.from_dict(table, ["sweep.data.alpha=[3.0]"])
-    assert [arm.config.data.alpha for arm in changed.arms] == [3.0, 3.0]
-    (alone,) = Sweep.from_dict(grid(2)).arms
-    assert (alone.label, alone.name) == ("FedAUX", "fedaux")
-
-
-def test_values_that_look_alike_in_a_folders_name_get_different_ones() -> None:
-    long = ["x" * 200 + end for end in "ab"]
-    names = [arm.name for arm in Sweep.from_dict(grid(**{"data.path": [*long, "a/b", "a b"]})).arms]
-    assert len(set(names)) == 4
-    assert all("/" not in name and len(name) < 140 for name in names)
-    mixed = Sweep.from_dict(grid(prototypes=[["mlp"], ["mlp", {"name": "cnn", "width": 8}]]))
-    assert [arm.label for arm in mixed.arms] == ["mlp", "mlp + cnn(width=8)"]
-    assert [len(arm.config.prototypes) for arm in mixed.arms] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("lines", "fragment"),
-    [
-        ('"data.alpa" = [1.0]', "unknown key of [sweep] 'data.alpa' (did you mean 'data.alpha'?)"),
-        ("sedes = 3", "unknown key of [sweep] 'sedes' (did you mean 'seeds'?)"),
-        ("seeds = 0", "sweep.seeds must be a whole number of at least 1, not 0"),
-        ("seeds = true", "sweep.seeds must be a whole number of at least 1, not True"),
-        ("seeds = [1, 2]", "sweep.seeds must be a whole number"),
-        ("seed = [1, 2]", "Write seeds = 3"),
-        ('method = "fedaux"', "sweep: method must be a list of values, ['fedaux', …], not 'fedaux' alone."),
-        ("rounds = []", "sweep: the list of rounds is empty"),
-        ("rounds = [1, 2, 1]", "sweep: rounds has [1] twice"),
-        ("rounds = [1, 0]", "the sweep cannot have an arm with rounds=0: rounds must be at least 1"),
-        ('method = ["fedaux", "fedvag"]', "did you mean 'fedavg'?"),
-        ("title = 3", "sweep.title must be text"),
-        ("[sweep.data]\nalpha = 1.0", "data.alpha must be a list of values, [1.0, …]"),
-    ],
-    ids=lambda value: value[:24],
-)
-def test_a_wrong_sweep_names_its_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lines: str, fragment: str
-) -> None:
-    (tmp_path / "grid.toml").write_text(f"{TINY}[sweep]\n{lines}\n")
-    assert fedaux(monkeypatch, "sweep", tmp_path / "grid.toml", "--out", tmp_path / "out") == 3
-    err = capsys.readouterr().err
-    assert fragment in paragraph(err)
-    assert len(err.strip().splitlines()) == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_file_without_a_sweep_and_a_sweep_that_is_no_table(tmp_path: Path) -> None:
-    (tmp_path / "plain.toml").write_text(TINY)
-    with pytest.raises(ConfigError, match=r"has no table \[sweep\]: add one"):
-        Sweep.load(tmp_path / "plain.toml")
-    with pytest.raises(ConfigError, match="sweep must be a table"):
-        Sweep.from_dict({**TABLE, "sweep": 3})
 
 
 def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(tmp_path: Path) -> None:
@@ -215,7 +151,7 @@ def test_a_failing_arm_does_not_end_the_others(
     (tmp_path / "broken.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(tmp_path)
     lines = '"data.source" = ["broken:wrong", "digits", "broken:bug"]'
-    (tmp_path / "grid.toml").write_text(f"{TINY}[sweep]\n{lines}\n")
+    (tmp_path / "grid.toml").write_text(f"{TINY_TOML}[sweep]\n{lines}\n")
     words = ("sweep", tmp_path / "grid.toml", "--out", tmp_path / "out", "--jobs", jobs)
     assert fedaux(monkeypatch, *words, "--set", "rounds=1") == Exit.DATA
     out, err = capsys.readouterr()
@@ -262,7 +198,7 @@ def test_a_folder_that_holds_another_run_fails_that_run(tmp_path: Path) -> None:
     assert "holds another run: it differs in local" in failed.trouble.text
 
 
-LONG = f"{TINY}[privacy]\nunsafe_seed = 0\n[sweep]\nseeds = 2\nmethod = ['feddf', 'fedaux']\n".replace(
+LONG = f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[sweep]\nseeds = 2\nmethod = ['feddf', 'fedaux']\n".replace(
     "rounds = 2", "rounds = 10"
 )
 
@@ -333,7 +269,7 @@ def test_a_sweep_prints_and_writes_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = 'title = "Tiny"\nseeds = 2\nmethod = ["fedavg", "fedaux"]\n"data.alpha" = [0.1, 10.0]'
-    (tmp_path / "grid.toml").write_text(f"{TINY}[privacy]\nunsafe_seed = 0\n[sweep]\n{lines}\n")
+    (tmp_path / "grid.toml").write_text(f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[sweep]\n{lines}\n")
     words = ("sweep", tmp_path / "grid.toml", "--out", tmp_path / "out")
     assert fedaux(monkeypatch, *words) == 0
     shown = paragraph(capsys.readouterr().out)
@@ -342,9 +278,7 @@ def test_a_sweep_prints_and_writes_what_it_found(
     for name in ("table.md", "table.tex", "table.csv"):
         assert "NOT PRIVATE" in (tmp_path / "out" / name).read_text(), name
     text = (tmp_path / "out" / "table.md").read_text()
-    assert text.startswith(
-        "Tiny. Test accuracy in %: digits, 3 clients, mlp(features=8, hidden=8), 2 rounds, 2 seed(s)."
-    )
+    assert text.startswith(f"Tiny. Test accuracy in %: digits, 3 clients, {MLP.label}, 2 rounds, 2 seed(s).")
     assert "sample standard deviation over seeds (n − 1)" in text
     assert "| method | α = 0.1 | α = 10 |" in text
     for name in ("curves-data.alpha-0.1.png", "curves-data.alpha-10.png"):
