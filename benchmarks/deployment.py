@@ -1,6 +1,6 @@
 """Where the time of a real round goes: a SuperLink and three SuperNodes on this machine, and the parts by themselves.
 
-PYTHONPATH=tests/end_to_end/servers python benchmarks/deployment.py
+PYTHONPATH=tests python benchmarks/deployment.py
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from harness import SETTINGS, Servers
-from three_sites import CONFIG, Federation
 
 from fedaux import run
 from fedaux.algorithms.run_state import RunState
+from helpers.harness import SETTINGS, Servers
+from helpers.three_sites import CONFIG, Federation
 
 PARTS = {
     "Python itself": "pass",

@@ -1,15 +1,15 @@
 """What lying clients cost, and what the guard and the cap on shares save: accuracy on the digits of `fedaux demo`.
 
-python benchmarks/hostile.py [--alpha 0.01] [--seeds 3] [--rounds 3] [--cache DIR]
+    python benchmarks/hostile.py [--alpha 0.01] [--seeds 3] [--rounds 3] [--cache DIR]
 
 A lying client trains on labels moved by one (0 → 1, …, 9 → 0), claims as many records as it can get away with, and
 makes the loudest release it can:
 
-class-embedding          all classes alike, at the centre of the public data
-class-embedding, ε 1000  the same, and states a budget at which there is hardly any noise: others drown against it
-logistic                 a vector as long as is believed, of one record at a stated ε of 0.001: nearly any length is
+    class-embedding          all classes alike, at the centre of the public data
+    class-embedding, ε 1000  the same, and states a budget at which there is hardly any noise: others drown against it
+    logistic                 a vector as long as is believed, of one record at a stated ε of 0.001: nearly any length is
 
-It knows the server's checks and keeps to them, but for the columns "no checks" and "found out".
+It knows the server's checks and keeps to them, but for the columns "no checks" and "excluded".
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process, run_in
+from fedaux.flower.client_app import ordered_optimizer
 from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
 from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.clipping import GRID
@@ -58,7 +59,7 @@ class Defence:
 
 DEFENCES = [
     Defence("no checks", False, EVERYTHING),
-    Defence("found out", True, EVERYTHING),
+    Defence("excluded", True, EVERYTHING),
     Defence("records ≤ 10⁶", True, 10**6, 10**6),
     Defence("records ≤ 10⁶, share ≤ 0.3", True, 10**6, 10**6, 0.3),
     Defence(f"records ≤ {ROOM}", True, ROOM),
@@ -124,9 +125,8 @@ class Hostile:
         load_state(model, order.weights)
         wrong = Records(own.gather(), (own.labels + 1) % order.classes)
         batches = torch_stream(order.seed)
-        train_local(
-            model, wrong, epochs=order.epochs, batch_size=order.batch_size, lr=order.lr, mu=order.mu, generator=batches
-        )
+        steps = {"epochs": order.epochs, "batch_size": order.batch_size}
+        train_local(model, wrong, **steps, optimizer=ordered_optimizer(order), generator=batches)
         return replace(reply, records=self.defence.boldness, weights=flatten_state(model))
 
     def _loud(self, order: PrepareOrder, reply: Release) -> Release:

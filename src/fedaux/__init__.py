@@ -1,6 +1,6 @@
 """Federated learning with public auxiliary data: FedAUX and its rivals on Flower, with a true privacy statement.
 
-Everything a command does is a function here. These names are stable; modules below may move.
+Everything a command does is a function here. `__all__` is the public interface (docs/stability.md); modules may move.
 """
 
 from importlib import import_module
@@ -12,55 +12,70 @@ if TYPE_CHECKING:
     from fedaux.config.parsing import ConfigError as ConfigError
     from fedaux.config.schema import Config as Config
     from fedaux.core.errors import FedauxError as FedauxError
+    from fedaux.core.progress import ProgressEvent as ProgressEvent
+    from fedaux.core.progress import RoundFinished as RoundFinished
+    from fedaux.core.results import RoundResult as RoundResult
     from fedaux.data.records import Corpus as Corpus
     from fedaux.data.records import Records as Records
     from fedaux.deploy.audit.run import audit_client as audit_client
+    from fedaux.experiments.callbacks import Callback as Callback
+    from fedaux.experiments.callbacks import make_callbacks as make_callbacks
     from fedaux.experiments.runner import planner as planner
     from fedaux.experiments.runner import pretrain as pretrain
     from fedaux.experiments.runner import resume as resume
     from fedaux.experiments.runner import run as run
-    from fedaux.experiments.sweeps.comparison import compare as compare
+    from fedaux.experiments.sweeps.engine import compare as compare
     from fedaux.experiments.sweeps.engine import run_sweep as run_sweep
     from fedaux.experiments.sweeps.grid import Sweep as Sweep
-    from fedaux.experiments.tracking import Tracker as Tracker
-    from fedaux.experiments.tracking import make_trackers as make_trackers
+    from fedaux.experiments.sweeps.result import SweepResult as SweepResult
+    from fedaux.experiments.sweeps.result import write_results as write_results
     from fedaux.export.export import export_model as export_model
     from fedaux.export.model import Model as Model
     from fedaux.models import register as register
     from fedaux.privacy.module_validation import keeps_records_apart as keeps_records_apart
-    from fedaux.report.write import write_report as write_report
+    from fedaux.report.comparison_page import write_report as write_report
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Callback": "experiments.callbacks",
     "Config": "config.schema",
     "ConfigError": "config.parsing",
     "Corpus": "data.records",
     "FedauxError": "core.errors",
     "METHODS": "config.methods",
     "Model": "export.model",
+    "ProgressEvent": "core.progress",
     "Records": "data.records",
     "Result": "algorithms.results",
+    "RoundFinished": "core.progress",
+    "RoundResult": "core.results",
     "Sweep": "experiments.sweeps.grid",
-    "Tracker": "experiments.tracking",
+    "SweepResult": "experiments.sweeps.result",
     "audit_client": "deploy.audit.run",
-    "compare": "experiments.sweeps.comparison",
+    "compare": "experiments.sweeps.engine",
     "export_model": "export.export",
     "keeps_records_apart": "privacy.module_validation",
-    "make_trackers": "experiments.tracking",
+    "make_callbacks": "experiments.callbacks",
     "planner": "experiments.runner",
     "pretrain": "experiments.runner",
     "register": "models",
     "resume": "experiments.runner",
     "run": "experiments.runner",
     "run_sweep": "experiments.sweeps.engine",
-    "write_report": "report.write",
+    "write_report": "report.comparison_page",
+    "write_results": "experiments.sweeps.result",
 }
 __all__ = sorted(_HOMES)
 
 
+def __dir__() -> list[str]:
+    """For completion at a prompt, which would not see names before their first use."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
-    """Names are fetched when first used: torch and Flower take seconds to import, `fedaux --help` should not."""
+    """Import a name at its first use: torch and Flower take seconds to import, and `fedaux --help` needs neither."""
     if name not in _HOMES:
         raise AttributeError(f"module 'fedaux' has no attribute {name!r}")
     return getattr(import_module(f"fedaux.{_HOMES[name]}"), name)

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.md")])
 DRAWINGS = sorted(ROOT.glob("docs/images/*.svg"))
 TEXT_FILES = sorted({*PAGES, *DRAWINGS, *ROOT.glob("*.yml"), *ROOT.glob("*.cff"), *ROOT.glob(".github/**/*.yml")})
 
@@ -65,7 +65,7 @@ def wrong(page: Path, target: str) -> str:
     file = (page.parent / name).resolve() if name else page
     if not file.exists():
         return "no such file"
-    if page.parent == ROOT / "docs" and not file.is_relative_to(ROOT / "docs"):
+    if page.is_relative_to(ROOT / "docs") and not file.is_relative_to(ROOT / "docs"):
         return "leaves docs/, which the site does not"
     return "no such heading" if anchor and anchor not in anchors(file) else ""
 
@@ -92,8 +92,8 @@ def test_drawings_stand_alone_and_can_be_read_aloud(drawing: Path) -> None:
 
 
 def test_every_page_is_in_the_site() -> None:
-    listed = re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert {page.name for page in ROOT.glob("docs/*.md")} <= set(listed)
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")} <= set(listed)
     assert len(listed) == len(set(listed))
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import fedaux
+
 ROOT = Path(__file__).resolve().parents[2]
 GATE = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 TASKS = (ROOT / "justfile").read_text(encoding="utf-8")
@@ -32,6 +34,11 @@ def test_workflows_test_the_versions_of_python_that_are_promised() -> None:
     promised = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if ":: Python :: 3." in text]
     assert ci["jobs"]["gate"]["strategy"]["matrix"]["python"] == promised
     assert f">={promised[0]}" == PROJECT["requires-python"]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
+    assert {PROJECT["version"], cited} == {fedaux.__version__}
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda path: path.name)

@@ -41,6 +41,10 @@ def test_the_mixed_example_runs(tmp_path: Path) -> None:
 
 
 def test_files_named_in_the_docs_exist() -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
-    for name in re.findall(r"`((?:tests|examples|prepare|privacy|train|runtime)/[\w/.-]+\.\w+)`", text):
-        assert (ROOT / name).exists() or (ROOT / "src/fedaux" / name).exists(), name
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    rooms = [path.parent.name for path in ROOT.glob("src/fedaux/*/__init__.py")]
+    folders = "|".join(["tests", "examples", "benchmarks", "studies", "docs", "src", *rooms])
+    named = set(re.findall(rf"`((?:{folders})/[\w/.-]+\.\w+)[`:]", text))
+    assert len(named) > 50
+    assert [name for name in named if not ((ROOT / name).exists() or (ROOT / "src/fedaux" / name).exists())] == []

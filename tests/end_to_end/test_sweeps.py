@@ -18,8 +18,10 @@ from fedaux.algorithms.run_state import FILE, RunState
 from fedaux.core.errors import Exit
 from fedaux.core.progress import PretrainingProgress, ProgressEvent, SweepProgress, SweepRunProgress
 from fedaux.core.results import RoundResult
-from fedaux.experiments.sweeps.engine import Sweep, SweepError, read_sweep, run_sweep
-from fedaux.experiments.sweeps.workers import Task, work
+from fedaux.experiments.sweeps.engine import read_sweep, run_sweep
+from fedaux.experiments.sweeps.grid import Sweep
+from fedaux.experiments.sweeps.result import SweepError
+from fedaux.experiments.sweeps.workers import Task, run_tasks
 from helpers.commands import fedaux, paragraph
 from helpers.tiny import MLP, TINY, TINY_TOML
 
@@ -45,7 +47,7 @@ def test_a_study_runs_on_other_data(
     ]
     folder = tmp_path / "runs" / "study-one-shot"
     assert "my_own:load, 3 clients" in (folder / "table.md").read_text()
-    for name in ("table.csv", "table.tex", "runs.csv", "sweep.json", "split.png", "curves-local.epochs-1.png"):
+    for name in ("table.csv", "table.tex", "runs.csv", "sweep.json", "split.svg", "curves-local.epochs-1.svg"):
         assert (folder / name).is_file(), name
 
 
@@ -175,7 +177,7 @@ def test_a_killed_worker_costs_its_run_only(tmp_path: Path, monkeypatch: pytest.
     found = run_sweep(sweep, tmp_path / "out", jobs=2)
     assert [arm.label for arm in found.arms] == ["data.source = digits"]
     with pytest.raises(SweepError, match="its process was ended by signal 9 from outside: often memory") as caught:
-        found.check()
+        found.raise_failures()
     assert caught.value.code is Exit.STOPPED
 
 
@@ -185,7 +187,7 @@ def test_runs_wait_for_an_extractor_that_failed_only_to_fail_with_it(tmp_path: P
     found = run_sweep(Sweep.from_dict(table), tmp_path / "out", jobs=2)
     assert not found.arms
     assert len(found.failures) == 3
-    assert len({one.trouble.text for one in found.failures if one.run.config.method != "fedavg"}) == 1
+    assert len({one.error.text for one in found.failures if one.run.config.method != "fedavg"}) == 1
 
 
 def test_a_folder_that_holds_another_run_fails_that_run(tmp_path: Path) -> None:
@@ -194,8 +196,8 @@ def test_a_folder_that_holds_another_run_fails_that_run(tmp_path: Path) -> None:
     found = run_sweep(changed, tmp_path / "out")
     assert [arm.label for arm in found.arms] == ["FedPROX"]
     (failed,) = found.failures
-    assert failed.trouble.code is Exit.FOLDER
-    assert "holds another run: it differs in local" in failed.trouble.text
+    assert failed.error.code is Exit.FOLDER
+    assert "holds another run: it differs in local" in failed.error.text
 
 
 LONG = f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[sweep]\nseeds = 2\nmethod = ['feddf', 'fedaux']\n".replace(
@@ -281,8 +283,8 @@ def test_a_sweep_prints_and_writes_what_it_found(
     assert text.startswith(f"Tiny. Test accuracy in %: digits, 3 clients, {MLP.label}, 2 rounds, 2 seed(s).")
     assert "sample standard deviation over seeds (n − 1)" in text
     assert "| method | α = 0.1 | α = 10 |" in text
-    for name in ("curves-data.alpha-0.1.png", "curves-data.alpha-10.png"):
-        assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+    for name in ("curves-data.alpha-0.1.svg", "curves-data.alpha-10.svg"):
+        assert (tmp_path / "out" / name).read_text().count("<polyline") == 2
 
     assert fedaux(monkeypatch, *words, "--json", "--jobs", 2) == 0
     found = json.loads(capsys.readouterr().out)
@@ -301,11 +303,11 @@ def _fails(on_progress: object) -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_tasks_that_lack_something_may_be_the_last(others: int) -> None:
-    """Nobody is busy any more when they are found to lack it: the crew must not wait for a word from nobody."""
+    """Nobody is busy any more when they are found to lack it: the pool must not wait for a message from nobody."""
     tasks = [Task(f"other {i}", _fine, ()) for i in range(others)]
     tasks += [Task("first", _fails, ()), Task("second", _fine, (), frozenset({"first"}))]
     tasks.append(Task("third", _fine, (), frozenset({"second"})))
-    ended = {task.name: trouble and trouble.text for task, trouble in work(tasks, 2, 1, lambda *_: None)}
+    ended = {task.name: error and error.text for task, error in run_tasks(tasks, 2, 1, lambda *_: None)}
     assert ended == {
         **{f"other {i}": None for i in range(others)},
         **dict.fromkeys(("first", "second", "third"), "no luck"),

@@ -25,7 +25,7 @@ def train(message: Message, context: Context) -> Message:
     weights = {"parameters": np.full(SIZE, float(order.client.rpartition("-")[2]) / 100, np.float32)}
     facts = {"records": 1, "loss": 1.0, "seconds": 0.1, "noise": 0.0, "rate": 1.0, "steps": 0}
     account = Account(0.0, 1e-5, "replace-one", "record", 0).to_json()
-    update = Update(order.client, order.round, **facts, account=account, weights=weights)
+    update = Update(order.client, order.round, **facts, account=account, weights=weights, extra={})
     return Message(serialize(update), reply_to=message)
 
 
@@ -50,8 +50,10 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _order(name: str, weights: dict[str, np.ndarray]) -> TrainOrder:
-    facts = {"prototype": "[]", "classes": 2, "epochs": 1, "lr": 0.1, "batch_size": 1, "mu": 0.0, "seed": 0, "h0": ""}
-    return TrainOrder(name, 1, **facts, heard=0, extractor={}, weights=weights)
+    facts = {"prototype": "[]", "classes": 2, "method": "fedavg", "method_options": "{}", "epochs": 1, "batch_size": 1}
+    facts |= {"optimizer": "adam", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "mu": 0.0, "seed": 0, "h0": ""}
+    facts |= {"heard": 0, "run": "", "last_round": 0, "extractor": {}, "broadcast": {}}
+    return TrainOrder(name, 1, **facts, weights=weights)
 
 
 def _reset_peak() -> None:

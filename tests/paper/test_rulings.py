@@ -22,11 +22,13 @@ from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.core.messages import Account
+from fedaux.core.results import RoundResult
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.models import build, flatten_state
 from fedaux.models.inference import predict_batches
+from fedaux.models.optimizer import Optimizer
 from fedaux.privacy import gaussian
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.ledger import Ledger
@@ -319,7 +321,8 @@ def test_m_batchnorm_is_in_eval_mode_for_whoever_only_looks() -> None:
     rng = np.random.default_rng(5)
     records = Records(rng.normal(size=(64, 4)).astype(np.float32), (np.arange(64) % 2).astype(np.int64))
     model = build(PrototypeSpec.of("mlp", norm="batch"), (4,), 2, 0)
-    train_local(model, records, epochs=1, lr=1e-2, batch_size=16, mu=0.0, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    train_local(model, records, epochs=1, batch_size=16, optimizer=Optimizer(lr=1e-2), generator=generator)
 
     def check(predict: Callable[[Records], np.ndarray]) -> None:
         assert np.allclose(predict(records)[:8], predict(records.take(np.arange(8))), atol=1e-5)
@@ -384,7 +387,7 @@ def test_m_pretraining_never_sees_a_label() -> None:
 
 
 def test_m_the_last_round_is_reported_not_the_best(tmp_path: object) -> None:
-    history = tuple({"round": t, "accuracy": {"mlp": value}} for t, value in enumerate((0.2, 0.9, 0.6), 1))
+    history = tuple(RoundResult(t, {"mlp": value}, {}) for t, value in enumerate((0.2, 0.9, 0.6), 1))
     result = Result(RunState(Config(), 3, {}, history=history), tmp_path)  # type: ignore[arg-type]
 
     def check(reported: float) -> None:

@@ -101,12 +101,11 @@ def plan(
     epsilon: Annotated[float, typer.Option(help="The ε that a client would spend on its scores.")] = 0.1,
     delta: Annotated[float, typer.Option(help="Its δ.")] = 1e-5,
     adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
-    out: Annotated[Path, typer.Option(help="Where to draw the trade-off.")] = Path("privacy-plan.png"),
+    out: Annotated[Path, typer.Option(help="File for the chart of the trade-off.")] = Path("privacy-plan.svg"),
     as_json: Json = False,
 ) -> None:
     """Will the scores carry a signal? Simulated on public data: nothing private is read, nothing is spent."""
     from fedaux.experiments.runner import planner
-    from fedaux.report.pictures import draw_plan
 
     console = console_for(as_json)
     if config is None:
@@ -131,10 +130,23 @@ def plan(
     )
     for share in KEPT:
         console.print(_advice(made, share, epsilon, records), highlight=False)
-    draw_plan(made, records, epsilon, out)
+    _draw(made, records, out)
     if as_json:
-        emit({**vars(found), "kept": found.kept, "delta": delta, "picture": str(out)})
+        emit({**vars(found), "kept": found.kept, "delta": delta, "chart": str(out)})
     console.print(f"The trade-off is drawn in {out}.", highlight=False)
+
+
+def _draw(planner: Planner, records: int, out: Path) -> None:
+    """What is left of the signal over ε, for a quarter, once and four times as many records."""
+    from fedaux.report.charts import Line, line_chart
+
+    epsilons = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+    sizes = {max(1, round(factor * records)): tone for factor, tone in ((0.25, "t6"), (1, "hero"), (4, "t0"))}
+    lines = [Line(f"{size:,} records", planner.curve(epsilons, size), tone) for size, tone in sizes.items()]
+    values = [f"{epsilon:g}" for epsilon in epsilons]
+    chart = line_chart(lines, "ε", "share of the noiseless signal", top=1.0, percent=True, x_values=values)
+    privacy = planner.privacy
+    chart.save(out, f"{planner.clients} clients, δ = {privacy.delta:g}, {privacy.adjacency}")
 
 
 def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:

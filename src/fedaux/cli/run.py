@@ -63,32 +63,32 @@ def run(
 ) -> None:
     """Run one configuration. In a folder that already holds this very run, go on where it stopped."""
     from fedaux.config.schema import Config
+    from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.runner import run as run_experiment
-    from fedaux.experiments.tracking import make_trackers
     from fedaux.report.live import Live
 
     settings = Config.load(beside(config), set_ or [])
-    folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
-    trackers = make_trackers(track or [])
+    folder = out or Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
+    callbacks = make_callbacks(track or [])
     set_threads(threads)
     console = console_for(as_json)
     with Live(console) as live:
-        result = run_experiment(settings, folder, on_progress=live.on_progress, trackers=trackers)
+        result = run_experiment(settings, folder, on_progress=live.on_progress, callbacks=callbacks)
     show(result, console, as_json)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
 def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
     """Go on with a run that was stopped, killed or cut off; the result is the same as if it had not been."""
+    from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.runner import resume as resume_experiment
-    from fedaux.experiments.tracking import make_trackers
     from fedaux.report.live import Live
 
-    trackers = make_trackers(track or [])
+    callbacks = make_callbacks(track or [])
     set_threads(threads)
     console = console_for(as_json)
     with Live(console) as live:
-        result = resume_experiment(folder, on_progress=live.on_progress, trackers=trackers)
+        result = resume_experiment(folder, on_progress=live.on_progress, callbacks=callbacks)
     show(result, console, as_json)
 
 
@@ -114,7 +114,7 @@ def prepare(
     from fedaux.experiments.runner import probe as probe_experiment
     from fedaux.pretraining.store import read_pretraining_card
     from fedaux.report.live import Live
-    from fedaux.report.pictures import draw_pretraining
+    from fedaux.report.pretraining_page import write_pretraining_page
     from fedaux.report.terminal import results_table
 
     settings, console = Config.load(beside(config), set_ or []), console_for(as_json)
@@ -124,8 +124,10 @@ def prepare(
         accuracies = probe_experiment(settings, on_progress=live.on_progress, cache=cache) if probe else {}
     for label, path in found.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
-        if path.with_suffix(".json").is_file():  # a published encoder has no curve of ours
-            draw_pretraining(read_pretraining_card(path)["curve"], path.with_suffix(".png"), f"{label}, pre-training")
+        curve = read_pretraining_card(path)["curve"] if path.with_suffix(".json").is_file() else ()
+        if curve:  # neither a published encoder nor a random one has any
+            page = write_pretraining_page(path.with_suffix(".html"), label, curve)
+            console.print(f"Report: {page}", highlight=False, soft_wrap=True)
     if accuracies:
         title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
         rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]
@@ -147,7 +149,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Make one self-contained HTML page of a run, or of several side by side. It needs no network to be read."""
-    from fedaux.report.write import write_report
+    from fedaux.report.comparison_page import write_report
 
     path = write_report(*folders, out=out)
     if as_json:
@@ -157,21 +159,18 @@ def report(
 
 
 def show(result: Result, console: Console, as_json: bool) -> None:
-    """What came out, in a paragraph or as JSON; pictures and the page go to the run's folder."""
-    from fedaux.config.methods import METHODS
-    from fedaux.data.federated import open_data
-    from fedaux.report.pictures import draw_run
+    """The result in a paragraph or as JSON, after writing the report."""
+    from fedaux.config.methods import find_method
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import sparkline
 
     config, last = result.state.config, result.state.history[-1]
-    draw_run(None if config.data.partition == "own" else open_data(config), result.state, result.folder)
     page = write_run_report(result.folder)
     failed = {one.client: one.reason for each in result.state.history for one in each.failures}
     if as_json:
         emit({**result.to_dict(), "report": str(page)})
         return
-    label = METHODS[config.method].label
+    label = find_method(config.method).label
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
     rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
     console.print(f"\n[bold]{label}[/bold] after {rounds}: {figure}")
@@ -184,4 +183,4 @@ def show(result: Result, console: Console, as_json: bool) -> None:
             f"[bold yellow]{len(failed)} client(s) failed at least once[/bold yellow], {client}: {escape(reason)}"
         )
     console.print(f"[bold]Privacy.[/bold] {result.privacy}")
-    console.print(f"Report: [bold]{page}[/bold]; metrics, pictures and weights are beside it.", soft_wrap=True)
+    console.print(f"Report: [bold]{page}[/bold]; metrics, charts and weights are beside it.", soft_wrap=True)

@@ -12,12 +12,12 @@ from rich.markup import escape
 from fedaux.cli.common import Json, Settings, Threads, beside, console_for, emit, examples, set_threads
 
 if TYPE_CHECKING:
-    from fedaux.experiments.sweeps.engine import Swept
     from fedaux.experiments.sweeps.grid import Sweep
+    from fedaux.experiments.sweeps.result import SweepResult
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds to average over; default: what the file says.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for runs, tables and pictures; default runs/NAME.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/NAME.")]
 
 
 app = typer.Typer()
@@ -30,7 +30,7 @@ app = typer.Typer()
     )
 )
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for runs, report, table and pictures.")] = Path("fedaux-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for runs, report, tables and charts.")] = Path("fedaux-demo"),
     seeds: Annotated[int, typer.Option(min=1, help="How many splits and initialisations to average over.")] = 1,
     epsilon: Annotated[float, typer.Option(help="Privacy budget ε of each client's certainty scores.")] = 1.0,
     jobs: Jobs = 1,
@@ -40,12 +40,12 @@ def demo(
     """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
     from dataclasses import replace
 
-    from fedaux.config.methods import METHODS
+    from fedaux.config.methods import PAPER
     from fedaux.config.presets import DEMO
     from fedaux.experiments.sweeps.grid import Sweep
 
     config = replace(DEMO, privacy=replace(DEMO.privacy, epsilon=epsilon))
-    plan = Sweep.of(config, {"method": list(METHODS)}, seeds)
+    plan = Sweep.of(config, {"method": list(PAPER)}, seeds)
     title = "Test accuracy in %, 10 clients with about one digit each"
     _sweep(plan, out, jobs, threads, as_json, title, cache=out / "cache")
 
@@ -58,7 +58,9 @@ def demo(
 )
 def compare(
     config: Annotated[Path, typer.Argument(help="A TOML file; its `method` plays no part.")],
-    methods: Annotated[str, typer.Option(help="Which methods, with commas between; default all nine.")] = "",
+    methods: Annotated[
+        str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")
+    ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to average over, from the file's own on.")] = 3,
     out: Out = None,
     jobs: Jobs = 1,
@@ -67,11 +69,11 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same data and splits. Started again, it goes on where it stopped."""
-    from fedaux.config.methods import METHODS
+    from fedaux.config.methods import PAPER
     from fedaux.config.schema import Config
     from fedaux.experiments.sweeps.grid import Sweep
 
-    names = [name.strip() for name in methods.split(",")] if methods else list(METHODS)
+    names = [name.strip() for name in methods.split(",")] if methods else list(PAPER)
     plan = Sweep.of(Config.load(beside(config), set_ or []), {"method": names}, seeds)
     title = f"Test accuracy in %, {config.stem}, {seeds} seed(s)"
     _sweep(plan, out or Path("runs") / config.stem, jobs, threads, as_json, title)
@@ -109,7 +111,7 @@ def study(
     name: Annotated[str, typer.Argument(help="Which study; without a name, all of them are listed.")] = "",
     list_: Annotated[bool, typer.Option("--list", help="List the studies, and do nothing else.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for runs, tables and pictures; default runs/study-NAME.")
+        Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/study-NAME.")
     ] = None,
     jobs: Jobs = 1,
     seeds: Seeds = None,
@@ -151,7 +153,7 @@ def _sweep(
     plan: Sweep, folder: Path, jobs: int, threads: int, as_json: bool, title: str = "", cache: Path | None = None
 ) -> None:
     from fedaux.experiments.sweeps.engine import run_sweep
-    from fedaux.experiments.sweeps.results import write_results
+    from fedaux.experiments.sweeps.result import write_results
     from fedaux.report.live import Live
 
     set_threads(threads)
@@ -159,27 +161,25 @@ def _sweep(
     if plan.about:
         console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}", highlight=False)
     with Live(console) as live:
-        found = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
-    found = write_results(found)
+        result = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
+    result = write_results(result)
     if as_json:
-        emit({**found.to_dict(), "report": str(found.report)})
+        emit({**result.to_dict(), "report": str(result.report)})
     else:
-        show(found, console, title)
-    found.check()
+        show(result, console, title)
+    result.raise_failures()
 
 
-def show(found: Swept, console: Console, title: str) -> None:
-    """The table, a second one where two settings vary, what was revealed under noise, and where everything is."""
-    from fedaux.experiments.sweeps.results import caption_of, first_column
-    from fedaux.report.tables import pivot, summary
+def show(result: SweepResult, console: Console, title: str) -> None:
+    """The table, rows by columns where two settings vary; what was revealed under noise; where everything is."""
+    from fedaux.report.tables import pivot
     from fedaux.report.terminal import results_table
 
-    table, pivoted = summary(found.curves, first_column(found.sweep)), pivot(found.arms)
-    if pivoted:
-        title = f"{caption_of(found.sweep)} After the last round:"
-        table = pivoted
-    console.print(results_table(title or caption_of(found.sweep), table.header, table.texts()))
-    if found.privacy:
-        console.print(f"[bold]Privacy.[/bold] {found.privacy}\n")
-    words = "tables (Markdown, CSV, LaTeX) and pictures are beside it."
-    console.print(f"Report: [bold]{found.report}[/bold]; {words}", soft_wrap=True)
+    pivoted = pivot(result.arms)
+    table = pivoted or result.table
+    title = f"{result.caption} After the last round:" if pivoted else title or result.caption
+    console.print(results_table(title, table.header, table.texts()))
+    if result.privacy:
+        console.print(f"[bold]Privacy.[/bold] {result.privacy}\n")
+    words = "tables (Markdown, CSV, LaTeX) and charts are beside it."
+    console.print(f"Report: [bold]{result.report}[/bold]; {words}", soft_wrap=True)

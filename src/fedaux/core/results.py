@@ -1,4 +1,4 @@
-"""What is known of one finished round, as plain frozen types: the history of a run is a tuple of them."""
+"""Results of a finished round, as frozen types; the history of a run is a tuple of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedaux.core.messages import Failure
 
 @dataclass(frozen=True)
 class ClientMetrics:
-    """Of one client whose update counted. Under private training loss and seconds are not sent, and are 0."""
+    """Metrics of a client whose update was used. Private training does not report loss and seconds; they are 0."""
 
     records: int
     loss: float
@@ -66,23 +66,23 @@ class RoundResult:
     def largest_teacher(self) -> tuple[str, float] | None:
         """(client, its share of all teachers' weight); None where nothing is weighed."""
         metrics = self.client_metrics.items()
-        shares = [(one.teacher_share, client) for client, one in metrics if one.teacher_share is not None]
+        shares = [(item.teacher_share, client) for client, item in metrics if item.teacher_share is not None]
         return max(shares)[::-1] if shares else None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             **vars(self),
-            "client_metrics": {client: vars(one) for client, one in self.client_metrics.items()},
-            "failures": [vars(one) for one in self.failures],
-            "private_training": {client: vars(one) for client, one in self.private_training.items()},
+            "client_metrics": {client: vars(item) for client, item in self.client_metrics.items()},
+            "failures": [vars(failure) for failure in self.failures],
+            "private_training": {client: vars(item) for client, item in self.private_training.items()},
         }
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> RoundResult:
         nested = {
-            "client_metrics": {client: ClientMetrics(**one) for client, one in table["client_metrics"].items()},
-            "failures": tuple(Failure(**one) for one in table["failures"]),
-            "private_training": {client: PrivateTraining(**one) for client, one in table["private_training"].items()},
+            "client_metrics": {client: ClientMetrics(**item) for client, item in table["client_metrics"].items()},
+            "failures": tuple(Failure(**item) for item in table["failures"]),
+            "private_training": {client: PrivateTraining(**item) for client, item in table["private_training"].items()},
         }
         return cls(**{**table, **nested})

@@ -62,7 +62,7 @@ def _simulated_names(count: int) -> tuple[str, ...]:
 def open_data(config: Config) -> FederatedData:
     """The split data of all simulated clients, cached per process."""
     if config.data.partition == "own":
-        raise ValueError("data.partition = 'own': each site reads its own data, and nobody has all of it")
+        raise ValueError("data.partition = 'own': each site reads its own data, there is no common split to open")
     return _split(config.data, config.aux, config.seed, tuple(client_names(config)))
 
 

@@ -49,7 +49,7 @@ class Records:
     def persons(self) -> NDArray[np.int64]:
         """The person's id of each record; an error if the source does not know it."""
         if self.person is None:
-            raise ValueError("it is not known whose these records are; name data.person")
+            raise ValueError("these records have no persons; set data.person")
         return self.person if self.rows is None else self.person[self.rows]
 
     def take(self, positions: Indices) -> Records:

@@ -59,7 +59,7 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
     arguments = options if path is None else {"path": Path(path).expanduser(), **options}
     if "person" in arguments and not accepts(name, "person"):
         raise ConfigError(
-            f"source {name!r} cannot say whose a record is: data.person = {arguments['person']!r} would be its "
+            f"source {name!r} does not know the person of a record: data.person = {arguments['person']!r} would be its "
             f"argument `person`, and it takes {inspect.signature(source)}. "
             "Delete data.person, or choose another source."
         )

@@ -126,7 +126,7 @@ class _Table:
         if missing:
             raise ValueError(
                 f"{file}, record {count}: nothing in {', '.join(missing)}, there is {', '.join(map(str, row))}; "
-                "name the columns with text=... and label=... (label='' for text without labels), or mend the record"
+                "name the columns with text=... and label=... (label='' for text without labels), or fix the record"
             )
 
     def text(self, row: Row) -> str:

@@ -20,7 +20,7 @@ from fedaux.core.messages import Federation
 from fedaux.core.progress import OnProgress, RoundFinished, RunStarted, no_progress
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
-from fedaux.experiments.tracking import JsonLines, Tracker
+from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
@@ -39,7 +39,7 @@ def run(
     *,
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
-    trackers: Sequence[Tracker] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Run `config` in `folder`, or go on with the run that is already there if it is the same one.
 
@@ -51,7 +51,7 @@ def run(
         folder: Where; made if it is not there. One that holds another run raises `StateError`.
         on_progress: Called with an event of `fedaux.core.progress` as work goes on.
         cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
-        trackers: Who else is told every round's figures (`make_trackers`); JSON lines are always in the folder.
+        callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines are always in the folder.
 
     Returns:
         The finished run, with its accuracy, curve and privacy statement.
@@ -60,35 +60,35 @@ def run(
     state = stored_state(config, folder)
     server = make_server(config, on_progress, cache)
     federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-    return run_in(folder, server, federation, state, trackers)
+    return run_in(folder, server, federation, state, callbacks)
 
 
 def run_in(
-    folder: Path, server: Server, federation: Federation, state: RunState | None, trackers: Sequence[Tracker] = ()
+    folder: Path, server: Server, federation: Federation, state: RunState | None, callbacks: Sequence[Callback] = ()
 ) -> Result:
-    """The rounds over any federation, saved in `folder` after preparation and after every round."""
-    told = [JsonLines(), *trackers]
-    for one in told:
-        one.start(server.config, folder, state)
+    """The rounds over any federation, saved in `folder` after preparation and after every round.
+
+    A round is saved before anybody hears of it.
+    """
+    config, hooks, finished = server.config, Callbacks([JsonLines(), *callbacks]), state.round if state else 0
 
     def save(state: RunState) -> None:
-        for one in told:  # lines of a round that is not saved are dropped when the run goes on
-            one.saved(state)
+        nonlocal finished
         state.save(folder)
+        if state.round == finished:  # prepared, or releases are in
+            return
+        finished = state.round
         history = [result.to_dict() for result in state.history]
         write_atomically(folder / "history.json", json.dumps(history, indent=1).encode())
-        if state.round > finished[0]:
-            finished[0] = state.round
-            server.on_progress(RoundFinished(state.history[-1], server.config.rounds, state.ledger.summary()))
+        hooks.on_round_end(state)
+        server.on_progress(RoundFinished(state.history[-1], config.rounds, state.ledger.summary()))
 
-    finished = [state.round if state else 0]
-    history = state.history if state else ()
-    server.on_progress(RunStarted(server.method.label, describe(server.config), history, server.config.rounds))
+    hooks.on_run_start(config, folder, state)
+    server.on_progress(RunStarted(server.method.label, describe(config), state.history if state else (), config.rounds))
     try:
         return Result(run_rounds(server, federation, state, save), folder)
     finally:
-        for one in told:
-            one.end()
+        hooks.on_run_end()
 
 
 def describe(config: Config) -> str:
@@ -164,13 +164,13 @@ def resume(
     *,
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
-    trackers: Sequence[Tracker] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Go on where a stopped run left off, to the same bits as if it had not stopped; a finished one is simply read.
 
     The configuration is the one stored in the folder. `on_progress` and `cache` are as in `run`.
     """
-    return run(RunState.load(Path(folder)).config, folder, on_progress=on_progress, cache=cache, trackers=trackers)
+    return run(RunState.load(Path(folder)).config, folder, on_progress=on_progress, cache=cache, callbacks=callbacks)
 
 
 def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: Bounds | None = None) -> GridFederation:

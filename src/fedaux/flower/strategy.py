@@ -50,7 +50,7 @@ from fedaux.scoring.registry import make_scorer
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
 MODEL = PrototypeSpec("model")  # the one prototype there is
-_REASON = 500  # characters of a reason that are logged: a client writes some of them
+_MAX_REASON = 500  # characters to log: clients write some of the reasons
 
 
 class FedAUX(FedAvg):
@@ -155,7 +155,7 @@ class FedAUX(FedAvg):
         self.state, failures = collect_releases(self.server, federation, self.state, list(nodes), Costs())
         self.state = replace(self.state, releases=_without_repeats(self.state.releases))
         for failure in failures:
-            log.warning("node %s has %s", failure.client, failure.reason[:_REASON])
+            log.warning("node %s has %s", failure.client, failure.reason[:_MAX_REASON])
         return failures
 
     def aggregate_train(
@@ -174,7 +174,9 @@ class FedAUX(FedAvg):
             current.add(reply.update(server_round, flatten_state(self._model)))
         current.failures += failures
         for failure in current.failures[known:]:
-            log.warning("node %s is left out of round %d: %s", failure.client, server_round, failure.reason[:_REASON])
+            log.warning(
+                "node %s is left out of round %d: %s", failure.client, server_round, failure.reason[:_MAX_REASON]
+            )
         kept = [reply.content for reply in good if reply.node in current.client_metrics]
         if len(kept) < quorum(config, self._asked):
             log.warning("round %d is lost: %d of %d models can be used", server_round, len(kept), self._asked)

@@ -1,4 +1,4 @@
-"""Which runs belong together: found below any folders, those that differ in nothing but their seed are one arm."""
+"""Runs side by side: found below any folders, those that differ in nothing but their seed are one arm."""
 
 from __future__ import annotations
 
@@ -13,44 +13,68 @@ from numpy.typing import NDArray
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
-from fedaux.report.facts import begun
+from fedaux.report.facts import require_rounds
 
 
 @dataclass(frozen=True, eq=False)
-class FoundArm:
+class ArmResult:
+    """The finished runs of one arm: seeds, folders and rows of `curves`, (seeds, rounds), in the same order."""
+
     label: str
+    settings: dict[str, Any]  # what makes the arm differ, by dotted key
+    words: dict[str, str]  # the same for readers: FedAUX, α = 0.01
+    seeds: tuple[int, ...]
     folders: tuple[Path, ...]
     curves: NDArray[np.float64]
+    privacy: str = ""  # the statement of the first run, where anything was released under noise
+
+    def to_dict(self, base: Path) -> dict[str, Any]:
+        """For JSON; folders relative to `base`."""
+        return {
+            "label": self.label,
+            "settings": self.settings,
+            "seeds": list(self.seeds),
+            "folders": [str(folder.relative_to(base)) for folder in self.folders],
+            "curves": self.curves.tolist(),
+            "privacy": self.privacy,
+        }
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
     """Folders of runs among and below `paths`."""
     found: dict[Path, None] = {}
     for path in paths:
-        below = [path] if (path / FILE).is_file() else sorted(one.parent for one in path.rglob(FILE))
+        below = [path] if (path / FILE).is_file() else sorted(file.parent for file in path.rglob(FILE))
         if not below:
             raise StateError(f"{path} holds no run ({FILE} is missing there and below); start one with `fedaux run`.")
         found.update(dict.fromkeys(below))
     return list(found)
 
 
-def group(folders: Sequence[Path]) -> list[FoundArm]:
+def group(folders: Sequence[Path]) -> list[ArmResult]:
     """Arms in order of first appearance, named by what makes them differ; curves are cut to the shortest run."""
-    results = [Result(begun(RunState.load(folder), folder), folder) for folder in folders]
-    settings = [{k: v for k, v in flatten(one.state.config).items() if k != "seed"} for one in results]
-    differing = [key for key in settings[0] if len({json.dumps(one.get(key)) for one in settings}) > 1]
-    rounds = min(len(one.curve) for one in results)
+    results = [Result(require_rounds(RunState.load(folder), folder), folder) for folder in folders]
+    tables = [flatten(result.state.config) for result in results]
+    differing = [key for key in tables[0] if len({json.dumps(table.get(key)) for table in tables}) > 1]
+    keys = [key for key in differing if key not in ("seed", "rounds")]
+    rounds = min(len(result.curve) for result in results)
     arms: dict[str, list[Result]] = {}
-    for one, table in zip(results, settings, strict=True):
-        arms.setdefault(_label(table, differing), []).append(one)
-    return [
-        FoundArm(label, tuple(one.folder for one in each), np.array([one.curve[:rounds] for one in each]))
-        for label, each in arms.items()
-    ]
+    for result, table in zip(results, tables, strict=True):
+        arms.setdefault(json.dumps([table[key] for key in keys]), []).append(result)
+    return [_arm(runs, keys, rounds) for runs in arms.values()]
 
 
-def _label(table: dict[str, Any], differing: Sequence[str]) -> str:
-    words = [f"{key} = {table[key]}" for key in differing if key not in ("method", "rounds")]
-    return ", ".join([METHODS[table["method"]].label, *words])
+def _arm(runs: Sequence[Result], keys: Sequence[str], rounds: int) -> ArmResult:
+    table, method = flatten(runs[0].state.config), find_method(runs[0].state.config.method).label
+    words = {key: method if key == "method" else f"{key} = {table[key]}" for key in keys}
+    return ArmResult(
+        ", ".join([method, *(text for key, text in words.items() if key != "method")]),
+        {key: table[key] for key in keys},
+        words,
+        tuple(run.state.config.seed for run in runs),
+        tuple(run.folder for run in runs),
+        np.array([run.curve[:rounds] for run in runs]),
+        runs[0].privacy,
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
 from fedaux.data.federated import client_names, open_data, open_public
+from fedaux.report.arms import ArmResult, find_runs, group
+from fedaux.report.charts import Line, bars, bubbles, heat, line_chart
 from fedaux.report.facts import confusion, seconds, tones
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
-from fedaux.report.run_page import FILE, setting, settings
-from fedaux.report.svg import Line, bars, bubbles, heat, line_chart
+from fedaux.report.run_page import FILE, describe_setting, settings_section, write_run_report
 from fedaux.report.tables import HEADER, Cell
 from fedaux.report.tables import figures as last_and_best
 from fedaux.report.terminal import duration, megabytes
@@ -23,33 +24,32 @@ from fedaux.report.terminal import duration, megabytes
 MOST = 12  # curves that one chart can carry
 
 
-class Arm(Protocol):
-    """Runs that differ in their seed alone."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def folders(self) -> Sequence[Path]: ...
-    @property
-    def curves(self) -> NDArray[np.float64]:
-        """(seeds, rounds)."""
+def write_report(*folders: str | Path, out: str | Path | None = None, cache: Path | None = None) -> Path:
+    """`report.html` of the run in a folder, or of all runs in and below several, side by side; returns its path."""
+    paths = [Path(folder) for folder in folders]
+    runs = find_runs(paths)
+    if len(runs) == 1 and out is None:
+        return write_run_report(runs[0], cache)
+    return write_comparison(Path(out or paths[0]), f"{len(runs)} runs side by side", group(runs))
 
 
-def write_comparison(folder: Path, title: str, arms: Sequence[Arm]) -> Path:
+def write_comparison(folder: Path, title: str, arms: Sequence[ArmResult]) -> Path:
     """`report.html` in `folder`, for arms that have at least one finished run each."""
     runs = {arm.label: [Result(RunState.load(one), one) for one in arm.folders] for arm in arms}
     makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
     config = next(iter(runs.values()))[0].state.config
-    sections.append(settings(f"Of {arms[0].label}, first seed: every key that differs from its default.", config))
-    subtitle = f"{config.data.source} · {setting(config).rpartition(' · ')[0]}"  # seeds vary
+    sections.append(
+        settings_section(f"Of {arms[0].label}, first seed: every key that differs from its default.", config)
+    )
+    subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"  # seeds vary
     return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections)
 
 
 Runs = dict[str, list[Result]]
 
 
-def _tiles(arms: Sequence[Arm], runs: Runs) -> list[Tile]:
+def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
     ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
     best = Tile(_percent(ranked[0].curves[:, -1]), f"{ranked[0].label}, the best after the last round")
     tiles = [best]
@@ -64,46 +64,65 @@ def _tiles(arms: Sequence[Arm], runs: Runs) -> list[Tile]:
     ]
 
 
-def _accuracy(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
+def _accuracy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     tone = tones([arm.label for arm in arms])
-    figures = []
-    if len(arms) <= MOST:
-        some_pretrained = any(arm.label.endswith("+P") for arm in arms)
-        lines = [
-            Line(
-                arm.label,
-                arm.curves.mean(axis=0).tolist(),
-                tone[arm.label],
-                dotted=some_pretrained and tone[arm.label] != "hero" and not arm.label.endswith("+P"),
-                spread=_std(arm.curves).tolist() if len(arm.curves) > 1 else (),
-            )
-            for arm in arms
-        ]
-        words = "Mean over seeds, band ± one standard deviation." if len(arms[0].curves) > 1 else "One seed."
-        words += " Dotted: from random weights; solid: pre-trained on auxiliary data." if some_pretrained else ""
-        figures.append(Figure(line_chart(lines, "round", "test accuracy", top=1.0, percent=True), words))
     ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
     rows = [(arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1])) for arm in ranked]
-    figures.append(Figure(bars(rows, tones=tone), "After the last round."))
+    figures = [*_curves(arms), Figure(bars(rows, tones=tone), "After the last round.")]
     head = ("", *HEADER[1:], "seeds")
-    table = [(arm.label, *(f"{one} %" for one in last_and_best(arm.curves)), str(len(arm.curves))) for arm in arms]
+    table = [(arm.label, *(f"{cell} %" for cell in last_and_best(arm.curves)), str(len(arm.curves))) for arm in arms]
     return Section("accuracy", "Accuracy", "", figures, TableOf(head, table))
 
 
-def _split(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
+def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
+    """Where two settings vary, a chart for each value of the second; the method, if it is one, comes first."""
+    keys = sorted(arms[0].words, key=lambda key: key != "method")
+    if len(keys) != 2:
+        if len(arms) <= MOST:
+            yield _curve_figure({arm.label: arm for arm in arms}, "curves.svg")
+        return
+    row, column = keys
+    for value in dict.fromkeys(arm.words[column] for arm in arms):
+        name = re.sub(r"[^\w.+]+", "-", f"{column} {value.split(' = ')[-1]}", flags=re.ASCII).strip("-")
+        chosen = {arm.words[row]: arm for arm in arms if arm.words[column] == value}
+        if len(chosen) <= MOST:
+            yield _curve_figure(chosen, f"curves-{name}.svg", value)
+
+
+def _curve_figure(arms: dict[str, ArmResult], file: str, title: str = "") -> Figure:
+    tone, pretrained = tones(list(arms)), any(label.endswith("+P") for label in arms)
+    lines = [
+        Line(
+            label,
+            arm.curves.mean(axis=0).tolist(),
+            tone[label],
+            dotted=pretrained and tone[label] != "hero" and not label.endswith("+P"),
+            spread=arm.curves.std(axis=0, ddof=1).tolist() if len(arm.curves) > 1 else (),
+        )
+        for label, arm in arms.items()
+    ]
+    several = any(len(arm.curves) > 1 for arm in arms.values())
+    caption = f"{title}. " if title else ""
+    caption += "Mean over seeds, band ± one standard deviation." if several else "One seed."
+    caption += " Dotted: from random weights; solid: pre-trained on auxiliary data." if pretrained else ""
+    return Figure(line_chart(lines, "round", "test accuracy", top=1.0, percent=True), caption, file=file, title=title)
+
+
+def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
     configs = [results[0].state.config for results in runs.values()]
-    if any((one.data, one.seed) != (configs[0].data, configs[0].seed) for one in configs):
-        return None  # arms that split differently have no one picture
+    first = configs[0]
+    if first.data.partition == "own" or any((one.data, one.seed) != (first.data, first.seed) for one in configs):
+        return None  # sites keep it to themselves; arms that split differently have no one picture
     try:
-        data = open_data(configs[0])
+        data = open_data(first)
     except (ValueError, OSError, ImportError):
         return None
-    caption = f"{len(data.private):,} private records, split of seed {configs[0].seed}; area is a number of records."
-    chart = bubbles(data.counts(), client_names(configs[0]), data.classes)
-    return Section("split", "Who holds what", "", [Figure(chart, caption)])
+    caption = f"{len(data.private):,} private records, split of seed {first.seed}; area is a number of records."
+    chart = bubbles(data.counts(), client_names(first), data.classes)
+    return Section("split", "Who holds what", "", [Figure(chart, caption, file="split.svg")])
 
 
-def _classes(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
+def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
     """Mean over seeds of the last round's accuracy on each class."""
     tables = {label: [_recall(one) for one in results] for label, results in runs.items()}
     sizes = {len(one) for each in tables.values() for one in each}
@@ -118,7 +137,7 @@ def _classes(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
     return Section("classes", "Classes", words, [Figure(heat(shares, list(tables), classes))])
 
 
-def _teachers(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
+def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
     tone, lines = tones([arm.label for arm in arms]), []
     for label, results in runs.items():
         curves = [[result.effective_teachers or 0 for result in one.state.history] for one in results]
@@ -130,7 +149,7 @@ def _teachers(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section | None:
     return Section("teachers", "Teachers", words, [Figure(line_chart(lines, "round", "effective number of teachers"))])
 
 
-def _privacy(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
+def _privacy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     labels: dict[str, list[str]] = {}
     for label, results in runs.items():
         labels.setdefault(results[0].privacy, []).append(label)
@@ -138,7 +157,7 @@ def _privacy(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
     return Section("privacy", "Privacy", table=TableOf(("", "statement of the first seed"), rows))
 
 
-def _costs(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
+def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     rows = []
     for label, results in runs.items():
         history = [result for one in results for result in one.state.history]
@@ -152,7 +171,7 @@ def _costs(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
     return Section("costs", "Time and communication", words, table=TableOf(head, rows))
 
 
-def _runs(arms: Sequence[Arm], runs: Runs, folder: Path) -> Section:
+def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     rows = [
         (label, str(one.state.config.seed), f"{100 * one.accuracy:.1f} %", str(_relative(one.folder, folder)))
         for label, results in runs.items()
@@ -169,11 +188,6 @@ def _recall(one: Result) -> NDArray[np.float64]:
 
 def _relative(path: Path, folder: Path) -> Path:
     return path.relative_to(folder) if path.is_relative_to(folder) else path
-
-
-def _std(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Over seeds, as a sample of all there could be."""
-    return np.asarray(values.std(axis=0, ddof=1))
 
 
 def _percent(values: NDArray[np.float64]) -> str:

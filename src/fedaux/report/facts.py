@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState, StateError
 from fedaux.algorithms.server import make_server
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
 
@@ -68,7 +68,7 @@ def seconds(state: RunState) -> float:
     return float(sum(sum(result.seconds.values()) for result in state.history))
 
 
-def begun(state: RunState, folder: Path) -> RunState:
+def require_rounds(state: RunState, folder: Path) -> RunState:
     """The state, if there is a round to report."""
     if not state.history:
         raise StateError(f"{folder} has not finished a round yet; go on with `fedaux resume {folder}`.")
@@ -77,14 +77,14 @@ def begun(state: RunState, folder: Path) -> RunState:
 
 def gather(folder: Path, cache: Path | None = None) -> RunFacts:
     """Everything about the run in `folder`. Nothing is trained; favourites need features of the auxiliary data."""
-    state = begun(RunState.load(folder), folder)
+    state = require_rounds(RunState.load(folder), folder)
     names, counts, favourites, missing = tuple(client_names(state.config)), None, list[Favourites](), ""
     classes = tuple(map(str, range(len(confusion(state)))))
     try:
         classes = open_public(state.config).classes
         if state.config.data.partition != "own":
             counts = open_data(state.config).counts()
-        if METHODS[state.config.method].scores and state.releases:
+        if find_method(state.config.method).scores and state.releases:
             favourites = find_favourites(state, cache)
     except (ValueError, OSError, ImportError) as error:
         missing = str(error)

@@ -27,6 +27,7 @@ from fedaux.core.errors import Exit
 from fedaux.core.progress import (
     AggregationStarted,
     Notice,
+    PretrainingProgress,
     ProgressEvent,
     RoundFinished,
     RunStarted,
@@ -124,6 +125,8 @@ class Live:
         """A line for what a person waits for; work that is often heard of has one every few seconds."""
         if isinstance(inner, TrainingProgress | AggregationStarted):
             return  # the line of the round follows
+        if isinstance(event, SweepRunProgress) and not isinstance(inner, RoundFinished | PretrainingProgress):
+            return  # many runs have many small steps
         now, name = self._clock(), bar.description
         always = isinstance(inner, RunStarted | RoundFinished | SweepProgress) or bar.finished
         if always or now - self._printed.get(name, -_EVERY) >= _EVERY:

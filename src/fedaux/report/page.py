@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fedaux import __version__
 from fedaux.core.io import write_atomically
+from fedaux.report.charts import Chart, Part, read_style
 from fedaux.report.facts import Favourites
-from fedaux.report.svg import Part
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class Figure:
-    svg: str
-    words: str = ""
+    chart: Chart
+    caption: str = ""
     legend: Sequence[Part] = ()
+    file: str = ""  # also saved under this name, beside the page
+    title: str = ""  # of the file; the section's name, if it has none of its own
 
 
 @dataclass(frozen=True)
@@ -49,22 +51,23 @@ class Section:
 
 
 def write_page(path: Path, title: str, subtitle: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> Path:
-    """Style, charts and images are all inside the one file."""
+    """Style, charts and images are all inside the one file; figures that name a file are saved there as well."""
     from jinja2 import Environment
     from markupsafe import Markup
 
     home = files("fedaux.report")
     template = Environment(autoescape=True, trim_blocks=True).from_string((home / "page.html").read_text("utf-8"))
-    drawn = [
-        {**vars(one), "figures": [{**vars(figure), "svg": Markup(figure.svg)} for figure in one.figures]}
-        for one in sections
-    ]
+    for section in sections:
+        for figure in section.figures:
+            if figure.file:
+                figure.chart.save(path.parent / figure.file, f"{title}: {figure.title or section.name}")
     page = template.render(
         title=title,
         subtitle=subtitle,
         tiles=tiles,
-        sections=drawn,
-        style=Markup((home / "page.css").read_text("utf-8")),
+        sections=sections,
+        inline=lambda chart: Markup(chart.inline()),
+        style=Markup(read_style() + (home / "page.css").read_text("utf-8")),
         version=__version__,
         date=date.today().isoformat(),
     )

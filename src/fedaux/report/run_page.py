@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.privacy.accounting import round_up
+from fedaux.report.charts import Line, Part, bars, bubbles, heat, line_chart, stack
 from fedaux.report.facts import RunFacts, expected_accuracy, gather, seconds
 from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
-from fedaux.report.svg import Line, Part, bars, bubbles, heat, line_chart, stack
 from fedaux.report.terminal import duration, megabytes
 
 MOST = 40  # clients that are listed one by one
@@ -34,11 +34,11 @@ def write_run_report(folder: Path, cache: Path | None = None) -> Path:
     config = facts.state.config
     makers = (_learning, _split, _classes, _clients, _teachers, _favourites, _privacy, _costs, _failures, _settings)
     sections = [section for make in makers if (section := make(facts)) is not None]
-    title = f"{METHODS[config.method].label} on {config.data.source}"
-    return write_page(folder / FILE, title, setting(config), tiles(facts), sections)
+    title = f"{find_method(config.method).label} on {config.data.source}"
+    return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections)
 
 
-def setting(config: Config) -> str:
+def describe_setting(config: Config) -> str:
     clients = len(config.federation.sites) or config.data.clients
     spread = {"dirichlet": f", Dirichlet α = {config.data.alpha:g}", "own": ", real sites"}
     return (
@@ -79,16 +79,15 @@ def _learning(facts: RunFacts) -> Section:
         lines.append(Line("mean", [result.mean_accuracy for result in history], "hero"))
     words = "Accuracy on test data that played no part in training. No round was chosen by it: the last one counts."
     chart = line_chart(lines, "round", "test accuracy", top=1.0, percent=True)
-    return Section("learning", "Learning", words, [Figure(chart)])
+    return Section("learning", "Learning", words, [Figure(chart, file="curves.svg")])
 
 
 def _split(facts: RunFacts) -> Section | None:
     if facts.counts is None:
         return None
     caption = f"{facts.counts.sum():,} private records. Area is the number of records of a class at a client."
-    return Section(
-        "split", "Who holds what", "", [Figure(bubbles(facts.counts, facts.clients, facts.classes), caption)]
-    )
+    chart = bubbles(facts.counts, facts.clients, facts.classes)
+    return Section("split", "Who holds what", "", [Figure(chart, caption, file="split.svg")])
 
 
 def _classes(facts: RunFacts) -> Section:
@@ -145,7 +144,7 @@ def _teachers(facts: RunFacts) -> Section | None:
     if not history:
         return None
     lines = [Line("count", [result.effective_teachers or 0 for result in history], "hero")]
-    chart = line_chart(lines, "round", "effective number of teachers", top=None)
+    chart = line_chart(lines, "round", "effective number of teachers")
     words = (
         f"How many of the {len(history[-1].client_metrics)} teachers of a round count on a public example, on average: "
         "1 means that one client decides alone, the number of clients that all count alike."
@@ -197,8 +196,8 @@ def _failures(facts: RunFacts) -> Section | None:
 def _settings(facts: RunFacts) -> Section:
     missing = f" Data were not opened: {facts.missing}" if facts.missing else ""
     words = f"Every key that differs from its default.{missing}"
-    return settings(words, facts.state.config)
+    return settings_section(words, facts.state.config)
 
 
-def settings(words: str, config: Config) -> Section:
+def settings_section(words: str, config: Config) -> Section:
     return Section("settings", "Settings", words, code=to_commented_toml(config, "", {}), all=to_complete_toml(config))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.report.measured import Measured
+from fedaux.report.arms import ArmResult
 
 HEADER = ("method", "last round", "mean of last 5", "best round (for reference)")
 SPREAD = "± is the sample standard deviation over seeds (n − 1)."
@@ -72,7 +72,7 @@ def summary(curves: Mapping[str, NDArray[np.float64]], first: str = HEADER[0]) -
     return Table((first, *HEADER[1:]), tuple((label, figures(values)) for label, values in curves.items()))
 
 
-def pivot(arms: Sequence[Measured]) -> Table | None:
+def pivot(arms: Sequence[ArmResult]) -> Table | None:
     """Of two settings that vary: values of one as rows (the method, if it is one), of the other as columns."""
     keys = sorted(arms[0].words, key=lambda key: key != "method") if arms else []
     if len(keys) != 2:
@@ -120,7 +120,7 @@ def escape(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in text).replace("\n\n", r"\par ")
 
 
-def summary_csv(arms: Sequence[Measured]) -> str:
+def summary_csv(arms: Sequence[ArmResult]) -> str:
     """One line per arm: its settings, how many seeds, mean and std of each figure, and its privacy statement."""
     names = [f"{figure}_{part}" for figure in ("last", "last5", "best") for part in ("mean", "std")]
     lines: list[list[Any]] = [["label", *_keys(arms), "n", *names, "privacy"]]
@@ -130,7 +130,7 @@ def summary_csv(arms: Sequence[Measured]) -> str:
     return _csv(lines)
 
 
-def runs_csv(arms: Sequence[Measured]) -> str:
+def runs_csv(arms: Sequence[ArmResult]) -> str:
     """The long form: one line per run and round."""
     lines: list[list[Any]] = [["label", *_keys(arms), "seed", "round", "accuracy"]]
     for arm in arms:
@@ -141,7 +141,7 @@ def runs_csv(arms: Sequence[Measured]) -> str:
     return _csv(lines)
 
 
-def _keys(arms: Sequence[Measured]) -> list[str]:
+def _keys(arms: Sequence[ArmResult]) -> list[str]:
     return list(arms[0].settings) if arms else []
 
 

@@ -103,7 +103,7 @@ def test_a_missing_file_is_named(name, tmp_path):
 
 
 def test_a_source_that_knows_no_persons_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"'digits' cannot say whose a record is: data\.person = 'patient'") as told:
+    with pytest.raises(ConfigError, match=r"does not know the person of a record: data\.person = 'patient'") as told:
         records(site("digits", person="patient"))
     assert told.value.code == Exit.SETTINGS
     head = "import numpy as np\nfrom fedaux import Corpus, Records\n"

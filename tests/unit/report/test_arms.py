@@ -1,13 +1,15 @@
 """Runs that differ in their seed alone are one arm."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState, StateError
-from fedaux.report.arms import find_runs, group
+from fedaux.report.arms import ArmResult, find_runs, group
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
 
@@ -51,3 +53,24 @@ def test_curves_end_with_the_shortest_run(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_named_twice_counts_once(several: Path) -> None:
     assert find_runs([several, several / "runs" / "feddf-0"]) == find_runs([several])
+
+
+def test_an_arm_is_plain_json_with_folders_that_can_move() -> None:
+    base = Path("/somewhere")
+    arm = ArmResult(
+        "FedAUX, α = 0.1",
+        {"method": "fedaux", "data.alpha": 0.1},
+        {"method": "FedAUX", "data.alpha": "α = 0.1"},
+        (0, 1),
+        (base / "runs" / "a", base / "runs" / "b"),
+        np.array([[0.5, 0.6], [0.4, 0.7]]),
+        "a statement",
+    )
+    assert json.loads(json.dumps(arm.to_dict(base))) == {
+        "label": "FedAUX, α = 0.1",
+        "settings": {"method": "fedaux", "data.alpha": 0.1},
+        "seeds": [0, 1],
+        "folders": ["runs/a", "runs/b"],
+        "curves": [[0.5, 0.6], [0.4, 0.7]],
+        "privacy": "a statement",
+    }

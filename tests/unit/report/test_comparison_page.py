@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.report.arms import find_runs, group
-from fedaux.report.comparison_page import write_comparison
+from fedaux.report.comparison_page import write_comparison, write_report
 from helpers.pages import Page
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
@@ -28,3 +28,23 @@ def test_a_comparison_has_everything(several: Path) -> None:
     assert not found.loads
     assert text.count("runs/fedaux-1") == 1
     assert "band ± one standard deviation" in text
+
+
+def test_a_single_run_has_a_page_of_its_own(several: Path) -> None:
+    path = write_report(str(several / "runs" / "fedavg-0"))
+    assert path == several / "runs" / "fedavg-0" / "report.html"
+    assert "learning" in Page(path.read_text()).sections
+
+
+def test_runs_below_a_folder_stand_side_by_side_in_it(several: Path) -> None:
+    path = write_report(several)
+    assert path == several / "report.html"
+    assert "4 runs side by side" in path.read_text()
+
+
+def test_several_folders_or_another_place(several: Path, tmp_path: Path) -> None:
+    one, other = several / "runs" / "fedavg-0", several / "runs" / "fedaux-0"
+    assert write_report(one, other, out=tmp_path / "both") == tmp_path / "both" / "report.html"
+    alone = write_report(one, out=tmp_path / "alone")
+    assert alone == tmp_path / "alone" / "report.html"
+    assert "accuracy" in Page(alone.read_text()).sections

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.report.measured import Measured
+from fedaux.report.arms import ArmResult
 from fedaux.report.tables import (
     HEADER,
     Cell,
@@ -23,12 +23,12 @@ from fedaux.report.tables import (
 )
 
 
-def arm(method: str, alpha: float, curves: list[list[float]], privacy: str = "") -> Measured:
+def arm(method: str, alpha: float, curves: list[list[float]], privacy: str = "") -> ArmResult:
     words = {"data.alpha": f"α = {alpha:g}", "method": method}
     seeds = tuple(range(len(curves)))
     folders = tuple(Path(f"runs/{method}-seed{seed}") for seed in seeds)
     settings = {"data.alpha": alpha, "method": method.lower()}
-    return Measured(", ".join(words.values()), settings, words, seeds, folders, np.array(curves), privacy)
+    return ArmResult(", ".join(words.values()), settings, words, seeds, folders, np.array(curves), privacy)
 
 
 ARMS = [
@@ -69,7 +69,7 @@ def test_a_pivot_has_methods_as_rows_and_gaps_where_nothing_was_measured() -> No
     assert table.best() == pytest.approx([0.75, 0.9])
     assert pivot([]) is None
     one = arm("a", 1, [[0.5]])
-    assert pivot([Measured("a", {"rounds": 1}, {"rounds": "1"}, (0,), one.folders, one.curves)]) is None
+    assert pivot([ArmResult("a", {"rounds": 1}, {"rounds": "1"}, (0,), one.folders, one.curves)]) is None
 
 
 def test_the_csv_of_arms_parses_back_to_the_figures() -> None:

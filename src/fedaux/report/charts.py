@@ -1,21 +1,63 @@
-"""Charts as SVG for a page: colours come from its style sheet, so they turn dark with it and print well.
+"""Charts as SVG, for a page or as a file of their own. On a page they take its colours, light or dark.
 
-Drawn by hand because a chart library for the browser would put megabytes of script into every report.
+Drawn here because a chart library would put megabytes of script into every report.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.report.layout import spread_out
+from fedaux.core.io import write_atomically
 
 _WIDTH = 820
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 110, 30, 36
+
+
+def read_style() -> str:
+    return (files("fedaux.report") / "charts.css").read_text("utf-8")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """`body` is SVG, `width` × `height` in its own units."""
+
+    width: float
+    height: float
+    body: str
+
+    def inline(self) -> str:
+        """For a page that has the style."""
+        box = f"0 0 {self.width:.0f} {self.height:.0f}"
+        return f'<svg viewBox="{box}" style="max-width:{self.width:.0f}px" role="img">{self.body}</svg>'
+
+    def save(self, path: Path, title: str) -> None:
+        """As a file of its own."""
+        write_atomically(path, self.standalone(title).encode())
+
+    def standalone(self, title: str = "") -> str:
+        """On white, below a title. Colours are plain: not all programs know variables of CSS."""
+        style = read_style()
+        for name, colour in re.findall(r"(--\w+): ([^;]+);", style):
+            style = style.replace(f"var({name})", colour)
+        width, height, head = round(self.width) + 32, round(self.height) + 32, 28 if title else 0
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height + head}" '
+            f'viewBox="-16 {-16 - head} {width} {height + head}"><style>{style}</style>'
+            f'<rect class="paper" x="-16" y="{-16 - head}" width="{width}" height="{height + head}"/>'
+            f"{_text(0, -24, title, 'title', 'start')}{self.body}</svg>"
+        )
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.standalone()
 
 
 @dataclass(frozen=True)
@@ -39,28 +81,37 @@ class Part:
 
 
 def line_chart(
-    lines: Sequence[Line], x_label: str, y_label: str, top: float | None = None, percent: bool = False
-) -> str:
-    """Curves over rounds 1, 2, …, each with its name at its end."""
+    lines: Sequence[Line],
+    x_label: str,
+    y_label: str,
+    *,
+    top: float | None = None,
+    percent: bool = False,
+    x_values: Sequence[str] = (),
+) -> Chart:
+    """Curves over rounds 1, 2, … or other evenly spaced values, each with its name at its end."""
     width, height = _WIDTH, 340
     count = max(len(line.values) for line in lines)
+    x_values = x_values or [str(i + 1) for i in range(count)]
     top = top or _nice(max(v + s for line in lines for v, s in zip(line.values, _spread(line), strict=True)))
+    bottom = min(0.0, min(min(line.values) for line in lines))
+    bottom = -_nice(-bottom) if bottom < 0 else 0.0
     across = width - _LEFT - _RIGHT
 
     def x(i: float) -> float:
         return _LEFT + (across * i / (count - 1) if count > 1 else across / 2)
 
     def y(value: float) -> float:
-        return _TOP + (height - _TOP - _BOTTOM) * (1 - min(max(value / top, 0), 1))
+        return _TOP + (height - _TOP - _BOTTOM) * (1 - min(max((value - bottom) / (top - bottom), 0), 1))
 
     body = []
     for step in range(5):
-        value = top * step / 4
+        value = bottom + (top - bottom) * step / 4
         text = f"{100 * value:.0f} %" if percent else f"{value:g}"
         body.append(f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
         body.append(_text(_LEFT - 6, y(value) + 4, text, "tick", "end"))
     ticks = sorted({round(i) for i in np.linspace(0, count - 1, min(count, 10))})
-    body += [_text(x(i), height - _BOTTOM + 16, str(i + 1), "tick", "middle") for i in ticks]
+    body += [_text(x(i), height - _BOTTOM + 16, x_values[i], "tick", "middle") for i in ticks]
     body.append(_text(_LEFT + across / 2, height - 4, x_label, "label", "middle"))
     body.append(_text(0, 12, y_label, "label", "start"))
     for line in lines:
@@ -73,14 +124,16 @@ def line_chart(
         body.append(f'<polyline class="curve {line.tone}{dotted}" points="{_points(points)}"/>')
         for i, (a, b) in enumerate(points):
             shown = f"{100 * line.values[i]:.1f} %" if percent else f"{line.values[i]:.3g}"
-            body.append(_dot(a, b, 9 if len(points) > 1 else 4, f"{line.label}, round {i + 1}: {shown}", line.tone))
+            body.append(
+                _dot(a, b, 9 if len(points) > 1 else 4, f"{line.label}, {x_label} {x_values[i]}: {shown}", line.tone)
+            )
     ends = [(y(line.values[-1]) / height, line.label, line.tone) for line in lines]
     for place, label, tone in spread_out(ends, gap=15 / height):
         body.append(_text(width - _RIGHT + 6, place * height + 4, label, f"end {tone}", "start"))
-    return _svg(width, height, body)
+    return Chart(width, height, "".join(body))
 
 
-def bubbles(counts: NDArray[np.int64], clients: Sequence[str], classes: Sequence[str]) -> str:
+def bubbles(counts: NDArray[np.int64], clients: Sequence[str], classes: Sequence[str]) -> Chart:
     """Who holds what: a disc for each client (column) and class (row), its area the number of records."""
     cell = min(46.0, max(9.0, (_WIDTH - 60) / max(len(clients), 1)))
     left, row = 12 + 7 * max(map(len, classes), default=1), min(30.0, max(11.0, 560 / max(len(classes), 1)))
@@ -99,10 +152,10 @@ def bubbles(counts: NDArray[np.int64], clients: Sequence[str], classes: Sequence
     ticks = range(0, len(clients), max(1, -(-len(clients) // 40)))
     body += [_text(left + cell * (i + 0.5), height - 18, str(i), "tick", "middle") for i in ticks]
     body.append(_text(left + cell * len(clients) / 2, height - 3, "client", "label", "middle"))
-    return _svg(width, height, body)
+    return Chart(width, height, "".join(body))
 
 
-def bars(rows: Sequence[tuple[str, float, str]], tone: str = "t0", tones: Mapping[str, str] | None = None) -> str:
+def bars(rows: Sequence[tuple[str, float, str]], tone: str = "t0", tones: Mapping[str, str] | None = None) -> Chart:
     """Horizontal bars of values between 0 and 1: (label, value, what to say of it); `tones` of some by their label."""
     left, width, step = 14 + 6.6 * max((len(label) for label, _, _ in rows), default=1), _WIDTH, 22
     body = []
@@ -113,10 +166,10 @@ def bars(rows: Sequence[tuple[str, float, str]], tone: str = "t0", tones: Mappin
         own = (tones or {}).get(label, tone)
         body.append(f'<rect class="{own}" x="{left:.0f}" y="{at}" width="{length:.1f}" height="15"/>')
         body.append(_text(width - 84, at + 12, words, "tick", "start"))
-    return _svg(width, step * len(rows) + 6, body)
+    return Chart(width, step * len(rows) + 6, "".join(body))
 
 
-def heat(table: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], titles: bool = True) -> str:
+def heat(table: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str]) -> Chart:
     """A matrix of shares between 0 and 1 as squares; numbers are per cent and appear where they fit."""
     cell = min(54.0, max(6.0, 640 / max(len(columns), 1)))
     left, head = 12 + 7 * max(map(len, rows), default=1), 12 + (5.5 * max(map(len, columns), default=1))
@@ -127,7 +180,7 @@ def heat(table: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str]
         for j, other in enumerate(columns):
             value = float(table[i, j])
             at = f'x="{left + cell * j:.1f}" y="{head + cell * i:.1f}" width="{cell - 1:.1f}" height="{cell - 1:.1f}"'
-            title = f"<title>{escape(name)} → {escape(other)}: {100 * value:.1f} %</title>" if titles else ""
+            title = f"<title>{escape(name)} → {escape(other)}: {100 * value:.1f} %</title>"
             body.append(f'<rect class="heat" style="fill-opacity:{value:.3f}" {at}>{title}</rect>')
             if fits and value >= 0.005:
                 kind, centre = "cell dark" if value > 0.55 else "cell", head + cell * (i + 0.5) + 4
@@ -136,10 +189,11 @@ def heat(table: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str]
         for j, name in enumerate(columns):
             place = f"{left + cell * (j + 0.5):.1f} {head - 6:.1f}"
             body.append(f'<g transform="translate({place}) rotate(-40)">{_text(0, 0, name, "tick", "start")}</g>')
-    return _svg(left + cell * len(columns) + 5.5 * max(map(len, columns), default=1), head + cell * len(rows) + 4, body)
+    width = left + cell * len(columns) + 5.5 * max(map(len, columns), default=1)
+    return Chart(width, head + cell * len(rows) + 4, "".join(body))
 
 
-def stack(parts: Sequence[Part], words: str) -> str:
+def stack(parts: Sequence[Part], words: str) -> Chart:
     """One bar in pieces, with what it adds up to; the legend is the page's."""
     width, total, at, body = _WIDTH, sum(part.value for part in parts) or 1.0, 0.0, list[str]()
     for part in parts:
@@ -148,7 +202,16 @@ def stack(parts: Sequence[Part], words: str) -> str:
         body.append(f'<rect class="{part.tone}" x="{at:.1f}" y="4" width="{size:.1f}" height="22">{title}</rect>')
         at += size
     body.append(_text(width - 92, 20, words, "tick", "start"))
-    return _svg(width, 30, body)
+    return Chart(width, 30, "".join(body))
+
+
+def spread_out(ends: list[tuple[float, str, str]], gap: float) -> list[tuple[float, str, str]]:
+    """Move labels at (height, label, tone) up just enough that none covers another."""
+    placed: list[tuple[float, str, str]] = []
+    for height, label, tone in sorted(ends):
+        floor = placed[-1][0] + gap if placed else 0.0
+        placed.append((max(height, floor), label, tone))
+    return placed
 
 
 def _nice(value: float) -> float:
@@ -175,8 +238,3 @@ def _dot(x: float, y: float, radius: float, title: str, kind: str) -> str:
 
 def _text(x: float, y: float, words: str, kind: str, anchor: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
-
-
-def _svg(width: float, height: float, body: Iterable[str]) -> str:
-    box = f"0 0 {width:.0f} {height:.0f}"
-    return f'<svg viewBox="{box}" style="max-width:{width:.0f}px" role="img">{"".join(body)}</svg>'

@@ -1,0 +1,249 @@
+"""Callbacks of a run: JSON lines always, TensorBoard, MLflow, Weights & Biases or your own on demand.
+
+A round is saved before any callback hears of it. One that raises costs its own record, never the round.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fedaux.algorithms.run_state import RunState
+from fedaux.config.methods import find_method
+from fedaux.config.schema import Config, flatten
+from fedaux.core.errors import MissingPackageError, unknown_name
+from fedaux.core.io import write_atomically
+from fedaux.core.results import RoundResult
+
+log = logging.getLogger(__name__)
+METRICS, CLIENTS = "metrics.jsonl", "clients.jsonl"
+Row = dict[str, Any]
+
+
+class Callback:
+    """Override what you need. A resumed run starts again, with the state that it goes on from."""
+
+    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
+        """Before anything is done."""
+
+    def on_round_end(self, state: RunState) -> None:
+        """After a round is saved; `state.history[-1]` is its result."""
+
+    def on_run_end(self) -> None:
+        """Also of a run that was stopped or has failed."""
+
+
+class Callbacks:
+    """Calls each in turn. What one raises is logged once; it is called again after the next round.
+
+    One that fails to start is left out.
+    """
+
+    def __init__(self, callbacks: Iterable[Callback]) -> None:
+        self._callbacks = list(callbacks)
+        self._warned: set[int] = set()
+
+    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
+        self._callbacks = [each for each in self._callbacks if self._call(each, "on_run_start", config, folder, state)]
+
+    def on_round_end(self, state: RunState) -> None:
+        for each in self._callbacks:
+            self._call(each, "on_round_end", state)
+
+    def on_run_end(self) -> None:
+        for each in self._callbacks:
+            self._call(each, "on_run_end")
+
+    def _call(self, callback: Callback, hook: str, *arguments: Any) -> bool:
+        try:
+            getattr(callback, hook)(*arguments)
+        except Exception as error:
+            if id(callback) not in self._warned:
+                self._warned.add(id(callback))
+                name, reason = type(callback).__name__, f"{type(error).__name__}: {error}"
+                log.warning("%s failed in %s (%s); the run goes on, its record may have gaps", name, hook, reason)
+            return False
+        return True
+
+
+def round_metrics(result: RoundResult) -> Row:
+    """One flat row of numbers; what does not exist, such as teachers of FedAVG, is left out."""
+    row = {
+        "round": result.round,
+        "accuracy": result.mean_accuracy,
+        **(_named("accuracy", result.accuracy) if len(result.accuracy) > 1 else {}),
+        "local_loss": result.local_loss,
+        "distill_loss": result.distill_loss,
+        "effective_teachers": result.effective_teachers,
+        "largest_teacher_share": result.largest_teacher[1] if result.largest_teacher else None,
+        "clients": len(result.client_metrics),
+        "failed": len(result.failures),
+        "epsilon": result.epsilon,
+        "bytes_sent": result.bytes_sent,
+        "bytes_received": result.bytes_received,
+        "seconds": sum(result.seconds.values()),
+        **_named("seconds", result.seconds),
+    }
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def client_rows(result: RoundResult) -> list[Row]:
+    """One row for each client asked in a round: its metrics, or why it failed."""
+    counted = [{"round": result.round, "client": name, **vars(one)} for name, one in result.client_metrics.items()]
+    failed = [{"round": result.round, "client": one.client, "failure": one.reason} for one in result.failures]
+    return counted + failed
+
+
+def _named(prefix: str, values: Mapping[str, float]) -> Row:
+    return {f"{prefix}/{name}": value for name, value in values.items()}
+
+
+class JsonLines(Callback):
+    """`metrics.jsonl` and `clients.jsonl`, and at the end the same as Parquet where pyarrow is installed."""
+
+    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
+        self._folder, self._written = folder, -1
+        self._write(state.history if state else ())
+
+    def on_round_end(self, state: RunState) -> None:
+        self._write(state.history)
+
+    def _write(self, history: Sequence[RoundResult]) -> None:
+        """Append what is new. At the start, and after a write that failed, write everything anew."""
+        before, self._written = self._written, -1
+        for name, rows_of in ((METRICS, lambda result: [round_metrics(result)]), (CLIENTS, client_rows)):
+            rows = (row for result in history[max(before, 0) :] for row in rows_of(result))
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            if before < 0:
+                write_atomically(self._folder / name, text.encode())
+            else:
+                with (self._folder / name).open("a", encoding="utf-8") as file:
+                    file.write(text)
+        self._written = len(history)
+
+    def on_run_end(self) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            return
+        for name in (METRICS, CLIENTS):
+            rows = [json.loads(line) for line in (self._folder / name).read_text(encoding="utf-8").splitlines()]
+            columns = sorted({key for row in rows for key in row}, key=lambda key: (key != "round", key))
+            table = pyarrow.table({key: [row.get(key) for row in rows] for key in columns})
+            parquet.write_table(table, (self._folder / name).with_suffix(".parquet"))
+
+
+class Tracker(Callback):
+    """Logs the metrics of every round once. What it has missed, it logs at the next round or when the run goes on."""
+
+    logged = 0  # rounds
+
+    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
+        self.open(config, folder)
+        if state:
+            self.on_round_end(state)
+
+    def on_round_end(self, state: RunState) -> None:
+        for result in state.history[self.logged :]:
+            self.log(round_metrics(result), result.round)
+            self.logged = result.round
+
+    def open(self, config: Config, folder: Path) -> None:
+        """Start, or go on; `logged` is how many rounds are there already."""
+        raise NotImplementedError
+
+    def log(self, row: Row, step: int) -> None:
+        raise NotImplementedError
+
+
+class TensorBoard(Tracker):
+    """Event files in `FOLDER/tensorboard`; look at them with `tensorboard --logdir FOLDER`."""
+
+    def __init__(self) -> None:
+        self._writer_class: Any = import_module("torch.utils.tensorboard").SummaryWriter
+
+    def open(self, config: Config, folder: Path) -> None:
+        self._writer = self._writer_class(str(folder / "tensorboard"), purge_step=0)  # everything is written anew
+        self._writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in flatten(config).items()))
+
+    def log(self, row: Row, step: int) -> None:
+        for name, value in row.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def on_run_end(self) -> None:
+        self._writer.close()
+
+
+class MLflow(Tracker):
+    """In `FOLDER/mlflow.db`, or where $MLFLOW_TRACKING_URI says; a run is found again by its folder's name and hash."""
+
+    def __init__(self) -> None:
+        self._mlflow: Any = import_module("mlflow")
+
+    def open(self, config: Config, folder: Path) -> None:
+        mlflow = self._mlflow
+        mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.absolute()}/mlflow.db")
+        experiment = mlflow.set_experiment("fedaux")
+        identity = f"{folder.name}-{config.hash}"
+        known = mlflow.search_runs([experiment.experiment_id], f"tags.fedaux = '{identity}'", output_format="list")
+        if known:
+            mlflow.start_run(run_id=known[0].info.run_id)
+            self.logged = int(known[0].data.metrics.get("round", 0))
+        else:
+            mlflow.start_run(
+                run_name=folder.name, tags={"fedaux": identity, "method": find_method(config.method).label}
+            )
+            mlflow.log_params(flatten(config))
+
+    def log(self, row: Row, step: int) -> None:
+        self._mlflow.log_metrics({name: float(value) for name, value in row.items()}, step=step)
+
+    def on_run_end(self) -> None:
+        self._mlflow.end_run()
+
+
+class WandB(Tracker):
+    """Project `fedaux`, or $WANDB_PROJECT; with WANDB_MODE=offline below the run's folder, to be synced later."""
+
+    def __init__(self) -> None:
+        self._wandb: Any = import_module("wandb")
+
+    def open(self, config: Config, folder: Path) -> None:
+        self._run = self._wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "fedaux"),
+            name=folder.name,
+            id=f"{folder.name}-{config.hash}",
+            resume="allow",
+            dir=str(folder),
+            config=flatten(config),
+        )
+        self.logged = int(self._run.summary.get("round") or 0)
+
+    def log(self, row: Row, step: int) -> None:
+        self._run.log(row, step=step)
+
+    def on_run_end(self) -> None:
+        self._run.finish()
+
+
+TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
+
+
+def make_callbacks(names: Iterable[str]) -> list[Callback]:
+    """By name, as `fedaux run --track NAME` has them."""
+    callbacks: list[Callback] = []
+    for name in names:
+        if name not in TRACKERS:
+            raise unknown_name("tracker", name, TRACKERS)
+        try:
+            callbacks.append(TRACKERS[name]())
+        except ImportError as error:
+            raise MissingPackageError(f"--track {name} needs {name}: pip install 'fedaux[{name}]'") from error
+    return callbacks
