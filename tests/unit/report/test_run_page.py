@@ -15,7 +15,7 @@ from fedaux.core.messages import Failure
 from fedaux.data.federated import open_data
 from fedaux.report.arms import find_runs, group
 from fedaux.report.comparison_page import write_comparison
-from fedaux.report.facts import expected_accuracy, gather, strip, tones
+from fedaux.report.facts import expected_accuracy, image_strip, load_facts, tones
 from fedaux.report.run_page import write_run_report
 from helpers.tables import TINY
 
@@ -54,7 +54,7 @@ def page(done: Result) -> str:
 
 def test_it_has_everything_and_loads_nothing(page: str) -> None:
     found = Page(page)
-    wanted = ["learning", "split", "classes", "clients", "teachers", "favourites", "privacy", "costs", "settings"]
+    wanted = ["learning", "split", "classes", "clients", "teachers", "top_examples", "privacy", "costs", "settings"]
     assert found.sections == wanted
     assert all(one.startswith("data:image/png;base64,") for one in found.loads)
     assert "script" not in found.tags
@@ -116,14 +116,14 @@ def test_favourites_of_one_class_clients_are_of_their_class(tmp_path: Path) -> N
         ["head_only = true"],
     )
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
-    facts = gather(result.folder, tmp_path / "cache")
-    assert len(facts.favourites) == 10
-    assert all(one.image for one in facts.favourites)
-    assert len({one.image for one in facts.favourites}) >= 8  # clients of the same digit may agree
+    facts = load_facts(result.folder, tmp_path / "cache")
+    assert len(facts.top_examples) == 10
+    assert all(one.image for one in facts.top_examples)
+    assert len({one.image for one in facts.top_examples}) >= 8  # clients of the same digit may agree
 
 
 def test_counts_and_recall(done: Result) -> None:
-    facts = gather(done.folder, done.folder.parent / "cache")
+    facts = load_facts(done.folder, done.folder.parent / "cache")
     assert (facts.counts == open_data(done.state.config).counts()).all()
     table = facts.confusion
     assert facts.recall == pytest.approx(np.diag(table) / table.sum(axis=1), nan_ok=True)
@@ -137,7 +137,7 @@ def test_a_strip_is_a_picture_of_all_images() -> None:
 
     for channels in (1, 3):
         images = np.random.default_rng(0).integers(0, 255, (4, 8, 8, channels)).astype(np.uint8)
-        picture = Image.open(io.BytesIO(base64.b64decode(strip(images).split(",")[1])))
+        picture = Image.open(io.BytesIO(base64.b64decode(image_strip(images).split(",")[1])))
         assert picture.size == (4 * 48 + 3 * 3, 48)
 
 
