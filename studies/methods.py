@@ -29,11 +29,11 @@ BASE: dict[str, Any] = {
     "distill": {"epochs": 5, "lr": 1e-3},
     "privacy": {"epsilon": 1.0, "embedding_dim": 12},
 }
-RATES = {"local.lr": (0.03, 0.1, 0.3)}
+RATES = {"local.lr": (0.03, 0.1, 0.3, 1.0)}
 OWN_RATES: dict[str, dict[str, tuple[float, ...]]] = {
-    "fedavgm": {"method_options.server_lr": (0.3, 1.0)},
-    "fedadam": {"method_options.server_lr": (0.01, 0.03, 0.1)},
-    "fedyogi": {"method_options.server_lr": (0.01, 0.03, 0.1)},
+    "fedavgm": {"method_options.server_lr": (0.1, 0.3, 1.0)},
+    "fedadam": {"method_options.server_lr": (0.03, 0.1, 0.3)},
+    "fedyogi": {"method_options.server_lr": (0.03, 0.1, 0.3)},
 }
 TUNING_SEED, SEEDS = 100, (0, 1, 2)
 
