@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from fedaux.experiments.runner import pretrain as pretrain
     from fedaux.experiments.runner import resume as resume
     from fedaux.experiments.runner import run as run
-    from fedaux.experiments.sweeps.comparison import compare as compare
+    from fedaux.experiments.sweeps.engine import compare as compare
     from fedaux.experiments.sweeps.engine import run_sweep as run_sweep
     from fedaux.experiments.sweeps.grid import Sweep as Sweep
+    from fedaux.experiments.sweeps.result import SweepResult as SweepResult
+    from fedaux.experiments.sweeps.result import write_results as write_results
     from fedaux.export.export import export_model as export_model
     from fedaux.export.model import Model as Model
     from fedaux.models import register as register
@@ -55,8 +57,9 @@ _HOMES = {
     "RoundFinished": "core.progress",
     "RoundResult": "core.results",
     "Sweep": "experiments.sweeps.grid",
+    "SweepResult": "experiments.sweeps.result",
     "audit_client": "deploy.audit.run",
-    "compare": "experiments.sweeps.comparison",
+    "compare": "experiments.sweeps.engine",
     "export_model": "export.export",
     "keeps_records_apart": "privacy.module_validation",
     "make_callbacks": "experiments.callbacks",
@@ -67,6 +70,7 @@ _HOMES = {
     "run": "experiments.runner",
     "run_sweep": "experiments.sweeps.engine",
     "write_report": "report.comparison_page",
+    "write_results": "experiments.sweeps.result",
 }
 __all__ = sorted(_HOMES)
 

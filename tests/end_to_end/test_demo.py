@@ -11,7 +11,7 @@ import torch
 
 from fedaux.config.methods import METHODS, PAPER
 from fedaux.config.presets import DEMO
-from fedaux.experiments.sweeps.comparison import compare
+from fedaux.experiments.sweeps.engine import compare
 
 
 def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
@@ -22,8 +22,8 @@ def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
     assert DEMO.privacy.unsafe_seed < 0
     found = compare(DEMO, tmp_path, seeds=5, methods=("fedavg", "feddf+p", "fedaux"), cache=tmp_path)
     print({label: [round(float(value), 3) for value in curve[:, -1]] for label, curve in found.curves.items()})
-    assert found.last["FedAUX"] - found.last["FedDF+P"] >= 0.25
-    assert found.last["FedAUX"] - found.last["FedAVG"] >= 0.35
+    assert found.accuracy["FedAUX"] - found.accuracy["FedDF+P"] >= 0.25
+    assert found.accuracy["FedAUX"] - found.accuracy["FedAVG"] >= 0.35
     assert "(1, 1e-05)-differentially private" in found.privacy
 
 
@@ -32,7 +32,7 @@ def test_without_scores_the_lead_is_gone(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     base = replace(DEMO, privacy=replace(DEMO.privacy, epsilon=0.001))
     found = compare(base, tmp_path, seeds=2, methods=("feddf+p", "fedaux"), cache=tmp_path)
-    assert abs(found.last["FedAUX"] - found.last["FedDF+P"]) < 0.12
+    assert abs(found.accuracy["FedAUX"] - found.accuracy["FedDF+P"]) < 0.12
 
 
 def test_the_command_prints_a_table_a_statement_and_two_pictures_in_time(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_outputs_are_stored_small_and_say_nothing_of_this_machine() -> None:
         assert not [out for out in cell.outputs if out.output_type == "error" or out.get("name") == "stderr"]
         assert "Warning" not in printed(cell)
         assert not re.search(r"(^|[\s'\"(=])/\w+/", printed(cell) + cell.source), "an absolute path"
-    pictures = [out for cell in code_cells(notebook) for out in cell.outputs if "image/png" in out.get("data", {})]
+    pictures = [out for cell in code_cells(notebook) for out in cell.outputs if "image/svg+xml" in out.get("data", {})]
     assert len(pictures) == 2
 
 

@@ -1,4 +1,4 @@
-"""`fedaux compare | sweep | study`: many runs, several at a time, and one table of them all."""
+"""`fedaux demo | compare | sweep | study`: many runs, several at a time, in one table."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.cli.common import Json, Settings, Threads, beside, console_for, emit, examples, set_threads
+from fedaux.cli.common import (
+    Json,
+    Settings,
+    Threads,
+    console_for,
+    examples,
+    print_json,
+    set_threads,
+    with_local_modules,
+)
 
 if TYPE_CHECKING:
-    from fedaux.experiments.sweeps.engine import Swept
     from fedaux.experiments.sweeps.grid import Sweep
+    from fedaux.experiments.sweeps.result import SweepResult
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds to average over; default: what the file says.")]
@@ -37,7 +46,7 @@ def demo(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
+    """Compare nine methods on ten clients that each hold about one digit. No download, about a minute."""
     from dataclasses import replace
 
     from fedaux.config.methods import PAPER
@@ -68,13 +77,13 @@ def compare(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Run several methods on the same data and splits. Started again, it goes on where it stopped."""
+    """Run several methods on the same data and splits. Started again, it continues."""
     from fedaux.config.methods import PAPER
     from fedaux.config.schema import Config
     from fedaux.experiments.sweeps.grid import Sweep
 
     names = [name.strip() for name in methods.split(",")] if methods else list(PAPER)
-    plan = Sweep.of(Config.load(beside(config), set_ or []), {"method": names}, seeds)
+    plan = Sweep.of(Config.load(with_local_modules(config), set_ or []), {"method": names}, seeds)
     title = f"Test accuracy in %, {config.stem}, {seeds} seed(s)"
     _sweep(plan, out or Path("runs") / config.stem, jobs, threads, as_json, title)
 
@@ -94,10 +103,16 @@ def sweep(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Run every combination of some settings, over seeds. Started again, it goes on where it stopped."""
+    """Run every combination of some settings, over seeds. Started again, it continues."""
     from fedaux.experiments.sweeps.grid import Sweep
 
-    _sweep(Sweep.load(beside(grid), _overrides(set_, seeds)), out or Path("runs") / grid.stem, jobs, threads, as_json)
+    _sweep(
+        Sweep.load(with_local_modules(grid), _overrides(set_, seeds)),
+        out or Path("runs") / grid.stem,
+        jobs,
+        threads,
+        as_json,
+    )
 
 
 @app.command(
@@ -140,7 +155,7 @@ def _list(as_json: bool) -> None:
 
     found = studies().values()
     if as_json:
-        emit({one.name: {"title": one.title, "about": one.about, "minutes": one.minutes} for one in found})
+        print_json({one.name: {"title": one.title, "about": one.about, "minutes": one.minutes} for one in found})
         return
     console = Console()
     for one in found:
@@ -153,7 +168,7 @@ def _sweep(
     plan: Sweep, folder: Path, jobs: int, threads: int, as_json: bool, title: str = "", cache: Path | None = None
 ) -> None:
     from fedaux.experiments.sweeps.engine import run_sweep
-    from fedaux.experiments.sweeps.results import write_results
+    from fedaux.experiments.sweeps.result import write_results
     from fedaux.report.live import Live
 
     set_threads(threads)
@@ -161,27 +176,25 @@ def _sweep(
     if plan.about:
         console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}", highlight=False)
     with Live(console) as live:
-        found = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
-    found = write_results(found)
+        result = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
+    result = write_results(result)
     if as_json:
-        emit({**found.to_dict(), "report": str(found.report)})
+        print_json({**result.to_dict(), "report": str(result.report)})
     else:
-        show(found, console, title)
-    found.check()
+        show(result, console, title)
+    result.raise_failures()
 
 
-def show(found: Swept, console: Console, title: str) -> None:
-    """The table, a second one where two settings vary, what was revealed under noise, and where everything is."""
-    from fedaux.experiments.sweeps.results import caption_of, first_column
-    from fedaux.report.tables import pivot, summary
+def show(result: SweepResult, console: Console, title: str) -> None:
+    """The table, rows by columns where two settings vary; what was revealed under noise; where everything is."""
+    from fedaux.report.tables import pivot
     from fedaux.report.terminal import results_table
 
-    table, pivoted = summary(found.curves, first_column(found.sweep)), pivot(found.arms)
-    if pivoted:
-        title = f"{caption_of(found.sweep)} After the last round:"
-        table = pivoted
-    console.print(results_table(title or caption_of(found.sweep), table.header, table.texts()))
-    if found.privacy:
-        console.print(f"[bold]Privacy.[/bold] {found.privacy}\n")
+    pivoted = pivot(result.arms)
+    table = pivoted or result.table
+    title = f"{result.caption} After the last round:" if pivoted else title or result.caption
+    console.print(results_table(title, table.header, table.texts()))
+    if result.privacy:
+        console.print(f"[bold]Privacy.[/bold] {result.privacy}\n")
     words = "tables (Markdown, CSV, LaTeX) and charts are beside it."
-    console.print(f"Report: [bold]{found.report}[/bold]; {words}", soft_wrap=True)
+    console.print(f"Report: [bold]{result.report}[/bold]; {words}", soft_wrap=True)

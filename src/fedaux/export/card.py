@@ -60,7 +60,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
 
 def render_page(card: Card, folder: str) -> str:
     """README.md: front matter for model hubs, then the card as text. `folder` is the model's name in the examples."""
-    record_spec = RecordSpec(card["record"]["kind"], tuple(card["record"]["shape"]))
+    record_spec = RecordSpec.from_card(card["record"])
     method, privacy, data = _label(card["method"]), card["privacy"], card["data"]
     takes = record_spec.description
     split = ", ".join(f"{key} {value}" for key, value in data["split"].items())

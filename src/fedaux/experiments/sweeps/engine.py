@@ -1,21 +1,20 @@
-"""A sweep at work: every run in its own folder, several at a time, nothing done twice, and one failure ends no other.
+"""Runs a sweep: every run in its own folder, several at a time; finished runs are kept, and a failure ends no other.
 
 sweep = Sweep.load("grid.toml")
-found = run_sweep(sweep, Path("runs/grid"), jobs=2)
-write_results(found)
+write_results(run_sweep(sweep, Path("runs/grid"), jobs=2))
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, StateError
-from fedaux.config.methods import find_method
+from fedaux.config.methods import PAPER, find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
@@ -24,11 +23,36 @@ from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, Sweep
 from fedaux.experiments.callbacks import Callback
 from fedaux.experiments.runner import pretrain, run, stored_state
 from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
-from fedaux.experiments.sweeps.swept import Failed, SweepError, Swept
-from fedaux.experiments.sweeps.workers import Task, Trouble, work
+from fedaux.experiments.sweeps.result import FailedRun, SweepResult, write_results
+from fedaux.experiments.sweeps.workers import Task, TaskError, run_tasks
 from fedaux.report.arms import ArmResult
 
-__all__ = ["Arm", "Failed", "Run", "Sweep", "SweepError", "Swept", "read_sweep", "run_sweep"]
+
+def compare(
+    base: Config,
+    folder: Path,
+    seeds: int,
+    methods: Sequence[str] = PAPER,
+    *,
+    jobs: int = 1,
+    threads: int = 1,
+    on_progress: OnProgress = no_progress,
+    cache: Path | None = None,
+) -> SweepResult:
+    """Run several methods from the same data, split and first weights, and write tables and a report.
+
+    Args:
+        base: What to run; its `method` plays no part.
+        folder: For the runs, the tables and the report. Runs that are finished there already are only read.
+        seeds: How many, from the config's own on.
+        methods: Names in `METHODS`, or `module:attribute`; by default the nine of the paper.
+        jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
+        threads: Of PyTorch, for each.
+        on_progress: As in `run`.
+        cache: As in `run`.
+    """
+    sweep = Sweep.of(base, {"method": methods}, seeds)
+    return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, on_progress=on_progress, cache=cache))
 
 
 def run_sweep(
@@ -40,44 +64,45 @@ def run_sweep(
     on_progress: OnProgress = no_progress,
     callbacks: Sequence[Callback] = (),
     cache: Path | None = None,
-) -> Swept:
+) -> SweepResult:
     """All runs that are not finished, `jobs` at a time in processes of `threads` each; one job runs in this process.
 
     An extractor is trained once, before the runs that share it. A run that fails is among the `failures`. Callbacks
-    live in this process, and follow one job only. `write_results` makes tables and a report of it.
+    live in this process, and follow one job only. `write_results` makes tables and a report of the result.
     """
     runs = sweep.runs(folder)
-    missing = {str(one.folder): one for one in runs if not _result(one)}
-    progress = _Progress(len(runs), len(runs) - len(missing), on_progress)
-    tasks = _tasks(list(missing.values()), cache, tuple(callbacks), shared=jobs > 1)
+    missing = {str(each.folder): each for each in runs if not _finished(each)}
+    done, failures = len(runs) - len(missing), list[FailedRun]()
+    on_progress(SweepProgress(done, len(runs)))
 
-    def hear(task: Task, event: ProgressEvent) -> None:
+    def on_task_progress(task: Task, event: ProgressEvent) -> None:
         on_progress(SweepRunProgress(missing[task.name].label if task.name in missing else task.name, event))
 
-    failures = []
-    for task, trouble in work(tasks, jobs, threads, hear):
+    tasks = _tasks(list(missing.values()), cache, tuple(callbacks), shared=jobs > 1)
+    for task, error in run_tasks(tasks, jobs, threads, on_task_progress):
         if task.name not in missing:
             continue
-        one = missing[task.name]
-        if trouble:
-            failures.append(Failed(one, _with_details(one, trouble)))
-        progress.ended(one, trouble)
+        ended, done = missing[task.name], done + 1
+        if error:
+            failures.append(FailedRun(ended, _with_details(ended, error)))
+        result = None if error else _finished(ended)
+        on_progress(SweepProgress(done, len(runs), ended.label, result.accuracy if result else None))
     return replace(read_sweep(sweep, folder), failures=tuple(failures))
 
 
-def read_sweep(sweep: Sweep, folder: Path) -> Swept:
+def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
     """What the folder holds of a sweep; nothing is run."""
-    measured = [_measured(arm, sweep.runs_of(arm, folder)) for arm in sweep.arms]
-    return Swept(sweep, folder, tuple(arm for arm in measured if len(arm.seeds)))
+    arms = [_arm_result(arm, sweep.runs_of(arm, folder)) for arm in sweep.arms]
+    return SweepResult(sweep, folder, tuple(arm for arm in arms if arm.seeds))
 
 
-def _measured(arm: Arm, runs: list[Run]) -> ArmResult:
-    results = [result for result in map(_result, runs) if result]
+def _arm_result(arm: Arm, runs: list[Run]) -> ArmResult:
+    results = [result for result in map(_finished, runs) if result]
     private = find_method(arm.config.method).scores or arm.config.privacy.private_training
     return ArmResult(
         arm.label,
         arm.settings,
-        arm.words,
+        arm.labels,
         tuple(result.state.config.seed for result in results),
         tuple(result.folder for result in results),
         np.array([result.curve for result in results]),
@@ -85,22 +110,20 @@ def _measured(arm: Arm, runs: list[Run]) -> ArmResult:
     )
 
 
-def _result(one: Run) -> Result | None:
-    """Of a finished run. None where it is yet to be run, which also brings to light what is wrong with its folder."""
+def _finished(run: Run) -> Result | None:
+    """Its result. None where it is yet to be run, which also brings to light what is wrong with its folder."""
     try:
-        state = stored_state(one.config, one.folder)
+        state = stored_state(run.config, run.folder)
     except StateError:
         return None
-    return Result(state, one.folder) if state and state.round == one.config.rounds else None
+    return Result(state, run.folder) if state and state.round == run.config.rounds else None
 
 
-def _run(
-    config: Config, folder: Path, cache: Path | None, callbacks: Sequence[Callback], on_progress: OnProgress
-) -> None:
-    run(config, folder, on_progress=on_progress, cache=cache, callbacks=callbacks)
+def _run(config: Config, folder: Path, cache: Path | None, own: Sequence[Callback], on_progress: OnProgress) -> None:
+    run(config, folder, on_progress=on_progress, cache=cache, callbacks=own)
 
 
-def _prepare(config: Config, cache: Path | None, on_progress: OnProgress) -> None:
+def _pretrain(config: Config, cache: Path | None, on_progress: OnProgress) -> None:
     pretrain(config, on_progress=on_progress, cache=cache)
 
 
@@ -108,54 +131,35 @@ def _tasks(runs: list[Run], cache: Path | None, callbacks: tuple[Callback, ...],
     """One for each run. Those `shared` among processes wait for their extractors, so that no two train the same."""
     extractors: dict[Hashable, Task] = {}
     tasks = []
-    for one in runs:
+    for each in runs:
         needs = set()
-        for spec in _to_pretrain(one) if shared else ():
-            config = replace(one.config, prototypes=(spec,))
+        for spec in _to_pretrain(each) if shared else ():
+            config = replace(each.config, prototypes=(spec,))
             name = f"extractor {len(extractors) + 1}"
-            needs.add(extractors.setdefault(_made_from(config), Task(name, _prepare, (config, cache))).name)
+            needs.add(extractors.setdefault(_extractor_key(config), Task(name, _pretrain, (config, cache))).name)
         own = () if shared else callbacks
-        tasks.append(Task(str(one.folder), _run, (one.config, one.folder, cache, own), frozenset(needs)))
+        tasks.append(Task(str(each.folder), _run, (each.config, each.folder, cache, own), frozenset(needs)))
     return [*extractors.values(), *tasks]
 
 
-def _to_pretrain(one: Run) -> tuple[PrototypeSpec, ...]:
+def _to_pretrain(run: Run) -> tuple[PrototypeSpec, ...]:
     """A run that has begun has its extractors."""
-    begun = (one.folder / FILE).is_file()
-    wanted = find_method(one.config.method).pretrained and one.config.pretrain.epochs > 0
-    return one.config.prototypes if wanted and not begun else ()
+    begun = (run.folder / FILE).is_file()
+    wanted = find_method(run.config.method).pretrained and run.config.pretrain.epochs > 0
+    return run.config.prototypes if wanted and not begun else ()
 
 
-def _made_from(config: Config) -> Hashable:
-    """Settings that decide what an extractor sees and how it is trained; what else differs, it is the same one."""
+def _extractor_key(config: Config) -> Hashable:
+    """Settings that decide what an extractor sees and how it is trained; runs that agree in them share it."""
     data, aux = config.data, replace(config.aux, negatives=0.5)
     held_out = (data.source, data.path, data.options, data.test_fraction, config.seed)
     return aux, config.pretrain, config.prototypes, None if aux.source else held_out
 
 
-def _with_details(one: Run, trouble: Trouble) -> Trouble:
-    """What nobody foresaw leaves its traceback beside the run."""
-    if trouble.code is not Exit.BUG:
-        return trouble
-    path = one.folder / "error.txt"
-    write_atomically(path, trouble.details.encode())
-    return replace(trouble, text=f"this should not have happened ({trouble.text}). Please report it with {path}")
-
-
-@dataclass
-class _Progress:
-    """Runs done of all, and how the last of them ended."""
-
-    of: int
-    before: int
-    on_progress: OnProgress
-    done: int = 0
-
-    def __post_init__(self) -> None:
-        self.on_progress(SweepProgress(self.before, self.of))
-
-    def ended(self, one: Run, trouble: Trouble | None) -> None:
-        self.done += 1
-        result = None if trouble else _result(one)
-        accuracy = result.accuracy if result else None
-        self.on_progress(SweepProgress(self.before + self.done, self.of, one.label, accuracy))
+def _with_details(run: Run, error: TaskError) -> TaskError:
+    """An unexpected error leaves its traceback beside the run."""
+    if error.code is not Exit.BUG:
+        return error
+    path = run.folder / "error.txt"
+    write_atomically(path, error.details.encode())
+    return replace(error, text=f"this should not have happened ({error.text}). Please report it with {path}")

@@ -1,6 +1,7 @@
-"""Processes that work through tasks, one at a time each: they tell how it goes, and may fail or die without the others.
+"""A pool of worker processes: one that fails or dies costs its task only, and all of them end with this process.
 
-They are started anew (spawn), so a program of your own that uses them needs `if __name__ == "__main__":`.
+`concurrent.futures` has neither: a killed worker breaks its pool, and workers outlive a killed parent. Processes are
+spawned, so a program of your own that uses them needs `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import Any
 from fedaux.core.errors import Exit, exit_code
 from fedaux.core.progress import OnProgress, ProgressEvent
 
-Hear = Callable[["Task", ProgressEvent], None]
+OnTaskProgress = Callable[["Task", ProgressEvent], None]
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 @dataclass(frozen=True)
 class Task:
-    """`call(*arguments, on_progress)`, a function that another process can import, once all it needs has ended well."""
+    """`call(*arguments, on_progress)`, a function that another process can import, once all it needs has succeeded."""
 
     name: str
     call: Callable[..., None]
@@ -34,102 +35,99 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """How a task failed: what a program that ends so should tell the shell, and what it should tell people."""
+class TaskError:
+    """Why a task failed, as an exit code and in words."""
 
     code: Exit
     text: str
     details: str = ""
 
 
-def work(tasks: Sequence[Task], jobs: int, threads: int, hear: Hear) -> Iterator[tuple[Task, Trouble | None]]:
-    """Each task as it ends, with its trouble if it had any. One job is done in this process, in the order given."""
+Outcome = tuple[Task, TaskError | None]
+
+
+def run_tasks(tasks: Sequence[Task], jobs: int, threads: int, on_progress: OnTaskProgress) -> Iterator[Outcome]:
+    """Each task as it ends, with its error if it failed. One job is done in this process, in the order given."""
     if jobs > 1:
-        yield from _Crew(list(tasks), jobs, threads, hear).work()
+        yield from _Pool(list(tasks), jobs, threads, on_progress).run()
         return
     for task in tasks:
-        yield task, _attempt(task, partial(hear, task))
+        yield task, _attempt(task, partial(on_progress, task))
 
 
 @dataclass
-class _Crew:
-    """`busy`: who listens at the other end of a connection, and what it does at the moment."""
+class _Pool:
+    """A worker is known by the connection to it."""
 
     waiting: list[Task]
     jobs: int
     threads: int
-    hear: Hear
-    idle: list[tuple[Connection, SpawnProcess]] = field(default_factory=list)
-    busy: dict[Connection, tuple[SpawnProcess, Task]] = field(default_factory=dict)
+    on_progress: OnTaskProgress
+    processes: dict[Connection, SpawnProcess] = field(default_factory=dict)
+    busy: dict[Connection, Task] = field(default_factory=dict)
 
-    def work(self) -> Iterator[tuple[Task, Trouble | None]]:
-        ended: dict[str, Trouble | None] = {}
+    def run(self) -> Iterator[Outcome]:
+        ended: dict[str, TaskError | None] = {}
         try:
             while self.waiting or self.busy:
-                for task in [task for task in self.waiting if task.needs <= ended.keys()]:
-                    lacking = next((ended[need] for need in task.needs if ended[need]), None)
-                    if lacking:
-                        self.waiting.remove(task)
-                        ended[task.name] = lacking
-                        yield task, lacking
-                    elif len(self.busy) < self.jobs:
-                        self.waiting.remove(task)
-                        self._give(task)
-                for task, trouble in (
-                    self._listen() if self.busy else ()
-                ):  # what lacked something may have been the last
-                    ended[task.name] = trouble
-                    yield task, trouble
+                for task, error in [*self._start(ended), *self._receive()]:
+                    ended[task.name] = error
+                    yield task, error
         finally:
-            self._dismiss()
+            self._terminate()
 
-    def _give(self, task: Task) -> None:
-        connection, process = self.idle.pop() if self.idle else _hire(self.threads)
-        self.busy[connection] = process, task
-        connection.send(task)
+    def _start(self, ended: dict[str, TaskError | None]) -> Iterator[Outcome]:
+        """Give tasks to idle workers; those that need a task that failed fail with it."""
+        for task in [task for task in self.waiting if task.needs <= ended.keys()]:
+            failed = next((error for need in task.needs if (error := ended[need])), None)
+            if failed:
+                self.waiting.remove(task)
+                yield task, failed
+            elif len(self.busy) < self.jobs:
+                self.waiting.remove(task)
+                idle = next((each for each in self.processes if each not in self.busy), None) or self._spawn()
+                self.busy[idle] = task
+                idle.send(task)
 
-    def _listen(self) -> Iterator[tuple[Task, Trouble | None]]:
-        """Wait until somebody says something; what ended by it."""
-        for connection in wait(list(self.busy)):
+    def _receive(self) -> Iterator[Outcome]:
+        """Wait for a message; yield the tasks that end with it."""
+        for connection in wait(list(self.busy)) if self.busy else ():
             assert isinstance(connection, Connection)
-            process, task = self.busy[connection]
+            task = self.busy[connection]
             try:
-                said = connection.recv()
+                message = connection.recv()
             except _GONE:
-                process.join()
                 del self.busy[connection]
-                yield task, _died(process.exitcode)
+                yield task, _died(self.processes.pop(connection))
                 continue
-            if said is not None and not isinstance(said, Trouble):
-                self.hear(task, said)
-                continue
-            del self.busy[connection]
-            self.idle.append((connection, process))
-            yield task, said
+            if message is None or isinstance(message, TaskError):
+                del self.busy[connection]
+                yield task, message
+            else:
+                self.on_progress(task, message)
 
-    def _dismiss(self) -> None:
+    def _spawn(self) -> Connection:
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(there, self.threads), daemon=True)
+        process.start()
+        there.close()  # else nobody would notice that the process has died
+        self.processes[here] = process
+        return here
+
+    def _terminate(self) -> None:
         """What a run has saved stays whole whenever its process ends; those in the midst of one are not waited for."""
-        processes = [process for _, process in self.idle] + [process for process, _ in self.busy.values()]
-        for process in processes:
+        for process in self.processes.values():
             process.terminate()
-        for process in processes:
+        for process in self.processes.values():
             process.join(10)
             if process.is_alive():
                 process.kill()
                 process.join()
 
 
-def _hire(threads: int) -> tuple[Connection, SpawnProcess]:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, threads), daemon=True)
-    process.start()
-    there.close()  # else nobody would notice that the process has died
-    return here, process
-
-
 def _serve(connection: Connection, threads: int) -> None:
-    """A worker's life. Ctrl-C reaches all processes of a terminal: the one that started them decides what it means."""
+    """A worker's main. Ctrl-C reaches all processes of a terminal: the parent decides what it means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # half-written files are removed on the way out
     import torch
@@ -137,24 +135,25 @@ def _serve(connection: Connection, threads: int) -> None:
     torch.set_num_threads(threads)
     try:
         while True:
-            task: Task = connection.recv()
-            connection.send(_attempt(task, connection.send))
+            connection.send(_attempt(connection.recv(), connection.send))
     except _GONE:
-        return  # whoever started this process is gone; so the first word after that ends it
+        return  # the parent is gone
 
 
-def _attempt(task: Task, on_progress: OnProgress) -> Trouble | None:
+def _attempt(task: Task, on_progress: OnProgress) -> TaskError | None:
     try:
         task.call(*task.arguments, on_progress)
     except Exception as error:
         text = str(error) or type(error).__name__
-        return Trouble(exit_code(error), text, "".join(traceback.format_exception(error)))
+        return TaskError(exit_code(error), text, "".join(traceback.format_exception(error)))
     return None
 
 
-def _died(code: int | None) -> Trouble:
-    reason = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}"
-    return Trouble(
+def _died(process: SpawnProcess) -> TaskError:
+    process.join()
+    code = process.exitcode or 0
+    reason = f"by signal {-code}" if code < 0 else f"with code {code}"
+    return TaskError(
         Exit.STOPPED,
         f"its process was ended {reason} from outside: often memory ran out, and fewer --jobs help; "
         'a program of your own must start sweeps below `if __name__ == "__main__":`.',

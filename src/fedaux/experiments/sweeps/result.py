@@ -1,0 +1,132 @@
+"""The result of a sweep: an `ArmResult` for every arm and the runs that failed, and the files made of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.io import write_atomically
+from fedaux.experiments.sweeps.grid import SYMBOLS, Run, Sweep
+from fedaux.experiments.sweeps.workers import TaskError
+from fedaux.report.arms import ArmResult
+from fedaux.report.comparison_page import write_comparison
+from fedaux.report.tables import SPREAD, Table, latex, markdown, pivot, runs_csv, summary, summary_csv
+
+
+class SweepError(FedauxError):
+    """Runs that failed while others went on; its code is that of the first."""
+
+    def __init__(self, text: str, code: Exit) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    run: Run
+    error: TaskError
+
+
+@dataclass(frozen=True, eq=False)
+class SweepResult:
+    """Arms with at least one finished run, and runs that failed."""
+
+    sweep: Sweep
+    folder: Path
+    arms: tuple[ArmResult, ...]
+    failures: tuple[FailedRun, ...] = ()
+    report: Path | None = None  # the page, once it is written
+
+    @property
+    def curves(self) -> dict[str, NDArray[np.float64]]:
+        """By label, (seeds, rounds)."""
+        return {arm.label: arm.curves for arm in self.arms}
+
+    @property
+    def accuracy(self) -> dict[str, float]:
+        """By label, after the last round, the mean over seeds."""
+        return {arm.label: float(arm.curves[:, -1].mean()) for arm in self.arms}
+
+    @property
+    def table(self) -> Table:
+        """Accuracy of every arm."""
+        return summary(self.curves, "method" if list(self.sweep.axes) in ([], ["method"]) else "arm")
+
+    @property
+    def caption(self) -> str:
+        """What all arms have in common; what varies stands in the table."""
+        base, sweep = self.sweep.base, self.sweep
+        facts = {
+            "data.source": base.data.source,
+            "data.clients": f"{base.data.clients} clients",
+            "data.alpha": f"{SYMBOLS['data.alpha']} = {base.data.alpha:g}",
+            "prototypes": ", ".join(spec.label for spec in base.prototypes),
+            "rounds": f"{base.rounds} round{'s' * (base.rounds > 1)}",
+        }
+        common = ", ".join(fact for key, fact in facts.items() if key not in sweep.axes)
+        title = f"{sweep.title}. " if sweep.title else ""
+        return f"{title}Test accuracy in %: {common}, {sweep.seeds} seed(s).{f' {SPREAD}' if sweep.seeds > 1 else ''}"
+
+    @property
+    def privacy(self) -> str:
+        """The one statement of all arms that release anything; several, each with its arms, where they differ."""
+        labels: dict[str, list[str]] = {}
+        for arm in self.arms:
+            if arm.privacy:
+                labels.setdefault(arm.privacy, []).append(arm.label)
+        if len(labels) == 1:
+            return next(iter(labels))
+        return "\n\n".join(f"{'; '.join(names)}: {statement}" for statement, names in labels.items())
+
+    def raise_failures(self) -> None:
+        """Raise `SweepError` if a run failed."""
+        if not self.failures:
+            return
+        shown = " ".join(f"{one.run.label}: {one.error.text.rstrip('.')}." for one in self.failures[:3])
+        count, total = len(self.failures), len(self.sweep.runs(self.folder))
+        more = f" (the first 3 of {count})" if count > 3 else ""
+        raise SweepError(
+            f"{count} of {total} runs failed{more}. {shown} What the others have is kept in {self.folder}; "
+            "the same command goes on with what is missing.",
+            self.failures[0].error.code,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        failures = [
+            {"label": one.run.label, "code": int(one.error.code), "error": one.error.text} for one in self.failures
+        ]
+        return {
+            "title": self.sweep.title,
+            "folder": str(self.folder),
+            "axes": {key: list(values) for key, values in self.sweep.axes.items()},
+            "arms": [arm.to_dict(self.folder) for arm in self.arms],
+            "failures": failures,
+        }
+
+
+def write_results(result: SweepResult) -> SweepResult:
+    """report.html with its charts, table.md, table.csv, table.tex, runs.csv and sweep.json in the sweep's folder."""
+    if not result.arms:
+        result.raise_failures()  # there is nothing else to show
+    table, caption, pivoted = result.table, result.caption, pivot(result.arms)
+    text, tex = f"{caption}\n\n{markdown(table.texts(), table.header)}", latex(table, caption, result.privacy)
+    if pivoted:
+        text += f"\nAfter the last round:\n\n{markdown(pivoted.texts(), pivoted.header)}"
+        tex += "\n" + latex(pivoted, f"{caption} After the last round.", result.privacy)
+    files = {
+        "table.md": f"{text}\n{result.privacy}\n" if result.privacy else text,
+        "table.tex": tex,
+        "table.csv": summary_csv(result.arms),
+        "runs.csv": runs_csv(result.arms),
+        "sweep.json": json.dumps(result.to_dict(), indent=1, ensure_ascii=False),
+    }
+    for name, content in files.items():
+        write_atomically(result.folder / name, content.encode())
+    title = result.sweep.title or "Methods side by side"
+    return replace(result, report=write_comparison(result.folder, title, result.arms))
