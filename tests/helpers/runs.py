@@ -8,7 +8,7 @@ import pytest
 from fedaux import Config, run
 from fedaux.algorithms.results import Result
 from fedaux.cli import app
-from fedaux.cli.common import ended
+from fedaux.cli.common import run_app
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import AuxConfig, DataConfig, PretrainConfig
 
@@ -32,7 +32,7 @@ def fedaux(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     monkeypatch.setattr(sys, "argv", ["fedaux", *map(str, words)])
     monkeypatch.setattr(sys, "path", list(sys.path))
     try:
-        return int(ended(app))
+        return int(run_app(app))
     except SystemExit as stop:
         return int(stop.code or 0)
 
