@@ -31,9 +31,9 @@ types:
 unit *arguments="tests/unit":
     python -m pytest -n 2 --dist worksteal -m "not slow" {{ arguments }}
 
-# Run whole runs, servers, the paper's rulings, and the documentation
+# Run whole runs, servers, attacks, the paper's rulings, and the documentation
 end-to-end:
-    python -m pytest -n 2 --dist worksteal -m "not slow" tests/end_to_end tests/paper tests/docs
+    python -m pytest -n 2 --dist worksteal -m "not slow" tests/end_to_end tests/attacks tests/paper tests/docs
 
 # Run what takes minutes: real servers, faults, long pages of the documentation
 slow *arguments:

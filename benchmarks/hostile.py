@@ -31,7 +31,8 @@ from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Relea
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.experiments.runner import in_process, run_in
+from fedaux.experiments.runner import in_process, run_in_folder
+from fedaux.flower.client_app import ordered_optimizer
 from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
 from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.clipping import GRID
@@ -124,9 +125,8 @@ class Hostile:
         load_state(model, order.weights)
         wrong = Records(own.gather(), (own.labels + 1) % order.classes)
         batches = torch_stream(order.seed)
-        train_local(
-            model, wrong, epochs=order.epochs, batch_size=order.batch_size, lr=order.lr, mu=order.mu, generator=batches
-        )
+        steps = {"epochs": order.epochs, "batch_size": order.batch_size}
+        train_local(model, wrong, **steps, optimizer=ordered_optimizer(order), generator=batches)
         return replace(reply, records=self.defence.boldness, weights=flatten_state(model))
 
     def _loud(self, order: PrepareOrder, reply: Release) -> Release:
@@ -169,7 +169,7 @@ def accuracy(config: Config, attack: Attack, liars: int, defence: Defence, seed:
     with tempfile.TemporaryDirectory() as folder:
         inner = in_process(config, Path(folder), cache)
         federation = Hostile(inner, server, frozenset(server.clients[:liars]), attack, defence)
-        return run_in(Path(folder), server, federation, None).accuracy
+        return run_in_folder(Path(folder), server, federation, None).accuracy
 
 
 def main() -> None:

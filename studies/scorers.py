@@ -31,6 +31,7 @@ from fedaux.data.federated import FederatedData, open_data
 from fedaux.data.records import Records
 from fedaux.models import flatten_state, linear_head
 from fedaux.models.inference import predict, transform_rows
+from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference, Scorer, teacher_weights
 from fedaux.scoring.class_sums import pool
@@ -89,7 +90,7 @@ class Setting:
         with seeded_torch(derive_seed(self.config.seed, "study", index)):
             head = linear_head(records.x.shape[1], len(self.data.classes))
         generator = torch_stream(self.config.seed, "study", index)
-        train_local(head, records, epochs=20, lr=1e-3, batch_size=32, mu=0.0, generator=generator)
+        train_local(head, records, epochs=20, batch_size=32, optimizer=Optimizer(), generator=generator)
         return predict(head, self.test).astype(np.float64)
 
     def accuracy(self, weights: Rows) -> float:

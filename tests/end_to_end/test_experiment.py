@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from fedaux import Config, Result, resume, run
-from fedaux.algorithms.distill import DivergedError
+from fedaux.algorithms import round as round_module
+from fedaux.algorithms.distill import DivergedError, distill_students
 from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.run_state import RunState, StateError
@@ -95,21 +96,22 @@ def test_auxiliary_private_and_test_data_share_no_record() -> None:
         assert sum(map(len, rows)) == len(rows[0] | rows[1] | rows[2]) == 1797
 
 
-def test_mixed_prototypes_each_have_their_own_average_and_student(tmp_path: Path) -> None:
+def test_mixed_prototypes_each_have_their_own_average_and_student(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     specs = (TINY.prototypes[0], PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("resnet8", width=4))
     config = replace(TINY, rounds=1, prototypes=specs, data=replace(TINY.data, clients=6))
     data = open_data(config)
     server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path)
     averages: dict[str, np.ndarray] = {}
     ensembles: list[int] = []
-    distil = server.distil
 
-    def watch(weights, ensemble, round_):  # type: ignore[no-untyped-def]
+    def watch(learners, weights, inputs, ensemble, config, round_):  # type: ignore[no-untyped-def]
         averages.update({label: arrays["parameters"].copy() for label, arrays in weights.items()})
         ensembles.append(id(ensemble))
-        return distil(weights, ensemble, round_)
+        return distill_students(learners, weights, inputs, ensemble, config, round_)
 
-    server.distil = watch  # type: ignore[method-assign]
+    monkeypatch.setattr(round_module, "distill_students", watch)
     federation = in_process(config, tmp_path / "run")
     seen: list[Update] = []
     ask = federation.ask
@@ -213,7 +215,7 @@ def test_orders_carry_all_a_client_needs(tmp_path: Path) -> None:
     assert (order.mu, order.round, order.classes, order.epochs) == (TINY.local.mu, 1, 10, 1)
     assert order.weights is state.weights[TINY.prototypes[0].label]  # broadcast, not copied
     plain = Server.of(replace(TINY, method="fedavg"), data.aux, data.test, 10, data.clients, tmp_path)
-    assert plain.train_order(state, "client-003").mu == 0.0
+    assert plain.orders.train(state, "client-003").mu == 0.0
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:

@@ -51,20 +51,28 @@ def train_order(client: str = "a", **changes: Any) -> TrainOrder:
         "round": 2,
         "prototype": '["mlp", {}]',
         "classes": 10,
+        "method": "fedavg",
+        "method_options": "{}",
         "epochs": 1,
-        "lr": 1e-3,
         "batch_size": 32,
+        "optimizer": "adam",
+        "lr": 1e-3,
+        "momentum": 0.0,
+        "weight_decay": 0.0,
         "mu": 0.0,
         "seed": 2**63 - 1,
         "h0": "",
         "heard": 0,
+        "run": "cafe",
+        "last_round": 1,
         "extractor": {},
         "weights": weights(),
+        "broadcast": {},
     }
     return TrainOrder(client, **{**facts, **changes})
 
 
 def update(client: str = "a", **changes: Any) -> Update:
-    facts = {"round": 2, "records": 7, "loss": 0.5, "seconds": 0.1, "weights": weights(1.5)}
+    facts = {"round": 2, "records": 7, "loss": 0.5, "seconds": 0.1, "weights": weights(1.5), "extra": {}}
     facts |= {"noise": 0.0, "rate": 1.0, "steps": 0, "account": ACCOUNT}
     return Update(client, **{**facts, **changes})

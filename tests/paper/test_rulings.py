@@ -28,6 +28,7 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.models import build, flatten_state
 from fedaux.models.inference import predict_batches
+from fedaux.models.optimizer import Optimizer
 from fedaux.privacy import gaussian
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.ledger import Ledger
@@ -320,7 +321,8 @@ def test_m_batchnorm_is_in_eval_mode_for_whoever_only_looks() -> None:
     rng = np.random.default_rng(5)
     records = Records(rng.normal(size=(64, 4)).astype(np.float32), (np.arange(64) % 2).astype(np.int64))
     model = build(PrototypeSpec.of("mlp", norm="batch"), (4,), 2, 0)
-    train_local(model, records, epochs=1, lr=1e-2, batch_size=16, mu=0.0, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    train_local(model, records, epochs=1, batch_size=16, optimizer=Optimizer(lr=1e-2), generator=generator)
 
     def check(predict: Callable[[Records], np.ndarray]) -> None:
         assert np.allclose(predict(records)[:8], predict(records.take(np.arange(8))), atol=1e-5)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from fedaux.algorithms.aggregate import Ensemble
 from fedaux.algorithms.learners import Learners
-from fedaux.algorithms.losses import distillation_loss
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Arrays
@@ -24,6 +24,11 @@ class DivergedError(FedauxError, ArithmeticError):
     """Training that left the real numbers; nothing of it is saved."""
 
     code = Exit.DIVERGED
+
+
+def distillation_loss(student: Tensor, soft_labels: Tensor) -> Tensor:
+    """Eq. 1: batch mean of KL(ỹ ‖ softmax(f(x))). student: logits (B, C); soft_labels: probabilities (B, C)."""
+    return F.kl_div(F.log_softmax(student, dim=1), soft_labels, reduction="batchmean")
 
 
 def distill(
@@ -74,7 +79,7 @@ def distill_students(
         students[label] = flatten_state(student)
     if not np.isfinite(losses).all():
         raise DivergedError(
-            f"distillation diverged in round {round_}: lower its learning rate (distill.lr, or distill_lr of a "
-            "strategy), and go on with `fedaux resume` or start again"
+            f"distillation diverged in round {round_}: lower distill.lr (of a strategy, distill_lr) and go on with "
+            "`fedaux resume`"
         )
     return students, float(np.mean(losses))

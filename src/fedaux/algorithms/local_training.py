@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
-from fedaux.algorithms.losses import proximal_term
+from fedaux.algorithms.hooks import Hooks, Vector
+from fedaux.core.messages import Arrays
 from fedaux.data.batching import batches
 from fedaux.data.records import Records
+from fedaux.models.optimizer import Optimizer, Term, add_to_gradients, flat
+
+
+class Trained(NamedTuple):
+    loss: float  # mean over the records in the last epoch
+    steps: int
 
 
 def train_local(
@@ -17,27 +26,46 @@ def train_local(
     records: Records,
     *,
     epochs: int,
-    lr: float,
     batch_size: int,
-    mu: float,
+    optimizer: Optimizer,
     generator: torch.Generator,
-) -> float:
-    """E epochs of Adam on cross-entropy, plus FedPROX's term where μ > 0. Returns the mean loss of the last epoch."""
+    term: Term | None = None,
+) -> Trained:
+    """E epochs on cross-entropy; `term` of the parameters is added to every gradient."""
     model.train()
     labels = torch.from_numpy(np.ascontiguousarray(records.labels))
     parameters = list(model.parameters())
-    anchor = [p.detach().clone() for p in parameters] if mu > 0 else []
-    optimiser = torch.optim.Adam(parameters, lr=lr)
-    total = 0.0
+    descent = optimizer.make(parameters)
+    total, steps = 0.0, 0
     for _ in range(epochs):
         total = 0.0
         for rows in batches(len(records), batch_size, generator):
             loss = F.cross_entropy(model(records.batch(rows)), labels[rows])
             total += loss.item() * len(rows)
-            if mu > 0:
-                loss = loss + proximal_term(parameters, anchor, mu)
-            optimiser.zero_grad(set_to_none=True)
+            descent.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-    optimiser.zero_grad(set_to_none=True)  # the resident model must not keep a second model's worth of gradients
-    return total / len(records)
+            if term is not None:
+                add_to_gradients(parameters, term(flat(parameters)))
+            descent.step()
+            steps += 1
+    descent.zero_grad(set_to_none=True)  # the resident model must not keep a second model's worth of gradients
+    return Trained(total / len(records), steps)
+
+
+def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, state: Arrays) -> Term | None:
+    """FedPROX's μ (θ − θ_t) and the method's own term as one function of θ; None where there is neither."""
+    own = type(hooks).gradient_term is not Hooks.gradient_term
+    if mu == 0 and not own:
+        return None
+    anchor, sent, kept = torch.tensor(start), _tensors(received), _tensors(state)
+
+    def term(theta: Tensor) -> Tensor:
+        pull = mu * (theta - anchor)
+        more = hooks.gradient_term(theta, anchor, sent, kept) if own else None
+        return pull if more is None else pull + more
+
+    return term
+
+
+def _tensors(arrays: Arrays) -> dict[str, Tensor]:
+    return {name: torch.tensor(array) for name, array in arrays.items()}  # copied: a message's arrays are read-only

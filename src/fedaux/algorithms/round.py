@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedaux.algorithms.aggregate import Contribution, Ensemble
 from fedaux.algorithms.distill import distill_students
 from fedaux.algorithms.evaluation import confusions
+from fedaux.algorithms.hooks import next_model, with_extra, without_extra
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.teachers import bayesian_teachers, teacher_logits
@@ -77,7 +78,9 @@ class Round:
     def _check_norm(self, update: Update, label: str) -> UpdateNorm:
         local, known = self.server.config.local, self.limits.get(label, {})
         steps = local.epochs * math.ceil(update.records / local.batch_size)
-        norm = update_norm(self.sent[label], update.weights, steps)
+        nothing = {name: np.zeros_like(array) for name, array in update.extra.items()}
+        sent, received = with_extra(self.sent[label], nothing), with_extra(update.weights, update.extra)
+        norm = update_norm(sent, received, steps)
         for name, size in norm.items():
             limit = known.get(name, math.inf)
             if not math.isfinite(size):
@@ -90,14 +93,14 @@ class Round:
         """(what it adds; its mean share of all teachers' weight, or None where nothing is scored)."""
         method, scored = self.server.method, self.teacher_weights
         second_moment = method.teachers == "bayesian"
+        arrays, records = with_extra(update.weights, update.extra), update.records if self.server.hooks.weighted else 1
         if not method.distils or (scored is not None and update.client not in scored.teachers):
-            return Contribution.of(label, update.weights, update.records, second_moment=second_moment), None
+            return Contribution.of(label, arrays, records, second_moment=second_moment), None
         with self.costs.phase("teach"):
             logits = self._logits(label, update.weights)
             weights = None if scored is None else scored.of(update.client)
             share = None if scored is None or weights is None else scored.share(weights)
-            model = (label, update.weights, update.records)
-            return Contribution.of(*model, logits, weights, second_moment=second_moment), share
+            return Contribution.of(label, arrays, records, logits, weights, second_moment=second_moment), share
 
     def _logits(self, label: str, weights: Arrays) -> NDArray[np.float32]:
         server = self.server
@@ -112,7 +115,8 @@ class Round:
         """Averages, FedBE's draws, students, test: the state after this round."""
         server = self.server
         averages, ensemble = self.total.finish()
-        weights = {**state.weights, **averages}
+        models, method_state = self._server_steps(state, averages)
+        weights = {**state.weights, **models}
         distill_loss = teachers = None
         if ensemble is not None and self.distils:
             if server.method.teachers == "bayesian":
@@ -125,14 +129,26 @@ class Round:
             teachers = ensemble.effective_teachers()
         with self.costs.phase("test"):
             tables = confusions(server.learners, weights, server.public.test_inputs, server.classes)
-        return state.after(weights, self._result(state, distill_loss, teachers, tables))
+        return state.after(weights, self._result(state, distill_loss, teachers, tables), method_state)
+
+    def _server_steps(
+        self, state: RunState, averages: dict[str, Arrays]
+    ) -> tuple[dict[str, Arrays], dict[str, Arrays]]:
+        """Each prototype's next model, before any distillation, and what its method keeps."""
+        models, method_state = {}, {}
+        for label, mean in averages.items():
+            answered = sum(self.server.label_of(client) == label for client in self.client_metrics)
+            fraction = answered / max(answered, self.server.clients_per_prototype[label])
+            before = state.weights[label], state.method_state.get(label, {})
+            models[label], method_state[label] = next_model(self.server.hooks, *before, mean, fraction)
+        return models, method_state
 
     def _add_bayesian_teachers(self, ensemble: Ensemble) -> None:
         config = self.server.config
         for label, models in self.total.models.items():
             rng = numpy_stream(config.seed, "bayes", label, self.number)
             for weights in bayesian_teachers(models, config.distill.samples, rng):
-                logits = self._logits(label, weights)
+                logits = self._logits(label, without_extra(weights)[0])
                 ensemble.merge(Ensemble.of(logits, np.ones(len(logits))))
 
     def _result(

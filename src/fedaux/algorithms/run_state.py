@@ -20,7 +20,7 @@ from fedaux.privacy.ledger import Ledger
 
 FILE = "state.safetensors"
 VERSION = "6"
-ROOMS = ("weights", "extractors", "public")
+ROOMS = ("weights", "extractors", "public", "method_state")
 
 
 class StateError(FedauxError, ValueError):
@@ -46,6 +46,8 @@ class RunState:
     unheard: frozenset[str] = frozenset()  # clients that were sent an order since, and have not answered it
     prepared: frozenset[str] = frozenset()  # clients that have shown to hold h0's features of their data
     history: tuple[RoundResult, ...] = ()
+    last_round: dict[str, int] = field(default_factory=dict)  # in which each client's update was used
+    method_state: dict[str, Arrays] = field(default_factory=dict)  # by prototype: what the method's hooks keep
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -59,11 +61,21 @@ class RunState:
         """How many entries of this client's account the server knows of."""
         return self.accounts[client].entries if client in self.accounts else 0
 
-    def after(self, weights: dict[str, Arrays], result: RoundResult) -> RunState:
+    def after(
+        self, weights: dict[str, Arrays], result: RoundResult, method_state: dict[str, Arrays] | None = None
+    ) -> RunState:
         """The state one round later. Who failed may have lost its features, and is sent the extractor again."""
         prepared = (self.prepared | set(result.client_metrics)) - {failure.client for failure in result.failures}
         history = (*(replace(earlier, confusion=None) for earlier in self.history), result)
-        return replace(self, round=self.round + 1, weights=weights, prepared=prepared, history=history)
+        return replace(
+            self,
+            round=self.round + 1,
+            weights=weights,
+            prepared=prepared,
+            history=history,
+            last_round=self.last_round | dict.fromkeys(result.client_metrics, self.round + 1),
+            method_state=self.method_state | (method_state or {}),
+        )
 
     @property
     def ledger(self) -> Ledger:
@@ -87,6 +99,7 @@ class RunState:
             "accounts": {client: vars(account) for client, account in self.accounts.items()},
             "unheard": sorted(self.unheard),
             "prepared": sorted(self.prepared),
+            "last_round": self.last_round,
             "history": [result.to_dict() for result in self.history],
         }
         # a million releases are one array and one text: the header of the file has room for neither
@@ -137,5 +150,6 @@ class RunState:
             accounts={client: Account(**one) for client, one in facts["accounts"].items()},
             unheard=frozenset(facts["unheard"]),
             prepared=frozenset(facts["prepared"]),
+            last_round=facts["last_round"],
             history=tuple(map(RoundResult.from_dict, facts["history"])),
         )

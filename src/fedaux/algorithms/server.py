@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
+from fedaux.algorithms.hooks import Hooks
 from fedaux.algorithms.learners import Learners
 from fedaux.algorithms.orders import Orders
 from fedaux.algorithms.public_data import PublicData
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.methods import METHODS, Method
+from fedaux.config.methods import Method, find_method
 from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import FeaturesProgress, OnProgress, no_progress
@@ -56,7 +58,15 @@ class Server:
 
     @property
     def method(self) -> Method:
-        return METHODS[self.config.method]
+        return find_method(self.config.method)
+
+    @property
+    def hooks(self) -> Hooks:
+        return self.orders.hooks
+
+    @cached_property
+    def clients_per_prototype(self) -> Counter[str]:
+        return Counter(map(self.label_of, self.clients))
 
     def label_of(self, client: str) -> str:
         """The prototype that a client trains."""

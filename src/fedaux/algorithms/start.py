@@ -31,7 +31,9 @@ def initial_state(server: Server) -> RunState:
     if config.privacy.private_training:
         for learner in learners.trained.values():
             validate_module(learner, training=True)
-    state = RunState(config, 0, learners.weights())
+    weights = learners.weights()
+    kept = {label: server.hooks.server_state(arrays["parameters"]) for label, arrays in weights.items()}
+    state = RunState(config, 0, weights, method_state=kept)
     if not (server.method.scores or config.head_only):
         return state
     for extractor in learners.extractors.values():

@@ -78,7 +78,7 @@ def run(
     from fedaux.report.live import Live
 
     settings = Config.load(with_local_modules(config), set_ or [])
-    folder = out or Path("runs") / f"{config.stem}-{settings.method}-seed{settings.seed}"
+    folder = out or Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
     callbacks = make_callbacks(track or [])
     set_threads(threads)
     console = console_for(as_json)
@@ -170,7 +170,7 @@ def report(
 
 def show(result: Result, console: Console, as_json: bool) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
-    from fedaux.config.methods import METHODS
+    from fedaux.config.methods import find_method
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import sparkline
 
@@ -180,7 +180,7 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     if as_json:
         print_json({**result.to_dict(), "report": str(page)})
         return
-    label = METHODS[config.method].label
+    label = find_method(config.method).label
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
     rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
     console.print(f"\n[bold]{label}[/bold] after {rounds}: {figure}")

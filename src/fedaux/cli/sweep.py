@@ -49,12 +49,12 @@ def demo(
     """Compare nine methods on ten clients that each hold about one digit. No download, about a minute."""
     from dataclasses import replace
 
-    from fedaux.config.methods import METHODS
+    from fedaux.config.methods import PAPER
     from fedaux.config.presets import DEMO
     from fedaux.experiments.sweeps.grid import Sweep
 
     config = replace(DEMO, privacy=replace(DEMO.privacy, epsilon=epsilon))
-    plan = Sweep.of(config, {"method": list(METHODS)}, seeds)
+    plan = Sweep.of(config, {"method": list(PAPER)}, seeds)
     title = "Test accuracy in %, 10 clients with about one digit each"
     _sweep(plan, out, jobs, threads, as_json, title, cache=out / "cache")
 
@@ -67,7 +67,9 @@ def demo(
 )
 def compare(
     config: Annotated[Path, typer.Argument(help="A TOML file; its `method` plays no part.")],
-    methods: Annotated[str, typer.Option(help="Which methods, with commas between; default all nine.")] = "",
+    methods: Annotated[
+        str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")
+    ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to average over, from the file's own on.")] = 3,
     out: Out = None,
     jobs: Jobs = 1,
@@ -76,11 +78,11 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same data and splits. Started again, it continues."""
-    from fedaux.config.methods import METHODS
+    from fedaux.config.methods import PAPER
     from fedaux.config.schema import Config
     from fedaux.experiments.sweeps.grid import Sweep
 
-    names = [name.strip() for name in methods.split(",")] if methods else list(METHODS)
+    names = [name.strip() for name in methods.split(",")] if methods else list(PAPER)
     plan = Sweep.of(Config.load(with_local_modules(config), set_ or []), {"method": names}, seeds)
     title = f"Test accuracy in %, {config.stem}, {seeds} seed(s)"
     _sweep(plan, out or Path("runs") / config.stem, jobs, threads, as_json, title)

@@ -1,9 +1,16 @@
-"""The methods as data: each is four choices (start, local objective, teachers, weights), so a new one is a new row."""
+"""The methods as data: each is four choices, and the name of its hooks where four choices cannot say it.
+
+A row of your own works wherever a name does, as `module:attribute`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
+
+from fedaux.config.parsing import ConfigError, from_table, require
+from fedaux.core.errors import UnknownNameError, import_attribute, unknown_name
 
 
 @dataclass(frozen=True)
@@ -14,6 +21,8 @@ class Method:
     proximal: add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX).
     teachers: who is distilled: nobody; the clients; or the clients, their average and draws from a Gaussian (FedBE).
     weights: how much each teacher counts on each public example.
+    hooks: what these four cannot say: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are the method's
+        options, which `[method_options]` sets.
     """
 
     label: str
@@ -21,6 +30,7 @@ class Method:
     proximal: bool = False
     teachers: Literal["none", "clients", "bayesian"] = "none"
     weights: Literal["uniform", "certainty"] = "uniform"
+    hooks: str | type = ""
 
     @property
     def distils(self) -> bool:
@@ -32,18 +42,63 @@ class Method:
         """Whether clients release certainty scores (P2, P3)."""
         return self.weights == "certainty"
 
+    def make_hooks(self, options: Mapping[str, Any]) -> Any:
+        """An instance of `hooks` with these options, None where there are no hooks. No option is silently ignored."""
+        if not self.hooks:
+            require(not options, f"{self.label} has no options: delete method_options.")
+            return None
+        cls = self.hooks if isinstance(self.hooks, type) else _imported(self.hooks, "hooks", "class", type)
+        require(
+            hasattr(cls, "server_step"), f"the hooks of {self.label}, {cls.__name__}, are no subclass of fedaux.Hooks."
+        )
+        return from_table(cls, options, "method_options.")
 
+
+_ROOM = "fedaux.algorithms"
 _PLAIN = {
     "fedavg": Method("FedAVG"),
     "fedprox": Method("FedPROX", proximal=True),
     "feddf": Method("FedDF", teachers="clients"),
     "fedbe": Method("FedBE", teachers="bayesian"),
 }
-_PRETRAINED = {f"{key}+p": replace(row, label=f"{row.label}+P", pretrained=True) for key, row in _PLAIN.items()}
+_HOOKED = {
+    "fedavgm": Method("FedAvgM", hooks=f"{_ROOM}.fedavgm:FedAvgM"),
+    "fedadam": Method("FedAdam", hooks=f"{_ROOM}.fedadam:FedAdam"),
+    "fedyogi": Method("FedYogi", hooks=f"{_ROOM}.fedadam:FedYogi"),
+    "fednova": Method("FedNova", hooks=f"{_ROOM}.fednova:FedNova"),
+    "scaffold": Method("SCAFFOLD", hooks=f"{_ROOM}.scaffold:Scaffold"),
+}
 
-METHODS: dict[str, Method] = {
+
+def _pretrained(rows: Mapping[str, Method]) -> dict[str, Method]:
+    return {f"{key}+p": replace(row, label=f"{row.label}+P", pretrained=True) for key, row in rows.items()}
+
+
+_PAPER = {
     **_PLAIN,
-    **_PRETRAINED,
+    **_pretrained(_PLAIN),
     "fedaux": Method("FedAUX", pretrained=True, teachers="clients", weights="certainty"),
 }
-"""All methods by the name that `method` takes: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
+PAPER = tuple(_PAPER)
+"""The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
+
+METHODS: dict[str, Method] = {**_PAPER, **_HOOKED, **_pretrained(_HOOKED)}
+"""All methods by the name that `method` takes: those of the paper, and fedavgm, fedadam, fedyogi, fednova, scaffold,
+each also with +p."""
+
+
+def find_method(name: str) -> Method:
+    """A row of `METHODS`, or a user's own: `module:attribute`."""
+    if name in METHODS:
+        return METHODS[name]
+    if ":" not in name:
+        raise ConfigError(str(unknown_name("method", name, [*METHODS, "module:attribute"])))
+    row: Method = _imported(name, "method", "Method", Method)
+    return row
+
+
+def _imported(name: str, what: str, noun: str, kind: type) -> Any:
+    try:
+        return import_attribute(name, what, noun, lambda value: isinstance(value, kind))
+    except UnknownNameError as error:
+        raise ConfigError(str(error)) from error

@@ -104,7 +104,7 @@ def to_plain(value: Any) -> Any:
         return {"name": value.name, **dict(value.options)}
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: to_plain(dict(item) if name == "options" else item) for name, item in fields.items()}
+        return {name: to_plain(dict(item) if name.endswith("options") else item) for name, item in fields.items()}
     if isinstance(value, dict):
         return {name: to_plain(item) for name, item in value.items()}
     return [to_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.parsing import (
     ConfigError,
     Options,
@@ -108,16 +108,47 @@ class PretrainConfig:
 
 @dataclass(frozen=True)
 class LocalConfig:
-    """T1: what a client does with the model it receives (Adam)."""
+    """T1: local training at the clients."""
 
     epochs: int = 1  # E: passes over the client's records a round
-    lr: float = 1e-3  # Adam's
+    optimizer: str = "adam"  # or sgd; each round starts it anew
+    lr: float = 1e-3  # learning rate, of the first round where there is a schedule
+    momentum: float = 0.0  # SGD's
+    weight_decay: float = 0.0  # λ of the λ/2 ‖θ‖² that is added to the loss
+    schedule: str = (
+        "constant"  # of lr over the rounds; or cosine, or step: down after a half and three quarters of them
+    )
+    final_lr_fraction: float = 0.01  # share of lr that cosine and step end with
     batch_size: int = 32  # of records
     mu: float = 0.01  # FedPROX only
 
     def __post_init__(self) -> None:
+        require_choice("local.optimizer", self.optimizer, ("adam", "sgd"))
+        require_choice("local.schedule", self.schedule, ("constant", "cosine", "step"))
         require(self.epochs >= 1 and self.batch_size >= 1, "local.epochs and local.batch_size must be at least 1.")
         require(0 < self.lr <= 1e20 and self.mu >= 0, "local.lr must be above 0 and local.mu not below 0.")
+        require(0 <= self.momentum < 1, f"local.momentum must be at least 0 and below 1, not {self.momentum}.")
+        require(
+            self.momentum == 0 or self.optimizer == "sgd",
+            "local.momentum is SGD's, Adam has its own: set local.optimizer = 'sgd', or leave local.momentum out.",
+        )
+        require(
+            0 <= self.weight_decay < math.inf, f"local.weight_decay must not be negative, it is {self.weight_decay}."
+        )
+        require(
+            0 < self.final_lr_fraction <= 1,
+            f"local.final_lr_fraction must be above 0 and at most 1, not {self.final_lr_fraction}.",
+        )
+
+    def lr_at(self, round_: int, rounds: int) -> float:
+        """The learning rate of round 1, 2, …, `rounds`."""
+        if self.schedule == "cosine":
+            half_turn = math.pi * (round_ - 1) / max(1, rounds - 1)
+            return self.lr * (self.final_lr_fraction + (1 - self.final_lr_fraction) * (1 + math.cos(half_turn)) / 2)
+        if self.schedule == "step":
+            drops = sum((round_ - 1) / rounds >= share for share in (0.5, 0.75))
+            return self.lr * math.pow(self.final_lr_fraction, drops / 2)
+        return self.lr
 
 
 @dataclass(frozen=True)
@@ -250,7 +281,8 @@ class FederationConfig:
 class Config:
     """A run. Defaults are the paper's, except where docs/rulings.md says otherwise."""
 
-    method: str = "fedaux"  # a name of `METHODS`
+    method: str = "fedaux"  # a name of `METHODS`, or your own: module:attribute
+    method_options: Options = ()  # of the method, where it has any: beta of fedavgm, …
     rounds: int = 10  # T: how often clients are asked to train
     fraction: float = 1.0  # C: the fraction of clients selected each round
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
@@ -267,7 +299,13 @@ class Config:
     federation: FederationConfig = field(default_factory=FederationConfig)
 
     def __post_init__(self) -> None:
-        require_choice("method", self.method, tuple(METHODS))
+        object.__setattr__(self, "method_options", sorted_options("method_options", self.method_options))
+        method = find_method(self.method)
+        hooks = method.make_hooks(dict(self.method_options))
+        require(
+            self.federation.precision == "float32" or getattr(hooks, "half_precision", True),
+            f"{method.label} needs federation.precision = 'float32': half precision drowns what its clients send.",
+        )
         require(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
         require(0 < self.fraction <= 1, f"fraction must be above 0 and at most 1, not {self.fraction}.")
         require(
@@ -283,11 +321,11 @@ class Config:
         )
         require_choice("head_init", self.head_init, ("random", "closed-form"))
         require(
-            self.head_init == "random" or (METHODS[self.method].scores and self.privacy.scorer == "class-embedding"),
+            self.head_init == "random" or (method.scores and self.privacy.scorer == "class-embedding"),
             "head_init = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding'.",
         )
         require(
-            not METHODS[self.method].scores or self.privacy.epsilon <= self.privacy.epsilon_budget,
+            not method.scores or self.privacy.epsilon <= self.privacy.epsilon_budget,
             f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than privacy.epsilon = "
             f"{self.privacy.epsilon:g}, which the scores alone cost.",
         )
@@ -320,7 +358,17 @@ class Config:
     @property
     def hash(self) -> str:
         """16 hex digits that are the same for the same settings, defaults included."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+        return _hash(self.to_dict())
+
+    @property
+    def run_id(self) -> str:
+        """The same for a run that goes on with more rounds or other patience, by which a client knows its own state."""
+        table = self.to_dict()
+        return _hash({key: value for key, value in table.items() if key not in ("rounds", "federation")})
+
+
+def _hash(table: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def flatten(config: Config) -> dict[str, str | float]:

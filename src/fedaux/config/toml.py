@@ -19,7 +19,7 @@ def to_commented_toml(config: Config, header: str, comments: Mapping[str, str]) 
     for name, section in table.items():
         if isinstance(section, dict):
             lines = _lines(f"{name}.", section, default[name], comments)
-            parts.append(f"[{name}]\n{lines}" if lines else "")
+            parts.append(f"[{name}]\n{lines}" if lines or name in comments else "")
     return "\n".join(part for part in parts if part)
 
 
@@ -44,7 +44,7 @@ def _key(name: str) -> str:
 
 
 def _lines(prefix: str, table: Mapping[str, Any], default: Mapping[str, Any], comments: Mapping[str, str]) -> str:
-    shown = [key for key in table if prefix + key in comments or table[key] != default[key]]
+    shown = [key for key in table if prefix + key in comments or table[key] != default.get(key)]
     return "".join(f"{_comment(comments.get(prefix + key, ''))}{key} = {toml_value(table[key])}\n" for key in shown)
 
 

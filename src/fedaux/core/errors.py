@@ -69,22 +69,27 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameErr
     return UnknownNameError(f"unknown {what} {name!r}{hint}; choose from {', '.join(names) or 'none at all'}")
 
 
-def import_function(name: str, what: str) -> Callable[..., Any]:
-    """A user's own `module:function`."""
-    module, _, function = name.partition(":")
-    if not all(part.isidentifier() for part in [*module.split("."), function]):
-        raise UnknownNameError(f"{what} {name!r} is not of the form module:function")
+def import_attribute(name: str, what: str, noun: str, valid: Callable[[Any], bool]) -> Any:
+    """A user's own `module:attribute`, if it is `valid`."""
+    module, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), attribute]):
+        raise UnknownNameError(f"{what} {name!r} is not of the form module:{noun}")
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there, something that it imports is not
         raise UnknownNameError(f"{what} {name!r}: no module {module!r}; is its folder on PYTHONPATH?") from error
-    made = getattr(found, function, None)
-    if not callable(made):
-        public = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
-        raise unknown_name(f"function of module {module!r}", function, public)
-    return made  # type: ignore[no-any-return]
+    value = getattr(imported, attribute, None)
+    if not valid(value):
+        public = [key for key, value in vars(imported).items() if valid(value) and not key.startswith("_")]
+        raise unknown_name(f"{noun} of module {module!r}", attribute, public)
+    return value
+
+
+def import_function(name: str, what: str) -> Callable[..., Any]:
+    """A user's own `module:function`."""
+    return import_attribute(name, what, "function", callable)  # type: ignore[no-any-return]
 
 
 class UserCodeError(FedauxError):

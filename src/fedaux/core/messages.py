@@ -119,15 +119,23 @@ class TrainOrder:
     round: int
     prototype: str
     classes: int
+    method: str  # whose hooks the client runs: a built-in name, or one that the client's own settings name as well
+    method_options: str  # as JSON
     epochs: int
-    lr: float
     batch_size: int
+    optimizer: str
+    lr: float  # of this round
+    momentum: float
+    weight_decay: float
     mu: float
     seed: int
     h0: str  # hash of the extractor on whose features only the head is trained; "" trains the whole network
     heard: int
+    run: str  # by which the client knows its state of this run
+    last_round: int  # in which the server used an update of this client: its state goes on from there; 0: none yet
     extractor: Arrays = field(repr=False)  # as in `PrepareOrder`; empty without h0
     weights: Arrays = field(repr=False)
+    broadcast: Arrays = field(repr=False)  # what the method sends beside the model
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +155,7 @@ class Update:
     steps: int
     account: str  # `Account` as JSON
     weights: Arrays = field(repr=False)
+    extra: Arrays = field(default_factory=dict, repr=False)  # what the method sends beside the model
 
 
 @dataclass(frozen=True)

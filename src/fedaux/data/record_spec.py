@@ -37,6 +37,10 @@ class RecordSpec:
             return cls("text")
         return cls("image" if is_image(records.x) else "numbers", tuple(records.x.shape[1:]))
 
+    @classmethod
+    def from_card(cls, card: dict[str, Any]) -> Self:
+        return cls(card["kind"], tuple(card["shape"]))
+
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one network input: images are channels first."""

@@ -75,7 +75,10 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 def site_config(base: Config, name: str) -> Config:
     """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
+    own = ":" in base.method  # code that is run at a site only if its own settings name it
     return Config(
+        method=base.method if own else Config.method,
+        method_options=base.method_options if own else (),
         rounds=base.rounds,
         head_only=base.head_only,
         prototypes=base.prototypes,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config, flatten
 from fedaux.core.errors import MissingPackageError, unknown_name
 from fedaux.core.io import write_atomically
@@ -197,7 +197,9 @@ class MLflow(Tracker):
             mlflow.start_run(run_id=known[0].info.run_id)
             self.logged = int(known[0].data.metrics.get("round", 0))
         else:
-            mlflow.start_run(run_name=folder.name, tags={"fedaux": identity, "method": METHODS[config.method].label})
+            mlflow.start_run(
+                run_name=folder.name, tags={"fedaux": identity, "method": find_method(config.method).label}
+            )
             mlflow.log_params(flatten(config))
 
     def log(self, row: Row, step: int) -> None:

@@ -60,8 +60,8 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
 
 def render_page(card: Card, folder: str) -> str:
     """README.md: front matter for model hubs, then the card as text. `folder` is the model's name in the examples."""
-    record_spec = RecordSpec(card["record"]["kind"], tuple(card["record"]["shape"]))
-    method, privacy, data = METHODS[card["method"]].label, card["privacy"], card["data"]
+    record_spec = RecordSpec.from_card(card["record"])
+    method, privacy, data = _label(card["method"]), card["privacy"], card["data"]
     takes = record_spec.description
     split = ", ".join(f"{key} {value}" for key, value in data["split"].items())
     return f"""{_front_matter(card, record_spec)}
@@ -153,6 +153,11 @@ def _image_limits(record_spec: RecordSpec) -> str:
     return f"""- Images must have this very size. The network inside sees `{record_spec.to_card()["scaling"]}`;
   `Model` and `model.onnx` do that for you.
 """
+
+
+def _label(method: str) -> str:
+    """A card may come from anywhere: the module that it names is not imported."""
+    return METHODS[method].label if method in METHODS else method
 
 
 def _listed(classes: Sequence[str]) -> str:

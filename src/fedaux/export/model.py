@@ -54,7 +54,7 @@ class Model:
     @property
     def record_spec(self) -> RecordSpec:
         """Kind and shape of one record."""
-        return RecordSpec(self.card["record"]["kind"], tuple(self.card["record"]["shape"]))
+        return RecordSpec.from_card(self.card["record"])
 
     def predict(self, records: Any) -> NDArray[np.float32]:
         """Probabilities (N, C) for uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of texts."""
@@ -78,8 +78,8 @@ class Model:
         folder = find_model(Path(folder).expanduser())
         card = read_card(folder)
         try:
-            record_spec = RecordSpec(card["record"]["kind"], tuple(card["record"]["shape"]))
-            network = build(_spec(card, folder), record_spec.input_shape, len(card["classes"]), seed=0)
+            shape = RecordSpec.from_card(card["record"]).input_shape
+            network = build(_spec(card, folder), shape, len(card["classes"]), seed=0)
             data = _read(folder / WEIGHTS)
             if hashlib.sha256(data).hexdigest() != card["weights"]["sha256"]:
                 raise ValueError(f"{WEIGHTS} is not the file that the card was written for")

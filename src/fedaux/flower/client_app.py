@@ -18,8 +18,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from fedaux.algorithms.local_training import train_local
-from fedaux.config.methods import METHODS
+from fedaux.algorithms.client_state import ClientState
+from fedaux.algorithms.hooks import Hooks, LocalWork, hooks_of
+from fedaux.algorithms.local_training import Trained, gradient_term, train_local
+from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, TrainOrder, Update
@@ -40,6 +42,7 @@ from fedaux.models import (
     to_half,
 )
 from fedaux.models.inference import Rows, fingerprint_arrays
+from fedaux.models.optimizer import Optimizer, Term
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
 from fedaux.privacy.budget import BudgetStore, Entry, account_folder
 from fedaux.privacy.dp_sgd import train_private
@@ -79,18 +82,27 @@ def prepare(message: Message, context: Context) -> Message:
 @app.train()
 @redact_errors
 def train(message: Message, context: Context) -> Message:
-    """T1: E epochs from the server's weights."""
+    """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone."""
     order, started = deserialize(TrainOrder, message.content), time.perf_counter()
-    config = validate_order(context, order)
-    store = BudgetStore(account_path(context, order), config.privacy)
+    config, folder = validate_order(context, order), account_path(context, order)
+    hooks, store = ordered_hooks(order, config), BudgetStore(folder, config.privacy)
+    states = ClientState(folder, order.client, order.run)
+    start, state = order.weights["parameters"].astype(np.float32), states.load(order.last_round)
+    term = gradient_term(hooks, order.mu, start, order.broadcast, state)
     if config.privacy.private_training:
-        model, size, mechanism, account = train_with_privacy(order, context, config, store)
-        loss = seconds = 0.0
+        model, size, mechanism, account = train_with_privacy(order, context, config, store, term)
+        loss, steps, seconds = 0.0, mechanism.steps, 0.0
     else:
         account, mechanism = store.account(), Mechanism(noise_multiplier=0.0, steps=0)
         model, records = load_task(order, context)
-        size, loss = len(records), train_without_privacy(order, model, records)
+        size, (loss, steps) = len(records), train_without_privacy(order, model, records, term)
         seconds = time.perf_counter() - started
+    weights = flatten_state(model)
+    work = LocalWork(steps, order.lr, order.optimizer, order.momentum, order.mu)
+    sent = hooks.client_update(start, weights["parameters"], work, order.broadcast, state)
+    if sent.state:
+        states.save(order.last_round, order.round, sent.state)
+    weights["parameters"] = sent.parameters
     update = Update(
         client=order.client,
         round=order.round,
@@ -101,9 +113,8 @@ def train(message: Message, context: Context) -> Message:
         rate=mechanism.sample_rate,
         steps=mechanism.steps,
         account=account.to_json(),
-        weights=to_half(flatten_state(model))
-        if order.weights["parameters"].dtype == "float16"
-        else flatten_state(model),
+        weights=to_half(weights) if order.weights["parameters"].dtype == "float16" else weights,
+        extra=sent.extra,
     )
     return Message(serialize(update), reply_to=message)
 
@@ -122,6 +133,17 @@ def validate_order(context: Context, order: PrepareOrder | TrainOrder) -> Config
     if order.classes != declared:
         raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
     return config
+
+
+def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
+    """The hooks of the order's method. An order never makes a client import code: only its own settings do."""
+    own = (config.method, json.dumps(dict(config.method_options)))
+    if ":" in order.method and (order.method, order.method_options) != own:
+        raise OrderError(f"the order names code, the method {order.method!r}, which this client's own settings do not")
+    try:
+        return hooks_of(order.method, json.loads(order.method_options))
+    except ValueError as error:
+        raise OrderError(f"the order asks for a method that is not known here: {error}") from error
 
 
 def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
@@ -167,16 +189,27 @@ def account_path(context: Context, order: PrepareOrder | TrainOrder) -> Path:
     return account_folder(load_site_config(context), Path(read_node_settings(context)["vault"]), order.client)
 
 
-def train_without_privacy(order: TrainOrder, model: Prototype, records: Records) -> float:
-    """Without any privacy. A record whose label was not declared takes no part. Returns the loss of the last epoch."""
+def train_without_privacy(order: TrainOrder, model: Prototype, records: Records, term: Term | None) -> Trained:
+    """Without any privacy. A record whose label was not declared takes no part."""
     labelled = records.take(np.flatnonzero(records.labels >= 0))
-    steps = {"epochs": order.epochs, "batch_size": order.batch_size}
     with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
-        return train_local(model, labelled, **steps, lr=order.lr, mu=order.mu, generator=torch_stream(order.seed))
+        return train_local(
+            model,
+            labelled,
+            epochs=order.epochs,
+            batch_size=order.batch_size,
+            optimizer=ordered_optimizer(order),
+            generator=torch_stream(order.seed),
+            term=term,
+        )
+
+
+def ordered_optimizer(order: TrainOrder) -> Optimizer:
+    return Optimizer(order.optimizer, order.lr, order.momentum, order.weight_decay)
 
 
 def train_with_privacy(
-    order: TrainOrder, context: Context, config: Config, store: BudgetStore
+    order: TrainOrder, context: Context, config: Config, store: BudgetStore, term: Term | None
 ) -> tuple[Prototype, int, Mechanism, Account]:
     """As much noise as the client's own settings ask for, for as many rounds as they foresee, and no more of them.
 
@@ -200,15 +233,24 @@ def train_with_privacy(
                 "Its own setting privacy.train_rounds says how many there may be; more of them need more noise."
             )
         before = [entry.mechanism for entry in entries]
-        if METHODS[config.method].scores and len(trained) == len(entries):
+        if find_method(config.method).scores and len(trained) == len(entries):
             before.append(release_mechanism(order.classes * (privacy.embedding_dim + 1), privacy))
         previous = trained[-1].noise if trained else 0.0
         return plan_training(privacy, local, size, allowed - len(trained), parameters, before, previous)
 
     mechanism, account = store.train(plan, order.heard)
     seed = derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
-    steps = {"lr": order.lr, "mu": order.mu, "clip": privacy.max_grad_norm}
-    train_private(model, records, units, mechanism, size=size, **steps, unsafe_seed=seed)
+    train_private(
+        model,
+        records,
+        units,
+        mechanism,
+        size=size,
+        clip=privacy.max_grad_norm,
+        optimizer=ordered_optimizer(order),
+        term=term,
+        unsafe_seed=seed,
+    )
     return model, size, mechanism, account
 
 

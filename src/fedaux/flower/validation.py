@@ -5,12 +5,14 @@ A client may still lie within these bounds, about its labels for one; `teachers.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.algorithms.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.core.messages import Account, Arrays, Order, PrepareOrder, Release, TrainOrder, Update
 from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, Bounds
 from fedaux.privacy.gaussian import CALIBRATIONS
@@ -45,7 +47,7 @@ def validate_reply(
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         if reply.round != order.round:
             raise InvalidReplyError(f"answers round {reply.round}, not {order.round}")
-        validate_weights(order.weights, reply.weights)
+        validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
         if not np.isfinite(reply.loss):
             raise InvalidReplyError(f"its training diverged: the loss is {reply.loss}")
         if not 0 <= reply.seconds < math.inf:
@@ -54,6 +56,17 @@ def validate_reply(
             raise InvalidReplyError("the noise it states for its training means nothing here")
     else:
         raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
+
+
+def untrained(order: TrainOrder, reply: Update) -> Arrays:
+    """What a client whose training moved nothing would send beside its model: the form, and a size to compare with."""
+    hooks = hooks_of(order.method, json.loads(order.method_options))
+    if type(hooks).client_update is Hooks.client_update:
+        return {}
+    start = order.weights["parameters"].astype(np.float32, copy=False)
+    steps = reply.steps or order.epochs * math.ceil(reply.records / order.batch_size)
+    work = LocalWork(steps, order.lr, order.optimizer, order.momentum, order.mu)
+    return hooks.client_update(start, start, work, order.broadcast, {}).extra
 
 
 def max_release_norm(bound: Bound, scale: float, size: int) -> float:

@@ -51,13 +51,9 @@ class TextExtractor(nn.Module):
 
     def tokenize(self, texts: Iterable[str]) -> tuple[Tensor, Tensor]:
         """(ids, mask), each (B, L), on the device of the weights; longer texts are cut to `length` tokens."""
+        strings = [str(text) for text in texts]
         encoded = self.tokenizer(
-            [str(text) for text in texts],
-            padding=True,
-            padding_side="right",
-            truncation=True,
-            max_length=self.length,
-            return_tensors="pt",
+            strings, padding=True, padding_side="right", truncation=True, max_length=self.length, return_tensors="pt"
         )
         device = next(self.parameters()).device
         return encoded["input_ids"].to(device), encoded["attention_mask"].to(device)

@@ -1,7 +1,8 @@
 """Everything that leaves a client, field by field, and what protects it. A test compares it with the message types.
 
 `PUBLIC` follows from orders, settings and the client's account of earlier orders: no record influences it. `COVERED`
-depends on records and is under the promise. `UNPROTECTED` depends on records and is NOT under it.
+depends on records and is under the promise. `UNPROTECTED` depends on records and is NOT under it. Hooks of a method
+see models and never a record (`algorithms.hooks`): what they send is post-processing, covered where the model is.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
         "steps": _BUDGET,
         "account": _ACCOUNT,
         "weights": Disclosure("local models", UNPROTECTED, COVERED),
+        "extra": Disclosure("what the method computes from local models: control variates, …", UNPROTECTED, COVERED),
     },
 }
 SIDE_CHANNELS = (  # observable, but no field of any message

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedaux.data.records import Indices, Records, is_text
 from fedaux.models import Prototype
+from fedaux.models.optimizer import Optimizer, Term, add_to_gradients, flat
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.clipping import GRID, clip_rows, quantize
 from fedaux.privacy.gaussian import add_noise
@@ -63,16 +64,17 @@ def train_private(
     mechanism: Mechanism,
     *,
     size: int,
-    lr: float,
-    mu: float,
     clip: float,
+    optimizer: Optimizer,
+    term: Term | None = None,
     unsafe_seed: int = -1,
 ) -> None:
-    """`mechanism.steps` steps of Adam, each on the noisy sum over units sampled with probability `sample_rate`.
+    """`mechanism.steps` steps, each on the noisy sum over units sampled with probability `sample_rate`.
 
     `size` is the public number of units. Nothing else is derived from the records: no loss is returned. Which units
     are sampled is as secret as the noise, so it comes from the operating system too; a seed ≥ 0 makes both
-    reproducible, and the promise void. FedPROX's term needs no record, and is added after the noise.
+    reproducible, and the promise void. What comes after the noise costs no privacy: the optimiser, and `term` of the
+    parameters, which is added to the noisy gradient.
     """
     validate_module(model, training=True)
     if is_text(records.x):
@@ -80,8 +82,7 @@ def train_private(
     model.train()
     rng = np.random.default_rng(unsafe_seed if unsafe_seed >= 0 else int.from_bytes(os.urandom(32)))
     parameters = list(model.parameters())
-    anchor, sizes = [p.detach().clone() for p in parameters], [p.numel() for p in parameters]
-    optimiser, scale = torch.optim.Adam(parameters, lr=lr), mechanism.noise_multiplier * GRID
+    descent, scale = optimizer.make(parameters), mechanism.noise_multiplier * GRID
     replicas = replicate(model, lambda m: sum_clipped_gradients([m], records, units.rows[:1], clip), units.count)
     for _ in range(mechanism.steps):
         sampled = np.flatnonzero(rng.random(units.count) < mechanism.sample_rate)
@@ -91,11 +92,10 @@ def train_private(
         else:
             total = add_noise(total, scale)
         noisy = torch.from_numpy(total * (clip / (GRID * mechanism.sample_rate * size))).float()
-        parts = noisy.split(sizes)  # type: ignore[no-untyped-call]
-        for parameter, part, start in zip(parameters, parts, anchor, strict=True):
-            parameter.grad = part.view_as(parameter) + mu * (parameter.detach() - start)
-        optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
+        descent.zero_grad(set_to_none=True)
+        add_to_gradients(parameters, noisy if term is None else noisy + term(flat(parameters)))
+        descent.step()
+    descent.zero_grad(set_to_none=True)
 
 
 def _parameter_count(model: torch.nn.Module) -> int:

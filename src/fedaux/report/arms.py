@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
 from fedaux.report.facts import require_rounds
 
@@ -67,7 +67,7 @@ def group(folders: Sequence[Path]) -> list[ArmResult]:
 
 
 def _arm(runs: Sequence[Result], keys: Sequence[str], rounds: int) -> ArmResult:
-    table, method = flatten(runs[0].state.config), METHODS[runs[0].state.config.method].label
+    table, method = flatten(runs[0].state.config), find_method(runs[0].state.config.method).label
     labels = {key: method if key == "method" else f"{key} = {table[key]}" for key in keys}
     return ArmResult(
         ", ".join([method, *(text for key, text in labels.items() if key != "method")]),

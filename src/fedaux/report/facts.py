@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState, StateError
 from fedaux.algorithms.server import make_server
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
 
@@ -84,7 +84,7 @@ def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
         classes = open_public(state.config).classes
         if state.config.data.partition != "own":
             counts = open_data(state.config).counts()
-        if METHODS[state.config.method].scores and state.releases:
+        if find_method(state.config.method).scores and state.releases:
             top_examples = find_top_examples(state, cache)
     except (ValueError, OSError, ImportError) as error:
         missing = str(error)

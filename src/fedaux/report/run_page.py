@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.core.results import ClientMetrics
@@ -38,7 +38,7 @@ def write_run_report(folder: Path, cache: Path | None = None) -> Path:
     config = facts.state.config
     makers = (_learning, _split, _classes, _clients, _teachers, _top_examples, _privacy, _costs, _failures, _settings)
     sections = [section for make in makers if (section := make(facts)) is not None]
-    title = f"{METHODS[config.method].label} on {config.data.source}"
+    title = f"{find_method(config.method).label} on {config.data.source}"
     return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections)
 
 

@@ -1,47 +1,38 @@
-"""Accuracy, loss and confusion, counted naively."""
+"""What a model gets right, by class and for each prototype; nothing where there is no test data."""
+
+from dataclasses import replace
 
 import numpy as np
-import pytest
-import torch
 
-from fedaux.algorithms.evaluation import confusion, evaluate
-from fedaux.config.prototype import PrototypeSpec
+from fedaux.algorithms.evaluation import confusion, confusions, evaluate
 from fedaux.data.records import Records
-from fedaux.models import Prototype, build
+from fedaux.models.inference import predict
+from helpers.scripted import CONFIG, MLP, WIDE, make_server
 
 
-def blobs(size: int = 60) -> Records:
-    rng = np.random.default_rng(0)
-    y = np.arange(size) % 3
-    return Records((rng.normal(size=(size, 4)) + 2 * np.eye(4)[y]).astype(np.float32), y.astype(np.int64))
+def test_rows_are_true_classes_and_columns_predicted_ones() -> None:
+    server = make_server()
+    model, test = server.learners.networks[MLP.label], server.public.test
+    assert test is not None
+    table, answers = confusion(model, test, 3), predict(model, test).argmax(axis=1)
+    for true in range(3):
+        for predicted in range(3):
+            assert table[true, predicted] == np.sum((test.labels == true) & (answers == predicted))
+    assert evaluate(model, test)[0] == np.trace(table)
 
 
-def model(norm: str = "batch") -> Prototype:
-    return build(PrototypeSpec.of("mlp", hidden=16, features=8, norm=norm), (4,), 3, seed=0)
+def test_each_prototype_is_tested_with_its_own_weights() -> None:
+    server = make_server(replace(CONFIG, prototypes=(MLP, WIDE)))
+    weights = server.learners.weights()
+    tables = confusions(server.learners, weights, server.public.test_inputs, 3)
+    assert {label: int(table.sum()) for label, table in tables.items()} == {MLP.label: 60, WIDE.label: 60}
+    moved = {**weights, WIDE.label: {**weights[WIDE.label], "parameters": -weights[WIDE.label]["parameters"]}}
+    again = confusions(server.learners, moved, server.public.test_inputs, 3)
+    assert np.array_equal(again[MLP.label], tables[MLP.label])
+    assert not np.array_equal(again[WIDE.label], tables[WIDE.label])
 
 
-def test_evaluate_counts_and_sums() -> None:
-    network, records = model(), blobs(20)
-    network.eval()
-    with torch.no_grad():
-        logits = network(records.tensor()).numpy().astype(np.float64)
-    naive = -sum(np.log(np.exp(row)[y] / np.exp(row).sum()) for row, y in zip(logits, records.labels, strict=True))
-    correct, loss = evaluate(network, records)
-    assert correct == sum(int(np.argmax(row)) == y for row, y in zip(logits, records.labels, strict=True))
-    assert loss == pytest.approx(naive, rel=1e-5)
-
-
-def test_confusion_counts_true_by_predicted() -> None:
-    class Told(torch.nn.Module):
-        """Says what the first column says."""
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.nn.functional.one_hot(x[:, 0].long(), 4).float()
-
-    rng = np.random.default_rng(0)
-    said, true = rng.integers(0, 4, (2, 1300))
-    found = confusion(Told(), Records(said[:, None].astype(np.float32), true), 4)
-    naive = np.zeros((4, 4), int)
-    for row, column in zip(true, said, strict=True):
-        naive[row, column] += 1
-    assert (found == naive).all()
+def test_without_test_data_there_is_no_table() -> None:
+    server = make_server()
+    none: Records | None = None
+    assert confusions(server.learners, server.learners.weights(), lambda label: none, 3) == {}

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.round import NORM_LIMIT, norm_limits, update_norm
+from fedaux.algorithms.round import NORM_LIMIT, Round, norm_limits, update_norm
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
+from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import (
     AuxConfig,
@@ -23,7 +24,9 @@ from fedaux.config.schema import (
 )
 from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
 from fedaux.core.results import RoundResult
+from fedaux.core.timing import Costs
 from fedaux.experiments.runner import in_process
+from helpers import scripted
 
 CONFIG = Config(
     method="fedavg",
@@ -140,6 +143,49 @@ def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
 def test_where_nothing_is_weighed_nobody_is_loudest(tmp_path: Path) -> None:
     (result,) = after(tmp_path, replace(CONFIG, method="feddf", rounds=1), factor=1.0, since=1).history
     assert result.largest_teacher is None
+
+
+def started(method: str = "fedaux", releases: str = "abcd") -> tuple[Round, RunState]:
+    """The first round of a scripted federation, in which some clients have made a release."""
+    server = scripted.make_server(replace(scripted.CONFIG, method=method))
+    state = initial_state(server)
+    if server.method.scores:
+        state = state.with_releases({name: scripted.release(server.orders.prepare(state, name)) for name in releases})
+    return Round.start(server, server.restore(state), state, scripted.CLIENTS, Costs()), state
+
+
+@pytest.mark.parametrize(("teachers", "distils"), [("abcd", True), ("ab", True), ("a", False)])
+def test_a_few_teachers_do_not_pull_the_students_to_themselves(teachers: str, distils: bool) -> None:
+    current, state = started(releases=teachers)
+    plain, _ = started("fedavg")
+    for client in scripted.CLIENTS:
+        update = scripted.update(current.server.orders.train(state, client))
+        current.add(update)
+        plain.add(update)
+    assert (current.total.clients, current.total.teachers) == (4, len(teachers))
+    after, average = current.finish(state), plain.finish(state)
+    (result,), (label,) = after.history, state.weights
+    assert (result.distill_loss is not None) == (result.effective_teachers is not None) == distils
+    same = np.array_equal(after.weights[label]["parameters"], average.weights[label]["parameters"])
+    assert same != distils
+
+
+@pytest.mark.parametrize("spoil", [np.nan, np.inf, 1e30], ids=str)
+def test_an_update_that_makes_no_sense_changes_nothing_but_the_failures(spoil: float) -> None:
+    current, state = started()
+    untouched, _ = started()
+    for client in scripted.CLIENTS:
+        update = scripted.update(current.server.orders.train(state, client))
+        if client == "b":
+            update.weights["parameters"][3] = spoil
+        else:
+            untouched.add(update)
+        current.add(update)
+    assert [failure.client for failure in current.failures] == ["b"]
+    one, other = current.finish(state), untouched.finish(state)
+    assert one.history[0].client_metrics == other.history[0].client_metrics
+    for label, arrays in one.weights.items():
+        assert all(np.array_equal(array, other.weights[label][name]) for name, array in arrays.items())
 
 
 def test_reasons_that_clients_write_are_kept_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

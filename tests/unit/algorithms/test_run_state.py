@@ -68,6 +68,8 @@ def state(round_: int = 1) -> RunState:
         frozenset({"client-001"}),
         frozenset({"client-000"}),
         (RESULT,) * round_,
+        {"client-000": 1},
+        {"mlp": {"c": RNG.normal(size=9).astype(np.float32)}, label: {}},
     )
 
 
@@ -87,7 +89,8 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     assert (loaded.config, loaded.round, loaded.history) == (saved.config, 1, (RESULT,))
     assert loaded.prepared == {"client-000"}
     assert (loaded.accounts, loaded.unheard) == ({"client-000": ACCOUNT}, {"client-001"})
-    for room in ("weights", "extractors", "public"):
+    assert loaded.last_round == {"client-000": 1}
+    for room in ("weights", "extractors", "public", "method_state"):
         assert_same(getattr(saved, room), getattr(loaded, room))
     assert list(loaded.releases) == ["client-000", "client-001"]
     for client, one in saved.releases.items():

@@ -1,8 +1,14 @@
-"""The method table, row by row."""
+"""The method table, row by row, and the door for rows of one's own."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import METHODS, PAPER, find_method
+from fedaux.config.parsing import ConfigError
+from fedaux.config.schema import Config
 
 TABLE = {  # label, pretrained, proximal, teachers, weights
     "fedavg": ("FedAVG", False, False, "none", "uniform"),
@@ -15,10 +21,12 @@ TABLE = {  # label, pretrained, proximal, teachers, weights
     "fedbe+p": ("FedBE+P", True, False, "bayesian", "uniform"),
     "fedaux": ("FedAUX", True, False, "clients", "certainty"),
 }
+HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold"]
 
 
-def test_there_are_nine() -> None:
-    assert list(METHODS) == list(TABLE)
+def test_nine_of_the_paper_and_those_with_hooks() -> None:
+    assert list(PAPER) == list(TABLE)
+    assert list(METHODS) == [*TABLE, *HOOKED, *(f"{name}+p" for name in HOOKED)]
 
 
 @pytest.mark.parametrize("key", TABLE)
@@ -27,6 +35,15 @@ def test_row(key: str) -> None:
     assert (row.label, row.pretrained, row.proximal, row.teachers, row.weights) == TABLE[key]
     assert row.distils is (row.teachers in ("clients", "bayesian"))
     assert row.scores is (key == "fedaux")
+    assert row.make_hooks({}) is None
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_a_method_with_hooks_is_named_after_them(name: str) -> None:
+    made = find_method(name).make_hooks({})
+    assert type(made).__name__.lower() == name
+    assert METHODS[f"{name}+p"].pretrained
+    assert METHODS[f"{name}+p"].hooks == METHODS[name].hooks
 
 
 def test_pretraining_is_a_field_and_no_letter_of_the_name() -> None:
@@ -34,3 +51,67 @@ def test_pretraining_is_a_field_and_no_letter_of_the_name() -> None:
     assert not METHODS["fedprox"].pretrained
     assert "+P" not in METHODS["fedaux"].label
     assert METHODS["fedaux"].pretrained
+
+
+MODULE = """
+from dataclasses import dataclass
+from fedaux.algorithms.hooks import Hooks
+from fedaux.config.methods import Method
+
+@dataclass(frozen=True)
+class Slow(Hooks):
+    share: float = 0.5
+
+half = Method("Half", hooks=Slow)
+named = Method("Named", hooks="own_methods:Slow")
+lost = Method("Lost", hooks="own_methods:Fast")
+odd = Method("Odd", hooks=dict)
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_methods.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_methods", raising=False)
+
+
+@pytest.mark.parametrize("name", ["half", "named"])
+def test_a_row_of_ones_own_works_as_a_name_does(name: str) -> None:
+    config = Config(method=f"own_methods:{name}", method_options=(("share", 0.25),))
+    assert find_method(config.method).make_hooks(dict(config.method_options)).share == 0.25
+    assert Config.from_dict(config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("fedadm", {}, r"unknown method 'fedadm' \(did you mean 'fedadam'\?\).*module:attribute"),
+        ("own_methods:hal", {}, r"unknown Method of module 'own_methods' 'hal' \(did you mean 'half'\?\)"),
+        ("own_methods:number", {}, "unknown Method of module 'own_methods' 'number'"),
+        ("no_such:thing", {}, "no module 'no_such'; is its folder on PYTHONPATH"),
+        ("own_methods:lost", {}, "unknown class of module 'own_methods' 'Fast'"),
+        ("own_methods:odd", {}, "the hooks of Odd, dict, are no subclass of fedaux.Hooks"),
+        ("own_methods:half", {"shar": 1}, r"'method_options.shar' \(did you mean 'method_options.share'\?\)"),
+        ("own_methods:half", {"share": "x"}, "method_options.share must be a number, not 'x'"),
+        ("fedavgm", {"momentum": 0.5}, "choose from method_options.beta, method_options.server_lr"),
+        ("fedavgm", {"beta": 1.0}, "method_options.beta must be at least 0 and below 1"),
+        ("fedavg", {"beta": 0.5}, "FedAVG has no options: delete method_options"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(method: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Config.from_dict({"method": method, "method_options": options})
+
+
+def test_a_method_that_half_precision_would_drown_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"FedNova needs .*'float32'"):
+        Config.from_dict({"method": "fednova", "federation": {"precision": "float16"}})
+    Config.from_dict({"method": "fedavgm", "federation": {"precision": "float16"}})
+
+
+def test_no_method_needs_torch_to_be_named() -> None:
+    code = "import sys; from fedaux import METHODS, Config; [Config(method=one) for one in METHODS]"
+    done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"], check=False)
+    assert done.returncode == 0

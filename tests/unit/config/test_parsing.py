@@ -57,7 +57,8 @@ def test_a_wrong_key_names_itself_the_nearest_and_the_allowed(key: str) -> None:
 
 def test_a_wrong_table_is_named_too() -> None:
     with pytest.raises(
-        ConfigError, match=r"unknown key 'locale' \(did you mean 'local'\?\); choose from method, rounds"
+        ConfigError,
+        match=r"unknown key 'locale' \(did you mean 'local'\?\); choose from method, method_options, rounds",
     ):
         Config.from_dict({"locale": {"lr": 1.0}})
 

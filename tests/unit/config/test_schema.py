@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, ConfigError, DataConfig, PrivacyConfig
+from fedaux.config.schema import Config, ConfigError, DataConfig, FederationConfig, LocalConfig, PrivacyConfig, flatten
 from helpers.settings import LEAVES, nested
+from helpers.tiny import TINY_CONFIG
 
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
@@ -33,9 +34,20 @@ OTHER_CHOICE = {
     "prototypes": ["cnn"],
     "data.options": {"size": 32},
     "aux.options": {"size": 32},
+    "method_options": {"beta": 0.5},
+    "local.optimizer": "sgd",
+    "local.momentum": 0.5,
+    "local.weight_decay": 0.1,
+    "local.schedule": "cosine",
 }
 
-NEEDS_OTHERS = ("privacy.adjacency", "privacy.private_training", "privacy.unit")
+NEEDS_OTHERS: dict[str, dict[str, Any]] = {
+    "privacy.adjacency": {"privacy": {"declared_records": 5}},
+    "privacy.private_training": {"privacy": {"epsilon_total": 1.0}, "head_only": True},
+    "privacy.unit": {"data": {"person": "patient"}},
+    "method_options": {"method": "fedavgm"},
+    "local.momentum": {"local": {"optimizer": "sgd"}},
+}
 
 
 def another(key: str, value: Any) -> Any:
@@ -110,15 +122,7 @@ def test_options_in_any_order_survive_the_round_trip(config: Config) -> None:
 @pytest.mark.parametrize("key", LEAVES)
 def test_every_setting_changes_the_hash_and_survives(key: str) -> None:
     settings = nested(key, another(key, LEAVES[key]))
-    plain: dict[str, Any] = (
-        {
-            "privacy": {"declared_records": 5, "epsilon_total": 1.0},
-            "data": {"person": "patient"},
-            "head_only": True,
-        }
-        if key in NEEDS_OTHERS
-        else {}
-    )
+    plain = NEEDS_OTHERS.get(key, {})
     changed = Config.from_dict(
         {
             **plain,
@@ -249,3 +253,30 @@ def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes)
 def test_a_closed_form_head_needs_the_releases_it_is_made_of(change: str) -> None:
     with pytest.raises(ConfigError, match="head_init = 'closed-form' needs"):
         Config.from_dict({"head_init": "closed-form"}, [change])
+
+
+RATES = [
+    ("constant", 4, [0.1, 0.1, 0.1, 0.1]),
+    ("cosine", 3, [0.1, 0.055, 0.01]),
+    ("cosine", 1, [0.1]),
+    ("step", 8, [0.1] * 4 + [0.1 * 0.1**0.5] * 2 + [0.01] * 2),
+    ("step", 1, [0.1]),
+]
+
+
+@pytest.mark.parametrize(("schedule", "rounds", "rates"), RATES)
+def test_the_learning_rate_falls_from_lr_to_its_final_fraction(schedule: str, rounds: int, rates: list[float]) -> None:
+    local = LocalConfig(lr=0.1, schedule=schedule, final_lr_fraction=0.1)
+    assert [local.lr_at(round_, rounds) for round_ in range(1, rounds + 1)] == pytest.approx(rates)
+
+
+def test_a_run_keeps_its_id_when_it_goes_on_for_longer() -> None:
+    longer = Config(rounds=99, federation=FederationConfig(timeout=1.0))
+    assert Config().run_id == longer.run_id
+    assert Config().run_id != Config(seed=1).run_id
+
+
+def test_settings_are_flat() -> None:
+    found = flatten(TINY_CONFIG)
+    assert found["data.clients"] == 3
+    assert found["prototypes"] == '[{"name": "mlp", "features": 8, "hidden": 8, "norm": "batch"}]'

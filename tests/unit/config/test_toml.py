@@ -9,8 +9,12 @@ from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config, DataConfig
 from fedaux.config.toml import to_commented_toml, to_complete_toml, toml_value
 
+OWN_OPTIONS = Config(method="fedavgm", method_options=(("beta", 0.5),))
 
-@pytest.mark.parametrize("config", [Config(), DEMO, replace(DEMO, data=DataConfig(path='a "quoted" path', clients=3))])
+
+@pytest.mark.parametrize(
+    "config", [OWN_OPTIONS, Config(), DEMO, replace(DEMO, data=DataConfig(path='a "quoted" path', clients=3))]
+)
 def test_all_settings_and_those_that_differ_read_back(config: Config) -> None:
     for text in (to_complete_toml(config), to_commented_toml(config, "a head\nof two lines", {})):
         assert Config.from_dict(tomllib.loads(text)) == config

@@ -1,8 +1,6 @@
 """A file is as it was or as it shall be."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,18 +46,6 @@ def test_it_is_on_disk_before_it_takes_the_name(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("os.fsync", watch)
     write_atomically(path, b"12345")
     assert sizes[0] == (False, 5)
-
-
-def test_a_crash_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    die = (
-        "import os; from fedaux.core.io import *; os.fsync = lambda _: os._exit(9)\n"
-        "write_atomically(Path({!r}), b'new')"
-    )
-    assert subprocess.run([sys.executable, "-c", die.format(str(path))], check=False).returncode == 9
-    assert path.read_bytes() == b"old"
-    assert [one.name for one in tmp_path.iterdir() if not one.name.startswith(".")] == ["file"]
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

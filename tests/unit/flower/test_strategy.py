@@ -341,6 +341,71 @@ def test_a_bad_model_costs_that_contribution_only(kind: str, tmp_path: Path) -> 
     assert dict(metrics) == dict(expected)
 
 
+def test_an_update_that_goes_much_further_than_earlier_ones_did_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The limits of fedaux's own server: known from the medians of earlier rounds."""
+    strategy = make_strategy()
+    far = model(**{"2_bias": np.full(3, 50.0, np.float32)})
+    one_round(strategy, make_grid(tmp_path, spoilt(3, "train", far)))
+    assert "3" in strategy.state.history[0].client_metrics  # the first round knows no limit
+    one_round(strategy, make_grid(tmp_path, spoilt(3, "train", far)), 2)
+    assert sorted(strategy.state.history[1].client_metrics) == ["2", "4", "5"]
+    assert "node 3 is left out of round 2: its parameters move by" in warnings_of(caplog)
+
+
+def test_a_round_below_its_quorum_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = make_app()
+
+    def handle(message: Message, context: Context) -> Message:
+        gone = message.metadata.message_type == "train" and message.metadata.dst_node_id > 2
+        return NONSENSE["died"](message, message) if gone else app(message, context)
+
+    for share, counts in ((0.0, True), (0.25, True), (0.5, False)):
+        strategy, grid = make_strategy(quorum=share), make_grid(tmp_path, handle)
+        messages = strategy.configure_train(1, ArrayRecord(net().state_dict()), ConfigRecord(), grid)
+        arrays, metrics = strategy.aggregate_train(1, grid.send_and_receive(messages))
+        assert (arrays is not None) == (metrics is not None) == counts
+        assert len(strategy.state.history) == counts
+    assert "round 1 is lost: 1 of 4 models can be used" in warnings_of(caplog)
+
+
+def test_more_records_than_are_believed_cost_the_contribution(tmp_path: Path) -> None:
+    strategy = make_strategy(max_records=100)
+    one_round(strategy, make_grid(tmp_path, spoilt(3, "train", model(metrics={"num-examples": 101}))))
+    assert sorted(strategy.state.history[0].client_metrics) == ["2", "4", "5"]
+
+
+OPTIONS = [
+    {"teacher_weights": "certainty"},
+    {"max_share": 0.3},
+    {"scorer": "mean-embedding", "ratio": "kliep"},
+    {"scorer": "logistic", "ridge": 0.1},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_teachers_are_weighted_and_scored_as_in_a_run(options: dict[str, Any], tmp_path: Path) -> None:
+    strategy, usual = make_strategy(**options), make_strategy()
+    scorer = {"scorer": options.get("scorer", "class-embedding"), "ridge": options.get("ridge", 0.01)}
+    one_round(strategy, make_grid(tmp_path, make_app(unsafe_seed=1, **scorer)))
+    one_round(usual, make_grid(tmp_path / "usual", make_app(unsafe_seed=1)))
+    assert {release.scorer for release in strategy.releases.values()} == {scorer["scorer"]}
+    found, other = (
+        [metrics.teacher_share for metrics in each.state.history[0].client_metrics.values()]
+        for each in (strategy, usual)
+    )
+    assert found != other
+    assert sum(found) == pytest.approx(1.0)
+    assert max(found) <= options.get("max_share", 1.0) + 1e-9
+
+
+def test_options_that_cannot_be_right_are_refused() -> None:
+    for wrong in ({"teacher_weights": "loud"}, {"max_share": 0.0}, {"scorer": "psychic"}, {"quorum": 2.0}):
+        with pytest.raises(ConfigError):
+            make_strategy(**wrong)
+
+
 def test_where_nobody_has_the_handler_it_is_fedavg(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     plain = ClientApp()
     plain.train()(train)

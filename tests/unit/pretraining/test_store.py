@@ -1,10 +1,5 @@
 """The artifact of pre-training: made once, found again, never mistaken for another."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,39 +44,3 @@ def test_other_data_settings_or_seeds_are_other_artifacts(tmp_path: Path) -> Non
         make(tmp_path, replace(CONFIG, lr=1e-4))[0],
     }
     assert len(paths) == 4
-
-
-TOML = """
-prototypes = [{name = "cnn", width = 8, features = 16}]
-[pretrain]
-epochs = 30
-batch_size = 64
-min_crop_area = 0.5
-flip = false
-"""
-
-
-def test_prepare_killed_and_started_again_ends_in_the_same_artifact(tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text(TOML)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-
-    def start(cache: str) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-c", "from fedaux.cli import main; main()", "prepare", "run.toml"]
-        words = ["--cache", cache, "--threads", "1"]
-        return subprocess.Popen([*program, *words], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
-
-    assert start("whole").wait() == 0
-    victim = start("cut")
-    while not list((tmp_path / "cut").glob("*.checkpoint")):
-        assert victim.poll() is None
-        time.sleep(0.02)
-    victim.send_signal(signal.SIGKILL)
-    assert victim.wait() == -signal.SIGKILL
-    assert not list((tmp_path / "cut").glob("*.safetensors"))
-    assert start("cut").wait() == 0
-    (whole,), (cut,) = ((tmp_path / name).glob("*.safetensors") for name in ("whole", "cut"))
-    assert whole.name == cut.name
-    assert whole.read_bytes() == cut.read_bytes()
-    curves = [[epoch["loss"] for epoch in read_pretraining_card(path)["curve"]] for path in (whole, cut)]
-    assert curves[0] == curves[1]
-    assert not list((tmp_path / "cut").glob("*.checkpoint"))

@@ -1,7 +1,6 @@
 """A client's account: entered before a record is read, composed into one total, and never exceeded."""
 
 import json
-import multiprocessing
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -255,30 +254,6 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
         "grid": 2.0**16,
         "unsafe": False,
     }
-
-
-def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:
-    """In a process of its own: ask at the same moment as the others, and be slow about it."""
-
-    def make() -> Release:
-        time.sleep(0.2)
-        return made((mark,))
-
-    barrier.wait()
-    answers.put(release(folder, "x", make).arrays["values"].tolist())
-
-
-def test_processes_that_ask_at_once_get_one_release(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    barrier, answers = context.Barrier(3), context.Queue()
-    racers = [context.Process(target=_race, args=(tmp_path, barrier, answers, mark)) for mark in range(3)]
-    for racer in racers:
-        racer.start()
-    found = [answers.get(timeout=120) for _ in racers]
-    for racer in racers:
-        racer.join(timeout=60)
-    assert found[0] == found[1] == found[2]
-    assert [racer.exitcode for racer in racers] == [0, 0, 0]
 
 
 def test_threads_that_ask_at_once_get_one_release(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, StateError
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import PAPER, find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
@@ -32,7 +32,7 @@ def compare(
     base: Config,
     folder: Path,
     seeds: int,
-    methods: Sequence[str] = tuple(METHODS),
+    methods: Sequence[str] = PAPER,
     *,
     jobs: int = 1,
     threads: int = 1,
@@ -45,7 +45,7 @@ def compare(
         base: What to run; its `method` plays no part.
         folder: For the runs, the tables and the report. Runs that are finished there already are only read.
         seeds: How many, from the config's own on.
-        methods: Names in `METHODS`, all of them by default.
+        methods: Names in `METHODS`, or `module:attribute`; by default the nine of the paper.
         jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
         threads: Of PyTorch, for each.
         on_progress: As in `run`.
@@ -98,7 +98,7 @@ def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
 
 def _arm_result(arm: Arm, runs: list[Run]) -> ArmResult:
     results = [result for result in map(_finished, runs) if result]
-    private = METHODS[arm.config.method].scores or arm.config.privacy.private_training
+    private = find_method(arm.config.method).scores or arm.config.privacy.private_training
     return ArmResult(
         arm.label,
         arm.settings,
@@ -145,7 +145,7 @@ def _tasks(runs: list[Run], cache: Path | None, callbacks: tuple[Callback, ...],
 def _to_pretrain(run: Run) -> tuple[PrototypeSpec, ...]:
     """A run that has begun has its extractors."""
     begun = (run.folder / FILE).is_file()
-    wanted = METHODS[run.config.method].pretrained and run.config.pretrain.epochs > 0
+    wanted = find_method(run.config.method).pretrained and run.config.pretrain.epochs > 0
     return run.config.prototypes if wanted and not begun else ()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import find_method
 from fedaux.config.parsing import ConfigError, apply_override, require, set_key
 from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import unknown_name
@@ -31,7 +31,7 @@ class Arm:
 
     @property
     def label(self) -> str:
-        return ", ".join(self.labels.values()) or METHODS[self.config.method].label
+        return ", ".join(self.labels.values()) or find_method(self.config.method).label
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ _EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
 def value_label(key: str, value: Any) -> str:
     """A value for readers: FedAUX for a method, else with the name of its setting: α = 0.01."""
     if key == "method":
-        return METHODS[value].label
+        return find_method(value).label
     if key in ("prototypes", "privacy.scorer"):  # names already
         return _format(value)
     return f"{SYMBOLS.get(key, key)} = {_format(value)}"
@@ -141,7 +141,7 @@ def _check_axis(key: str, values: Any) -> None:
     known = [name for name, _ in _flat(Config().to_dict())]
     if key == "seed":
         raise ConfigError("sweep.seed: seeds are counted, not listed. Write seeds = 3, and seed = … for the first one.")
-    if key not in known and not key.startswith(("data.options.", "aux.options.")):
+    if key not in known and not key.startswith(("data.options.", "aux.options.", "method_options.")):
         raise ConfigError(str(unknown_name("key of [sweep]", key, ["seeds", *_METADATA, *known])))
     require(
         isinstance(values, (list, tuple)),

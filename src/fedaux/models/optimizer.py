@@ -1,0 +1,42 @@
+"""The optimiser of local training, private or not, and gradients as one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+Term = Callable[[Tensor], Tensor]  # of all parameters as one vector, (P,) → (P,)
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """As an order names it: adam, or sgd with momentum. Weight decay is λθ added to the gradient, in both."""
+
+    name: str = "adam"
+    lr: float = 1e-3
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def make(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+        if self.name == "sgd":
+            return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
+        if self.name == "adam":
+            return torch.optim.Adam(parameters, self.lr, weight_decay=self.weight_decay)
+        raise ValueError(f"there is no optimiser {self.name!r}; choose from adam, sgd")
+
+
+def flat(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """All parameters as one vector, a copy that knows of no graph."""
+    return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+
+
+def add_to_gradients(parameters: Sequence[nn.Parameter], vector: Tensor) -> None:
+    """Add a flat vector to the gradients that there are; frozen parameters get none."""
+    parts = vector.split([parameter.numel() for parameter in parameters])  # type: ignore[no-untyped-call]
+    for parameter, part in zip(parameters, parts, strict=True):
+        if parameter.requires_grad:
+            shaped = part.view_as(parameter)
+            parameter.grad = shaped if parameter.grad is None else parameter.grad + shaped

@@ -1,0 +1,76 @@
+"""Orders carry what the work needs, each array once for all clients, and what is known of a client's account."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedaux.algorithms.server import Server
+from fedaux.algorithms.start import initial_state
+from fedaux.core.messages import Account
+from fedaux.core.rng import derive_seed
+from fedaux.scoring.frozen_extractor import extractor_hash
+from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, make_server
+
+HEADS = replace(CONFIG, head_only=True)
+
+
+def test_a_prepare_order_names_the_extractor_by_its_hash() -> None:
+    server = make_server()
+    state = initial_state(server)
+    order = server.orders.prepare(state, "a")
+    assert order.h0 == extractor_hash(state.extractors[MLP.label], MLP.to_json())
+    assert order.extractor is state.extractors[MLP.label]
+    assert order.public is state.public[MLP.label]
+    assert (order.scorer, order.classes, order.size) == ("mean-embedding", 3, 2)
+
+
+def test_a_train_order_has_the_rounds_own_seed() -> None:
+    server = make_server()
+    state = replace(initial_state(server), round=4)
+    orders = [server.orders.train(state, client) for client in CLIENTS]
+    assert [order.seed for order in orders] == [derive_seed(0, "batches", client, 5) for client in CLIENTS]
+    assert {order.round for order in orders} == {5}
+    assert all(order.weights is state.weights[MLP.label] for order in orders)  # serialized once
+    assert (orders[0].h0, orders[0].extractor) == ("", {})
+
+
+def test_what_was_heard_of_an_account_is_sent_back() -> None:
+    server = make_server()
+    state = initial_state(server).with_accounts("a", {"a": Account(0.5, 1e-5, "replace-one", "record", 3)})
+    assert [server.orders.prepare(state, client).heard for client in "ab"] == [3, 0]
+    assert [server.orders.train(state, client).heard for client in "ab"] == [3, 0]
+
+
+@pytest.mark.parametrize(("method", "mu"), [("fedprox", 0.01), ("fedavg", 0.0), ("fedaux", 0.0)])
+def test_only_fedprox_is_proximal(method: str, mu: float) -> None:
+    server = make_server(replace(CONFIG, method=method))
+    assert server.orders.train(initial_state(server), "a").mu == mu
+
+
+def test_where_heads_train_the_extractor_is_sent_to_who_does_not_have_its_features() -> None:
+    server = make_server(HEADS)
+    state = initial_state(server)
+    first, later = (server.orders.train(known, "a") for known in (state, replace(state, prepared=frozenset("a"))))
+    assert first.h0 == later.h0 == server.public.h0[MLP.label].hash
+    assert first.extractor is state.extractors[MLP.label]
+    assert later.extractor == {}
+    assert server.orders.train(replace(state, prepared=frozenset("a")), "b").extractor
+
+
+def test_half_precision_is_made_once_a_round() -> None:
+    half = replace(CONFIG, method="fedavg", federation=replace(CONFIG.federation, precision="float16"))
+    server = make_server(half)
+    state = initial_state(server)
+    one, other = (server.orders.train(state, client).weights for client in "ab")
+    assert one is other
+    assert one["parameters"].dtype == np.float16
+    moved = replace(state, weights={MLP.label: {**state.weights[MLP.label]}})
+    assert server.orders.train(moved, "a").weights is not one
+
+
+def test_prototypes_are_dealt_in_turn() -> None:
+    server: Server = make_server(replace(CONFIG, prototypes=(MLP, WIDE)))
+    assert [server.label_of(client) for client in CLIENTS] == [MLP.label, WIDE.label] * 2
+    state = initial_state(server)
+    assert server.orders.train(state, "b").weights is state.weights[WIDE.label]
