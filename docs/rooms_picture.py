@@ -10,7 +10,7 @@ PACKAGE = DOCS.parent / "src" / "fedaux"
 PURPOSES = {
     "cli": "commands, each a thin skin over a function",
     "deploy": "real sites: keys, scripts, checks, audit of a client",
-    "experiments": "one run in one folder, trackers, sweeps",
+    "experiments": "one run in one folder, callbacks, sweeps",
     "report": "pages, figures, live panel",
     "export": "a model on its own, ONNX",
     "flower": "client app, strategy, grids",
