@@ -13,7 +13,7 @@ from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
 from fedaux.core.messages import Failure, Federation, Order, Reply, Update
-from fedaux.experiments.runner import in_process, run_in, stored_state
+from fedaux.experiments.runner import in_process, run_in_folder, stored_state
 from helpers.oracle import SIZES, Problem, parameters
 
 Loses = Callable[[Update], bool]
@@ -35,7 +35,7 @@ def go_on(problem: Problem, config: Config, folder: Path, loses: Loses = lambda 
     """Start or resume a run in a folder, as `fedaux run` does."""
     server = make_server(config, cache=problem.folder / "cache")
     federation = Lossy(in_process(problem.site(config), folder), loses)
-    return run_in(folder, server, federation, stored_state(config, folder)).state
+    return run_in_folder(folder, server, federation, stored_state(config, folder)).state
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedavgm"])

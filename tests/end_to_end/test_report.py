@@ -7,7 +7,7 @@ import pytest
 
 from fedaux import Config, run
 from fedaux.algorithms.results import Result
-from fedaux.report.facts import gather
+from fedaux.report.facts import load_facts
 from fedaux.report.run_page import write_run_report
 from helpers.pages import Page
 from helpers.tiny import TINY
@@ -28,7 +28,7 @@ def page(done: Result) -> str:
 
 def test_it_has_everything_and_loads_nothing(page: str) -> None:
     found = Page(page)
-    wanted = ["learning", "split", "classes", "clients", "teachers", "favourites", "privacy", "costs", "settings"]
+    wanted = ["learning", "split", "classes", "clients", "teachers", "top_examples", "privacy", "costs", "settings"]
     assert found.sections == wanted
     assert all(one.startswith("data:image/png;base64,") for one in found.loads)
     assert "script" not in found.tags
@@ -60,7 +60,7 @@ def test_favourites_of_one_class_clients_are_of_their_class(tmp_path: Path) -> N
         ["head_only = true"],
     )
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
-    facts = gather(result.folder, tmp_path / "cache")
-    assert len(facts.favourites) == 10
-    assert all(one.image for one in facts.favourites)
-    assert len({one.image for one in facts.favourites}) >= 8  # clients of the same digit may agree
+    facts = load_facts(result.folder, tmp_path / "cache")
+    assert len(facts.top_examples) == 10
+    assert all(one.image for one in facts.top_examples)
+    assert len({one.image for one in facts.top_examples}) >= 8  # clients of the same digit may agree

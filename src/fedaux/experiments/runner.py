@@ -1,4 +1,4 @@
-"""A whole run on this machine: data from the config, clients in process, everything it makes in one folder."""
+"""One run in one folder, with the clients in this process."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def run(
     state = stored_state(config, folder)
     server = make_server(config, on_progress, cache)
     federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-    return run_in(folder, server, federation, state, callbacks)
+    return run_in_folder(folder, server, federation, state, callbacks)
 
 
-def run_in(
+def run_in_folder(
     folder: Path, server: Server, federation: Federation, state: RunState | None, callbacks: Sequence[Callback] = ()
 ) -> Result:
     """The rounds over any federation, saved in `folder` after preparation and after every round.

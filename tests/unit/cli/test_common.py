@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from fedaux.cli import app
-from fedaux.cli.common import beside, complain, emit, ended, examples
+from fedaux.cli.common import examples, print_error, print_json, run_app, with_local_modules
 from fedaux.core.errors import Exit, FedauxError
 
 
@@ -42,7 +42,7 @@ def test_examples_are_lines_to_copy_and_brackets_stay() -> None:
 def test_an_error_is_one_paragraph(
     error: Exception, code: Exit, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert complain(error) is code
+    assert print_error(error) is code
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("error: ")
@@ -59,7 +59,7 @@ def test_what_nobody_foresaw_leaves_its_traceback_in_a_file(
     def broken() -> None:
         raise KeyError("a bug")
 
-    assert ended(broken) == Exit.BUG
+    assert run_app(broken) == Exit.BUG
     err = capsys.readouterr().err
     assert "this should not have happened (KeyError: 'a bug')" in err
     (file,) = tmp_path.iterdir()
@@ -73,17 +73,17 @@ def test_how_a_command_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    assert ended(lambda: None) == 0
-    assert ended(interrupted) == Exit.STOPPED
+    assert run_app(lambda: None) == 0
+    assert run_app(interrupted) == Exit.STOPPED
 
 
 def test_modules_beside_a_config_can_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     for _ in range(2):
-        assert beside(tmp_path / "my.toml") == tmp_path / "my.toml"
+        assert with_local_modules(tmp_path / "my.toml") == tmp_path / "my.toml"
     assert sys.path.count(str(tmp_path)) == 1
 
 
 def test_one_object_for_a_script(capsys: pytest.CaptureFixture[str]) -> None:
-    emit({"ε": [1, None]})
+    print_json({"ε": [1, None]})
     assert capsys.readouterr().out == '{"ε": [1, null]}\n'

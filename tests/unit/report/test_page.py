@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from fedaux.report.charts import Line, Part, line_chart
-from fedaux.report.facts import Favourites
-from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
+from fedaux.report.facts import TopExamples
+from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
 from helpers.pages import Page
 
 EVIL = "<script>alert(1)</script>"
@@ -14,8 +14,8 @@ CHART = line_chart([Line("curve", [0.1, 0.2])], "round", "height")
 def test_everything_is_on_it_in_order(tmp_path: Path) -> None:
     sections = [
         Section("first", "First", "Words.", [Figure(CHART, "Caption.", [Part("half", 1.0, "t0")])]),
-        Section("second", "Second", table=TableOf(("a", "b"), [("1", "2")]), code="x = 1", all="y = 2"),
-        Section("third", "Third", favourites=[Favourites("me", texts=("a text",))]),
+        Section("second", "Second", table=HtmlTable(("a", "b"), [("1", "2")]), code="x = 1", details="y = 2"),
+        Section("third", "Third", top_examples=[TopExamples("me", texts=("a text",))]),
     ]
     path = write_page(tmp_path / "page.html", "Title", "Subtitle", [Tile("42 %", "of all", warn=True)], sections)
     text = path.read_text()
@@ -29,7 +29,7 @@ def test_everything_is_on_it_in_order(tmp_path: Path) -> None:
 
 
 def test_what_others_wrote_is_text(tmp_path: Path) -> None:
-    section = Section("s", EVIL, EVIL, [Figure(CHART, EVIL)], TableOf((EVIL,), [(EVIL,)]), code=EVIL, all=EVIL)
+    section = Section("s", EVIL, EVIL, [Figure(CHART, EVIL)], HtmlTable((EVIL,), [(EVIL,)]), code=EVIL, details=EVIL)
     text = write_page(tmp_path / "page.html", EVIL, EVIL, [Tile(EVIL, EVIL)], [section]).read_text()
     assert "script" not in Page(text).tags
     assert text.count("&lt;script&gt;") >= 10

@@ -9,7 +9,7 @@ from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import StateError
 from fedaux.core.messages import Failure
 from fedaux.report.run_page import write_run_report
-from fedaux.report.terminal import megabytes
+from fedaux.report.terminal import format_bytes
 from helpers.pages import Page
 from helpers.runs import finished_run
 from helpers.tiny import CNN, TINY_CONFIG
@@ -28,7 +28,7 @@ def test_its_figures_are_those_of_the_run(done: Result) -> None:
     assert f"<b>{100 * done.accuracy:.1f} %</b>" in text
     assert "nothing was released under differential privacy" in text
     assert "<b>6 s</b>" in text  # two rounds of three seconds
-    assert f"<b>{megabytes(2 * 5000)}</b>" in text  # both ways in both rounds
+    assert f"<b>{format_bytes(2 * 5000)}</b>" in text  # both ways in both rounds
     assert "clients = 3" in text
     assert all(text.count(client) >= 3 for client in ("client-000", "client-002"))
 
