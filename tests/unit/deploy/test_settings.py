@@ -8,13 +8,7 @@ import pytest
 
 from fedaux.config.schema import AuxConfig, Config, DataConfig
 from fedaux.config.toml import to_commented_toml
-from fedaux.deploy.settings import (
-    SERVER_NOTES,
-    SITE_NOTES,
-    demo_config,
-    server_config,
-    site_config,
-)
+from fedaux.deploy.settings import SERVER_NOTES, SITE_NOTES, demo_config, server_config, site_config
 from helpers.deployments import ODD, deploy
 
 
