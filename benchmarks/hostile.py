@@ -31,7 +31,7 @@ from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Relea
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.experiments.runner import in_process, run_in
+from fedaux.experiments.runner import in_process, run_in_folder
 from fedaux.flower.client_app import ordered_optimizer
 from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
 from fedaux.models import build, flatten_state, load_state
@@ -169,7 +169,7 @@ def accuracy(config: Config, attack: Attack, liars: int, defence: Defence, seed:
     with tempfile.TemporaryDirectory() as folder:
         inner = in_process(config, Path(folder), cache)
         federation = Hostile(inner, server, frozenset(server.clients[:liars]), attack, defence)
-        return run_in(Path(folder), server, federation, None).accuracy
+        return run_in_folder(Path(folder), server, federation, None).accuracy
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def sizes(linear: bool, precision: str) -> dict[str, float]:
     facts = ("class-embedding", 625, 0.1, 1e-5, "replace-one", "analytic", 1.0, 1.0, 1.0, False)
     account = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
     made = Release("a", *facts, account, {"values": np.zeros(first.size, np.int64)})
-    update = Update("a", 1, 625, 1.0, 1.0, 0.0, 1.0, 0, account, later.weights, {})
+    update = Update("a", 1, 625, 1.0, 1.0, 0.0, 1.0, 0, account, later.weights)
     return {
         "extractor, once": megabytes(replace(first, public={})),
         "public map, once": megabytes(replace(first, extractor={})),

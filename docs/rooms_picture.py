@@ -10,11 +10,11 @@ PACKAGE = DOCS.parent / "src" / "fedaux"
 PURPOSES = {
     "cli": "commands, each a thin skin over a function",
     "deploy": "real sites: keys, scripts, checks, audit of a client",
-    "experiments": "one run in one folder, trackers, sweeps",
+    "experiments": "one run in one folder, callbacks, sweeps",
     "report": "pages, figures, live panel",
     "export": "a model on its own, ONNX",
     "flower": "client app, strategy, grids",
-    "algorithms": "the loop, a round, the server, methods",
+    "algorithms": "the loop, a round, the server, hooks of methods",
     "pretraining": "P1: self-supervision",
     "scoring": "P2: which public data looks like mine",
     "privacy": "P3: records alone, noise, account",

@@ -1,9 +1,32 @@
-"""A build must not depend on luck: in CI, property tests try the same examples every time; elsewhere, new ones."""
+"""Settings of all tests, and a place to call commands from."""
 
 import os
+import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("helpers")  # an assertion that fails in a helper says what it compared
+
+# A build must not depend on luck: in CI, property tests try the same examples every time; elsewhere, new ones.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a config of a tiny run and a cache of its own."""
+    from helpers.tiny import TINY_TOML
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "tiny.toml").write_text(TINY_TOML)
+    return tmp_path
+
+
+@pytest.fixture
+def config(place: Path) -> Path:
+    return place / "tiny.toml"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaux import Config, run
-from helpers.tables import TINY
+from helpers.tiny import TINY
 
 
 def test_a_run_tells_what_it_cost(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def train(message: Message, context: Context) -> Message:
     weights = {"parameters": np.full(SIZE, float(order.client.rpartition("-")[2]) / 100, np.float32)}
     facts = {"records": 1, "loss": 1.0, "seconds": 0.1, "noise": 0.0, "rate": 1.0, "steps": 0}
     account = Account(0.0, 1e-5, "replace-one", "record", 0).to_json()
-    update = Update(order.client, order.round, **facts, account=account, weights=weights, extra={})
+    update = Update(order.client, order.round, **facts, account=account, weights=weights)
     return Message(serialize(update), reply_to=message)
 
 

@@ -1,41 +1,62 @@
-"""A tiny finished run, its export, and the two commands as the console script runs them; shared by three files."""
+"""A tiny run, and what a run leaves behind without the run itself."""
 
-import sys
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
+import numpy as np
 
 from fedaux import Config, run
+from fedaux.algorithms.evaluation import confusion
 from fedaux.algorithms.results import Result
-from fedaux.cli import app
-from fedaux.cli.common import ended
-from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import AuxConfig, DataConfig, PretrainConfig
+from fedaux.algorithms.run_state import RunState
+from fedaux.config.methods import METHODS
+from fedaux.core.messages import Account
+from fedaux.core.results import ClientMetrics, RoundResult
+from fedaux.data.federated import open_data
+from fedaux.models import build, flatten_state
+from helpers.samples import release
+from helpers.tiny import TINY_CONFIG
 
-MLP = PrototypeSpec.of("mlp", features=8, hidden=8, norm="batch")  # with buffers and counters
-CNN = PrototypeSpec.of("cnn", width=4, features=8)
-TINY = Config(
-    rounds=2,
-    prototypes=(MLP,),
-    data=DataConfig(clients=3, alpha=1.0),
-    aux=AuxConfig(limit=100),
-    pretrain=PretrainConfig(epochs=0),
-)
+ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1)
 
 
-def tiny_run(folder: Path, config: Config = TINY) -> Result:
+def tiny_run(folder: Path, config: Config = TINY_CONFIG) -> Result:
     return run(config, folder / "run", cache=folder / "cache")
 
 
-def fedaux(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """The exit code of `fedaux WORDS`, in this process."""
-    monkeypatch.setattr(sys, "argv", ["fedaux", *map(str, words)])
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    try:
-        return int(ended(app))
-    except SystemExit as stop:
-        return int(stop.code or 0)
+def finished_state(config: Config = TINY_CONFIG) -> RunState:
+    """As after the last round, with networks that have learned nothing and the accuracy that they really have."""
+    data, scores = open_data(config), METHODS[config.method].scores
+    networks = {spec.label: build(spec, data.test.shape, len(data.classes), config.seed) for spec in config.prototypes}
+    tables = {label: confusion(network, data.test, len(data.classes)) for label, network in networks.items()}
+    accuracy = {label: float(np.trace(table) / table.sum()) for label, table in tables.items()}
+    share = 1 / len(data.clients) if METHODS[config.method].distils else None
+    result = RoundResult(
+        config.rounds,
+        accuracy,
+        {name: ClientMetrics(len(data.client(i)), 0.5, 1.0, share) for i, name in enumerate(data.clients)},
+        epsilon=ACCOUNT.epsilon if scores else None,
+        effective_teachers=float(len(data.clients)) if share else None,
+        bytes_sent=3000,
+        bytes_received=2000,
+        seconds={"train": 2.0, "test": 1.0},
+        confusion={label: table.tolist() for label, table in tables.items()},
+    )
+    trained = {label: network.head if config.head_only else network for label, network in networks.items()}
+    frozen = {label: network.features for label, network in networks.items() if config.head_only}
+    return RunState(
+        config,
+        config.rounds,
+        {label: flatten_state(module) for label, module in trained.items()},
+        {label: flatten_state(module) for label, module in frozen.items()},
+        releases={name: release(name) for name in data.clients} if scores else {},
+        accounts=dict.fromkeys(data.clients, ACCOUNT) if scores else {},
+        history=(*(replace(result, round=i, confusion=None) for i in range(1, config.rounds)), result),
+    )
 
 
-def paragraph(text: str) -> str:
-    return " ".join(text.split())
+def finished_run(folder: Path, config: Config = TINY_CONFIG) -> Result:
+    """The same, saved in a folder."""
+    state = finished_state(config)
+    state.save(folder)
+    return Result(state, folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -82,20 +81,6 @@ def test_flower_is_imported_in_two_rooms_only() -> None:
         if any(module.split(".")[0] == "flwr" for module in imports(path.read_text(encoding="utf-8")))
     }
     assert users == {"flower", "deploy"}
-
-
-@pytest.mark.parametrize("room", ["core", "config", "cli"])
-def test_the_ground_floor_starts_without_torch(room: str) -> None:
-    modules = [
-        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        for path in SOURCES
-        if path.relative_to(PACKAGE).parts[0] == room
-    ]
-    code = (
-        f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\nsys.exit('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_every_imported_package_is_declared() -> None:

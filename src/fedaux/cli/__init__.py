@@ -1,4 +1,4 @@
-"""The person at the terminal. Commands stand in one file for each of their kinds; heavy imports wait until needed."""
+"""The command line. Heavy imports wait until a command needs them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fedaux.cli.common import ended, examples
+from fedaux.cli.common import examples, run_app
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.model import app as model
 from fedaux.cli.privacy import app as privacy
@@ -36,4 +36,4 @@ def fedaux() -> None:
 
 
 def main() -> None:
-    sys.exit(ended(app))
+    sys.exit(run_app(app))

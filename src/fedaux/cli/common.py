@@ -1,4 +1,4 @@
-"""What all commands share: options, examples below their help, JSON for scripts, and errors as one paragraph."""
+"""Shared by all commands: options, examples in the help, JSON output, errors as one paragraph."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,31 +24,31 @@ Settings = Annotated[
 ]
 Track = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Also tell tensorboard, mlflow or wandb; may be given several times."),
+    typer.Option(metavar="NAME", help="Also log to tensorboard, mlflow or wandb; repeatable."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output; all else on standard error.")]
 
 
 def examples(*lines: str) -> str:
-    """For `epilog=`: commands that can be copied, each with what it does after a #."""
+    """For `epilog=`: commands to copy, with comments after a #."""
     return "\n\n".join(("[bold]Examples[/bold]", *(f"  $ {escape(line)}" for line in lines)))
 
 
 def console_for(as_json: bool) -> Console:
-    """Where people read: standard output, unless a script reads that."""
+    """Standard output, or standard error if a script reads the former."""
     return Console(stderr=as_json)
 
 
-def beside(config: Path) -> Path:
-    """The config, once modules beside it can be imported: a `module:function` in it is looked for there too."""
+def with_local_modules(config: Path) -> Path:
+    """The config's path, after making modules beside it importable for a `module:function` in it."""
     folder = str(config.absolute().parent)
     if folder not in sys.path:
         sys.path.append(folder)
     return config
 
 
-def emit(value: Any) -> None:
-    """One object for a script."""
+def print_json(value: Any) -> None:
+    """One object on standard output."""
     print(json.dumps(value, ensure_ascii=False))
 
 
@@ -57,8 +58,8 @@ def set_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def complain(error: BaseException) -> Exit:
-    """Say what is wrong as one paragraph on standard error. What nobody foresaw leaves its traceback in a file."""
+def print_error(error: BaseException) -> Exit:
+    """One paragraph on standard error. An unexpected error leaves its traceback in a file."""
     code = exit_code(error)
     text = str(error)
     if code is Exit.DISK and not hasattr(error, "code"):
@@ -72,13 +73,13 @@ def complain(error: BaseException) -> Exit:
     return code
 
 
-def ended(run: Any) -> int:
-    """Run a command-line app and say how it ended, with no traceback whatever happens."""
+def run_app(app: Callable[[], None]) -> int:
+    """Run a command-line app; returns its exit code, with no traceback whatever happens."""
     sys.path.append(str(Path.cwd()))  # where `module:function` is looked for as well
     try:
-        run()
+        app()
     except KeyboardInterrupt:
         return Exit.STOPPED
     except Exception as error:
-        return complain(error)
+        return print_error(error)
     return 0

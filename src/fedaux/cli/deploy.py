@@ -1,4 +1,4 @@
-"""`fedaux deploy init | key | check`: a federation of real sites, from its first folder to what is wrong with it."""
+"""`fedaux deploy init | key | check`: certificates, keys, scripts and checks for real sites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fedaux.cli.common import Json, console_for, emit, examples
+from fedaux.cli.common import Json, console_for, examples, print_json
 from fedaux.core.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
@@ -39,7 +39,7 @@ def init(
 
     write(folder, site, Address(host, port), Config.load(config) if config else demo_config())
     if as_json:
-        emit({"folder": str(folder), "sites": site, "readme": str(folder / "README.md")})
+        print_json({"folder": str(folder), "sites": site, "readme": str(folder / "README.md")})
         return
     console_for(as_json).print(
         f"{folder / 'README.md'} says what to do next, in order.", highlight=False, soft_wrap=True
@@ -53,7 +53,7 @@ def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], a
 
     public = generate_key_pair(folder)
     if as_json:
-        emit({"public_key": str(public)})
+        print_json({"public_key": str(public)})
         return
     console_for(as_json).print(f"Send {public} to the server, and nothing else.", highlight=False, soft_wrap=True)
 
@@ -73,6 +73,6 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
         if found.remedy:
             console.print(f"         → {escape(found.remedy)}", highlight=False, soft_wrap=True)
     if as_json:
-        emit({"findings": [vars(one) for one in findings]})
+        print_json({"findings": [vars(one) for one in findings]})
     if any(one.ok is False for one in findings):
         raise typer.Exit(Exit.NEGATIVE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaux.cli.common import Json, console_for, emit, examples
+from fedaux.cli.common import Json, console_for, examples, print_json
 
 if TYPE_CHECKING:
     from fedaux.export.model import Model
@@ -36,7 +36,7 @@ def export(
     folders = export_run(run, out, onnx)
     cards = [read_card(folder) for folder in folders]
     if as_json:
-        emit({"models": [_summary(folder, card) for folder, card in zip(folders, cards, strict=True)]})
+        print_json({"models": [_summary(folder, card) for folder, card in zip(folders, cards, strict=True)]})
         return
     console = console_for(as_json)
     for folder, card in zip(folders, cards, strict=True):
@@ -76,7 +76,7 @@ def predict(
     if out is not None:
         _write(found, out)
     if as_json:
-        emit({"model": str(model), "classes": list(loaded.classes), "predictions": found})
+        print_json({"model": str(model), "classes": list(loaded.classes), "predictions": found})
         return
     console = console_for(as_json)
     title = f"{len(found)} records" + (f", the first {SHOWN}" if len(found) > SHOWN else "")

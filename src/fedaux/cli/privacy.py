@@ -1,4 +1,4 @@
-"""`fedaux privacy report | plan | audit`: what was spent, what is worth spending, and whether the promise holds."""
+"""`fedaux privacy report | plan | audit`: the ε spent, the ε worth spending, and attacks on the guarantee."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from fedaux.deploy.audit.attack_result import AttackResult
     from fedaux.scoring.planner import Planner
 
-from fedaux.cli.common import Json, beside, console_for, emit, examples
+from fedaux.cli.common import Json, console_for, examples, print_json, with_local_modules
 from fedaux.core.errors import Exit
 
-app = typer.Typer(no_args_is_help=True, help="What was spent, what is worth spending, and whether the promise holds.")
+app = typer.Typer(no_args_is_help=True, help="The ε spent, the ε worth spending, and attacks on the guarantee.")
 
 KEPT = (0.5, 0.9)  # shares of the noiseless signal for which `plan` says what they would take
 
@@ -33,7 +33,7 @@ def report(
     limit: Annotated[int, typer.Option(help="Show so many clients, those that spent most; 0 shows all.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """What every client revealed under noise, what it costs together, and what is not covered."""
+    """What every client released under noise, its total ε, and what is not covered."""
     if vault is not None and folder is None:
         _site_report(vault, delta, as_json)
         return
@@ -47,7 +47,7 @@ def report(
     if as_json:
         names = ("client", "releases", "trained", "epsilon")
         clients = [dict(zip(names, row, strict=True)) for row in rows]
-        emit({key: facts[key] for key in ("epsilon", "delta", "statement", "crosses")} | {"clients": clients})
+        print_json({key: facts[key] for key in ("epsilon", "delta", "statement", "crosses")} | {"clients": clients})
         return
     if rows:
         header = ("client", "releases", "private training", "ε of everything")
@@ -69,7 +69,7 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
         raise BudgetError(f"there is no account below {vault}: nothing was sent under noise, or this is no vault")
     console = console_for(as_json)
     if as_json:
-        emit({"accounts": [account.to_dict() for account in accounts]})
+        print_json({"accounts": [account.to_dict() for account in accounts]})
         return
     for account in accounts:
         header = ("entry", "what", "noise σ", "sampling rate", "steps")
@@ -104,14 +104,14 @@ def plan(
     out: Annotated[Path, typer.Option(help="File for the chart of the trade-off.")] = Path("privacy-plan.svg"),
     as_json: Json = False,
 ) -> None:
-    """Will the scores carry a signal? Simulated on public data: nothing private is read, nothing is spent."""
+    """Simulate on public data whether the scores carry a signal. Nothing private is read, nothing is spent."""
     from fedaux.experiments.runner import planner
 
     console = console_for(as_json)
     if config is None:
         console.print("Scikit-learn's digits stand in for your public data; name your config to plan with its own.")
-    made = planner(beside(config) if config else None, clients, delta, adjacency)
-    found = made.plan(epsilon, records)
+    plans = planner(with_local_modules(config) if config else None, clients, delta, adjacency)
+    found = plans.plan(epsilon, records)
     console.print(
         f"With {records} records and ({epsilon:g}, {delta:g})-privacy ({adjacency}), each coordinate of a client's "
         f"mean gets noise of σ = {found.sigma:.4f}, where the clients' means differ by {found.signal:.4f}: "
@@ -129,10 +129,10 @@ def plan(
         highlight=False,
     )
     for share in KEPT:
-        console.print(_advice(made, share, epsilon, records), highlight=False)
-    _draw(made, records, out)
+        console.print(_advice(plans, share, epsilon, records), highlight=False)
+    _draw(plans, records, out)
     if as_json:
-        emit({**vars(found), "kept": found.kept, "delta": delta, "chart": str(out)})
+        print_json({**vars(found), "kept": found.kept, "delta": delta, "chart": str(out)})
     console.print(f"The trade-off is drawn in {out}.", highlight=False)
 
 
@@ -185,7 +185,7 @@ def audit(
         )
     violated = [one.name for one in found if one.violated]
     if as_json:
-        emit({"violated": bool(violated), "delta": delta, "findings": [_finding_facts(one) for one in found]})
+        print_json({"violated": bool(violated), "delta": delta, "findings": [_finding_facts(one) for one in found]})
     else:
         console.print(_findings_table(found, delta))
         for one in found:

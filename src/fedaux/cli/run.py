@@ -1,4 +1,4 @@
-"""`fedaux init | run | resume | prepare | report`: one run, from its first config to its page."""
+"""`fedaux init | run | resume | prepare | report`: one run, from its config to its report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.cli.common import Json, Settings, Threads, Track, beside, console_for, emit, examples, set_threads
+from fedaux.cli.common import (
+    Json,
+    Settings,
+    Threads,
+    Track,
+    console_for,
+    examples,
+    print_json,
+    set_threads,
+    with_local_modules,
+)
 
 if TYPE_CHECKING:
     from fedaux.algorithms.results import Result
@@ -38,7 +48,7 @@ def init(
 
     paths = write_starter(kind, folder)
     if as_json:
-        emit({"files": [str(path) for path in paths]})
+        print_json({"files": [str(path) for path in paths]})
         return
     console = console_for(as_json)
     console.print(f"Wrote {' and '.join(map(str, paths))}.", highlight=False, soft_wrap=True)
@@ -61,13 +71,13 @@ def run(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Run one configuration. In a folder that already holds this very run, go on where it stopped."""
+    """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
     from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.runner import run as run_experiment
     from fedaux.report.live import Live
 
-    settings = Config.load(beside(config), set_ or [])
+    settings = Config.load(with_local_modules(config), set_ or [])
     folder = out or Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
     callbacks = make_callbacks(track or [])
     set_threads(threads)
@@ -79,7 +89,7 @@ def run(
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
 def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
-    """Go on with a run that was stopped, killed or cut off; the result is the same as if it had not been."""
+    """Continue a run that was stopped or killed; the result is the same as if it had not been."""
     from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.runner import resume as resume_experiment
     from fedaux.report.live import Live
@@ -108,7 +118,7 @@ def prepare(
     threads: Annotated[int, typer.Option(min=1, help="Threads for PyTorch.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Pre-train the extractors of a run on its auxiliary data. Stopped or killed, it goes on after the last epoch."""
+    """Pre-train the extractors of a run on its auxiliary data. Started again, it continues after the last epoch."""
     from fedaux.config.schema import Config
     from fedaux.experiments.runner import pretrain
     from fedaux.experiments.runner import probe as probe_experiment
@@ -117,7 +127,7 @@ def prepare(
     from fedaux.report.pretraining_page import write_pretraining_page
     from fedaux.report.terminal import results_table
 
-    settings, console = Config.load(beside(config), set_ or []), console_for(as_json)
+    settings, console = Config.load(with_local_modules(config), set_ or []), console_for(as_json)
     set_threads(threads)
     with Live(console) as live:
         found = pretrain(settings, on_progress=live.on_progress, cache=cache)
@@ -133,7 +143,7 @@ def prepare(
         rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]
         console.print(results_table(title, ("features", "test accuracy, %"), rows))
     if as_json:
-        emit({"extractors": {label: str(path) for label, path in found.items()}, "probe": accuracies})
+        print_json({"extractors": {label: str(path) for label, path in found.items()}, "probe": accuracies})
 
 
 @app.command(
@@ -148,12 +158,12 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Folder for the page; default the first one named.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make one self-contained HTML page of a run, or of several side by side. It needs no network to be read."""
+    """Write a self-contained HTML report of a run, or of several side by side."""
     from fedaux.report.comparison_page import write_report
 
     path = write_report(*folders, out=out)
     if as_json:
-        emit({"report": str(path)})
+        print_json({"report": str(path)})
     else:
         console_for(as_json).print(f"Report: {path}", highlight=False, soft_wrap=True)
 
@@ -168,7 +178,7 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     page = write_run_report(result.folder)
     failed = {one.client: one.reason for each in result.state.history for one in each.failures}
     if as_json:
-        emit({**result.to_dict(), "report": str(page)})
+        print_json({**result.to_dict(), "report": str(page)})
         return
     label = find_method(config.method).label
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"

@@ -1,4 +1,4 @@
-"""`fedaux compare | sweep | study`: many runs, several at a time, and one table of them all."""
+"""`fedaux demo | compare | sweep | study`: many runs, several at a time, in one table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.cli.common import Json, Settings, Threads, beside, console_for, emit, examples, set_threads
+from fedaux.cli.common import (
+    Json,
+    Settings,
+    Threads,
+    console_for,
+    examples,
+    print_json,
+    set_threads,
+    with_local_modules,
+)
 
 if TYPE_CHECKING:
     from fedaux.experiments.sweeps.grid import Sweep
@@ -37,7 +46,7 @@ def demo(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Nine methods on ten clients that each hold about one digit. Needs no download and about a minute."""
+    """Compare nine methods on ten clients that each hold about one digit. No download, about a minute."""
     from dataclasses import replace
 
     from fedaux.config.methods import PAPER
@@ -68,13 +77,13 @@ def compare(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Run several methods on the same data and splits. Started again, it goes on where it stopped."""
+    """Run several methods on the same data and splits. Started again, it continues."""
     from fedaux.config.methods import PAPER
     from fedaux.config.schema import Config
     from fedaux.experiments.sweeps.grid import Sweep
 
     names = [name.strip() for name in methods.split(",")] if methods else list(PAPER)
-    plan = Sweep.of(Config.load(beside(config), set_ or []), {"method": names}, seeds)
+    plan = Sweep.of(Config.load(with_local_modules(config), set_ or []), {"method": names}, seeds)
     title = f"Test accuracy in %, {config.stem}, {seeds} seed(s)"
     _sweep(plan, out or Path("runs") / config.stem, jobs, threads, as_json, title)
 
@@ -94,10 +103,16 @@ def sweep(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Run every combination of some settings, over seeds. Started again, it goes on where it stopped."""
+    """Run every combination of some settings, over seeds. Started again, it continues."""
     from fedaux.experiments.sweeps.grid import Sweep
 
-    _sweep(Sweep.load(beside(grid), _overrides(set_, seeds)), out or Path("runs") / grid.stem, jobs, threads, as_json)
+    _sweep(
+        Sweep.load(with_local_modules(grid), _overrides(set_, seeds)),
+        out or Path("runs") / grid.stem,
+        jobs,
+        threads,
+        as_json,
+    )
 
 
 @app.command(
@@ -140,7 +155,7 @@ def _list(as_json: bool) -> None:
 
     found = studies().values()
     if as_json:
-        emit({one.name: {"title": one.title, "about": one.about, "minutes": one.minutes} for one in found})
+        print_json({one.name: {"title": one.title, "about": one.about, "minutes": one.minutes} for one in found})
         return
     console = Console()
     for one in found:
@@ -164,7 +179,7 @@ def _sweep(
         result = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
     result = write_results(result)
     if as_json:
-        emit({**result.to_dict(), "report": str(result.report)})
+        print_json({**result.to_dict(), "report": str(result.report)})
     else:
         show(result, console, title)
     result.raise_failures()

@@ -155,7 +155,7 @@ class Update:
     steps: int
     account: str  # `Account` as JSON
     weights: Arrays = field(repr=False)
-    extra: Arrays = field(repr=False)  # what the method sends beside the model
+    extra: Arrays = field(default_factory=dict, repr=False)  # what the method sends beside the model
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A whole run on this machine: data from the config, clients in process, everything it makes in one folder."""
+"""One run in one folder, with the clients in this process."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def run(
     state = stored_state(config, folder)
     server = make_server(config, on_progress, cache)
     federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-    return run_in(folder, server, federation, state, callbacks)
+    return run_in_folder(folder, server, federation, state, callbacks)
 
 
-def run_in(
+def run_in_folder(
     folder: Path, server: Server, federation: Federation, state: RunState | None, callbacks: Sequence[Callback] = ()
 ) -> Result:
     """The rounds over any federation, saved in `folder` after preparation and after every round.
@@ -149,7 +149,11 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
 
 def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
     """Plans on the public features of a config, or without one on those of the demo's digits."""
-    config = Config.load(path, ["method=fedaux"]) if path else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
+    config = (
+        Config.load(path, ["method=fedaux", "method_options={}"])
+        if path
+        else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
+    )
     privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")

@@ -24,8 +24,9 @@ class TrainReply:
 
     def update(self, round_: int, weights: Arrays) -> Update:
         """With `weights` as flat arrays. The app trains without noise, and its account is known from its release."""
-        bare = {"loss": 0.0, "seconds": 0.0, "noise": 0.0, "rate": 1.0}
-        return Update(self.node, round_, self.records, **bare, steps=0, account="", weights=weights, extra={})
+        return Update(
+            self.node, round_, self.records, 0.0, 0.0, noise=0.0, rate=1.0, steps=0, account="", weights=weights
+        )
 
 
 def check_replies(

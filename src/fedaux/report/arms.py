@@ -24,7 +24,7 @@ class ArmResult:
 
     label: str
     settings: dict[str, Any]  # what makes the arm differ, by dotted key
-    words: dict[str, str]  # the same for readers: FedAUX, α = 0.01
+    labels: dict[str, str]  # the same for readers: FedAUX, α = 0.01
     seeds: tuple[int, ...]
     folders: tuple[Path, ...]
     curves: NDArray[np.float64]
@@ -68,11 +68,11 @@ def group(folders: Sequence[Path]) -> list[ArmResult]:
 
 def _arm(runs: Sequence[Result], keys: Sequence[str], rounds: int) -> ArmResult:
     table, method = flatten(runs[0].state.config), find_method(runs[0].state.config.method).label
-    words = {key: method if key == "method" else f"{key} = {table[key]}" for key in keys}
+    labels = {key: method if key == "method" else f"{key} = {table[key]}" for key in keys}
     return ArmResult(
-        ", ".join([method, *(text for key, text in words.items() if key != "method")]),
+        ", ".join([method, *(text for key, text in labels.items() if key != "method")]),
         {key: table[key] for key in keys},
-        words,
+        labels,
         tuple(run.state.config.seed for run in runs),
         tuple(run.folder for run in runs),
         np.array([run.curve[:rounds] for run in runs]),

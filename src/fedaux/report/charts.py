@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -31,7 +31,7 @@ class Chart:
 
     width: float
     height: float
-    body: str
+    body: str = field(repr=False)
 
     def inline(self) -> str:
         """For a page that has the style."""
@@ -134,7 +134,7 @@ def line_chart(
 
 
 def bubbles(counts: NDArray[np.int64], clients: Sequence[str], classes: Sequence[str]) -> Chart:
-    """Who holds what: a disc for each client (column) and class (row), its area the number of records."""
+    """A disc for each client (column) and class (row); its area is the number of records."""
     cell = min(46.0, max(9.0, (_WIDTH - 60) / max(len(clients), 1)))
     left, row = 12 + 7 * max(map(len, classes), default=1), min(30.0, max(11.0, 560 / max(len(classes), 1)))
     width, height = left + cell * len(clients) + 12, row * len(classes) + 34
@@ -156,16 +156,16 @@ def bubbles(counts: NDArray[np.int64], clients: Sequence[str], classes: Sequence
 
 
 def bars(rows: Sequence[tuple[str, float, str]], tone: str = "t0", tones: Mapping[str, str] | None = None) -> Chart:
-    """Horizontal bars of values between 0 and 1: (label, value, what to say of it); `tones` of some by their label."""
+    """Horizontal bars: (label, value between 0 and 1, text); `tones` by label."""
     left, width, step = 14 + 6.6 * max((len(label) for label, _, _ in rows), default=1), _WIDTH, 22
     body = []
-    for i, (label, value, words) in enumerate(rows):
+    for i, (label, value, text) in enumerate(rows):
         at, length = i * step + 4, (width - left - 90) * min(max(value, 0.0), 1.0)
         body.append(_text(left - 6, at + 12, label, "tick", "end"))
         body.append(f'<rect class="rail" x="{left:.0f}" y="{at}" width="{width - left - 90:.0f}" height="15"/>')
         own = (tones or {}).get(label, tone)
         body.append(f'<rect class="{own}" x="{left:.0f}" y="{at}" width="{length:.1f}" height="15"/>')
-        body.append(_text(width - 84, at + 12, words, "tick", "start"))
+        body.append(_text(width - 84, at + 12, text, "tick", "start"))
     return Chart(width, step * len(rows) + 6, "".join(body))
 
 
@@ -193,15 +193,15 @@ def heat(table: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str]
     return Chart(width, head + cell * len(rows) + 4, "".join(body))
 
 
-def stack(parts: Sequence[Part], words: str) -> Chart:
-    """One bar in pieces, with what it adds up to; the legend is the page's."""
-    width, total, at, body = _WIDTH, sum(part.value for part in parts) or 1.0, 0.0, list[str]()
+def stack(parts: Sequence[Part], total: str) -> Chart:
+    """One stacked bar, with its total; the page shows the legend."""
+    width, whole, at, body = _WIDTH, sum(part.value for part in parts) or 1.0, 0.0, list[str]()
     for part in parts:
-        size = (width - 100) * part.value / total
-        title = f"<title>{escape(part.label)}: {100 * part.value / total:.0f} %</title>"
+        size = (width - 100) * part.value / whole
+        title = f"<title>{escape(part.label)}: {100 * part.value / whole:.0f} %</title>"
         body.append(f'<rect class="{part.tone}" x="{at:.1f}" y="4" width="{size:.1f}" height="22">{title}</rect>')
         at += size
-    body.append(_text(width - 92, 20, words, "tick", "start"))
+    body.append(_text(width - 92, 20, total, "tick", "start"))
     return Chart(width, 30, "".join(body))
 
 
@@ -236,5 +236,5 @@ def _dot(x: float, y: float, radius: float, title: str, kind: str) -> str:
     return f'<circle class="{hidden}{kind}" {place}><title>{escape(title)}</title></circle>'
 
 
-def _text(x: float, y: float, words: str, kind: str, anchor: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+def _text(x: float, y: float, text: str, kind: str, anchor: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

@@ -1,4 +1,4 @@
-"""The report of several runs side by side: curves with bands over seeds, what each class and each method costs."""
+"""The report of several runs side by side: curves with bands over seeds, classes, teachers, privacy and costs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.charts import Line, bars, bubbles, heat, line_chart
 from fedaux.report.facts import confusion, seconds, tones
-from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
+from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
 from fedaux.report.run_page import FILE, describe_setting, settings_section, write_run_report
 from fedaux.report.tables import HEADER, Cell
 from fedaux.report.tables import figures as last_and_best
-from fedaux.report.terminal import duration, megabytes
+from fedaux.report.terminal import format_bytes, format_seconds
 
-MOST = 12  # curves that one chart can carry
+MAX_CURVES = 12  # of one chart
 
 
 def write_report(*folders: str | Path, out: str | Path | None = None, cache: Path | None = None) -> Path:
@@ -60,7 +60,7 @@ def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
     return [
         *tiles,
         Tile(str(count), f"runs, {max(map(len, runs.values()))} seed(s)"),
-        Tile(duration(total), "in all"),
+        Tile(format_seconds(total), "in all"),
     ]
 
 
@@ -71,21 +71,21 @@ def _accuracy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     figures = [*_curves(arms), Figure(bars(rows, tones=tone), "After the last round.")]
     head = ("", *HEADER[1:], "seeds")
     table = [(arm.label, *(f"{cell} %" for cell in last_and_best(arm.curves)), str(len(arm.curves))) for arm in arms]
-    return Section("accuracy", "Accuracy", "", figures, TableOf(head, table))
+    return Section("accuracy", "Accuracy", "", figures, HtmlTable(head, table))
 
 
 def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
     """Where two settings vary, a chart for each value of the second; the method, if it is one, comes first."""
-    keys = sorted(arms[0].words, key=lambda key: key != "method")
+    keys = sorted(arms[0].labels, key=lambda key: key != "method")
     if len(keys) != 2:
-        if len(arms) <= MOST:
+        if len(arms) <= MAX_CURVES:
             yield _curve_figure({arm.label: arm for arm in arms}, "curves.svg")
         return
     row, column = keys
-    for value in dict.fromkeys(arm.words[column] for arm in arms):
+    for value in dict.fromkeys(arm.labels[column] for arm in arms):
         name = re.sub(r"[^\w.+]+", "-", f"{column} {value.split(' = ')[-1]}", flags=re.ASCII).strip("-")
-        chosen = {arm.words[row]: arm for arm in arms if arm.words[column] == value}
-        if len(chosen) <= MOST:
+        chosen = {arm.labels[row]: arm for arm in arms if arm.labels[column] == value}
+        if len(chosen) <= MAX_CURVES:
             yield _curve_figure(chosen, f"curves-{name}.svg", value)
 
 
@@ -119,7 +119,7 @@ def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | Non
         return None
     caption = f"{len(data.private):,} private records, split of seed {first.seed}; area is a number of records."
     chart = bubbles(data.counts(), client_names(first), data.classes)
-    return Section("split", "Who holds what", "", [Figure(chart, caption, file="split.svg")])
+    return Section("split", "Data split", "", [Figure(chart, caption, file="split.svg")])
 
 
 def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
@@ -133,8 +133,8 @@ def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | N
     except (ValueError, OSError, ImportError):
         classes = tuple(map(str, range(max(sizes))))
     shares = np.array([np.nan_to_num(np.mean(each, axis=0)) for each in tables.values()])
-    words = "A collapsed model knows few classes: accuracy on each class after the last round, in %."
-    return Section("classes", "Classes", words, [Figure(heat(shares, list(tables), classes))])
+    text = "Accuracy on each class after the last round, in %. A collapsed model knows few of them."
+    return Section("classes", "Classes", text, [Figure(heat(shares, list(tables), classes))])
 
 
 def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
@@ -143,10 +143,12 @@ def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | 
         curves = [[result.effective_teachers or 0 for result in one.state.history] for one in results]
         if all(all(curve) for curve in curves) and len({len(curve) for curve in curves}) == 1:
             lines.append(Line(label, np.mean(curves, axis=0).tolist(), tone[label]))
-    if not lines or len(lines) > MOST:
+    if not lines or len(lines) > MAX_CURVES:
         return None
-    words = "How many teachers count on a public example, on average; uniform weights make all of them count alike."
-    return Section("teachers", "Teachers", words, [Figure(line_chart(lines, "round", "effective number of teachers"))])
+    text = "Mean over the public examples; with uniform weights it is the number of clients."
+    return Section(
+        "teachers", "Effective teachers", text, [Figure(line_chart(lines, "round", "effective number of teachers"))]
+    )
 
 
 def _privacy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
@@ -154,7 +156,7 @@ def _privacy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     for label, results in runs.items():
         labels.setdefault(results[0].privacy, []).append(label)
     rows = [(", ".join(names), statement) for statement, names in labels.items()]
-    return Section("privacy", "Privacy", table=TableOf(("", "statement of the first seed"), rows))
+    return Section("privacy", "Privacy", table=HtmlTable(("", "statement of the first seed"), rows))
 
 
 def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
@@ -165,10 +167,10 @@ def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
         received = sum(result.bytes_received for result in history) / len(results)
         failed = sum(len(result.failures) for result in history)
         mean = float(np.mean([seconds(one.state) for one in results]))
-        rows.append((label, duration(mean), megabytes(sent), megabytes(received), str(failed)))
+        rows.append((label, format_seconds(mean), format_bytes(sent), format_bytes(received), str(failed)))
     head = ("mean of a run", "time", "to clients", "from clients", "failures, all seeds")
-    words = "Times include what each run prepared itself; an extractor that was found in the cache costs nothing."
-    return Section("costs", "Time and communication", words, table=TableOf(head, rows))
+    text = "Times include preparation; extractors from the cache cost nothing."
+    return Section("costs", "Time and communication", text, table=HtmlTable(head, rows))
 
 
 def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
@@ -177,8 +179,8 @@ def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
         for label, results in runs.items()
         for one in results
     ]
-    words = "`fedaux report FOLDER` makes a page of its own for any of them."
-    return Section("runs", "Runs", words, table=TableOf(("", "seed", "accuracy", "folder"), rows))
+    text = "`fedaux report FOLDER` makes a page of its own for any of them."
+    return Section("runs", "Runs", text, table=HtmlTable(("", "seed", "accuracy", "folder"), rows))
 
 
 def _recall(one: Result) -> NDArray[np.float64]:

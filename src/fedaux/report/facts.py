@@ -1,4 +1,4 @@
-"""What a report tells about one run, from its folder; what needs the data themselves is left out where they are not."""
+"""Facts about one run, from its folder and, where it can be opened, its data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fedaux.config.methods import find_method
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
 
-SHOWN, EACH = 12, 10  # clients whose favourite public examples are shown, and how many of them
+SHOWN, EACH = 12, 10  # clients, and top examples of each
 
 
 @dataclass(frozen=True, eq=False)
-class Favourites:
+class TopExamples:
     """The public examples that a client's release scores highest: one strip of images, or texts."""
 
     client: str
@@ -38,7 +38,7 @@ class RunFacts:
     classes: tuple[str, ...]
     clients: tuple[str, ...]
     counts: NDArray[np.int64] | None
-    favourites: tuple[Favourites, ...]
+    top_examples: tuple[TopExamples, ...]
     missing: str  # why the data could not be opened, or ""
 
     @property
@@ -75,20 +75,20 @@ def require_rounds(state: RunState, folder: Path) -> RunState:
     return state
 
 
-def gather(folder: Path, cache: Path | None = None) -> RunFacts:
-    """Everything about the run in `folder`. Nothing is trained; favourites need features of the auxiliary data."""
+def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
+    """Of the run in `folder`. Nothing is trained; top examples need features of the auxiliary data."""
     state = require_rounds(RunState.load(folder), folder)
-    names, counts, favourites, missing = tuple(client_names(state.config)), None, list[Favourites](), ""
+    names, counts, top_examples, missing = tuple(client_names(state.config)), None, list[TopExamples](), ""
     classes = tuple(map(str, range(len(confusion(state)))))
     try:
         classes = open_public(state.config).classes
         if state.config.data.partition != "own":
             counts = open_data(state.config).counts()
         if find_method(state.config.method).scores and state.releases:
-            favourites = find_favourites(state, cache)
+            top_examples = find_top_examples(state, cache)
     except (ValueError, OSError, ImportError) as error:
         missing = str(error)
-    return RunFacts(Result(state, folder), classes, names, counts, tuple(favourites), missing)
+    return RunFacts(Result(state, folder), classes, names, counts, tuple(top_examples), missing)
 
 
 def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -97,7 +97,7 @@ def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) ->
     return np.asarray(shares @ np.nan_to_num(recall))
 
 
-def find_favourites(state: RunState, cache: Path | None) -> list[Favourites]:
+def find_top_examples(state: RunState, cache: Path | None) -> list[TopExamples]:
     """For some clients, the examples of D_distill with the highest odds of being theirs."""
     server = make_server(state.config, cache=cache)
     embedding, clients = server.restore(state), sorted(state.releases)[:SHOWN]
@@ -106,19 +106,19 @@ def find_favourites(state: RunState, cache: Path | None) -> list[Favourites]:
     weights = embedding.teacher_weights(state.releases, clients)
     top = {client: np.argsort(-weights.log_odds(client), kind="stable")[:EACH] for client in clients}
     shown = [_shown(client, server.public.distill.take(rows)) for client, rows in top.items()]
-    return [favourites for favourites in shown if favourites is not None]
+    return [top_examples for top_examples in shown if top_examples is not None]
 
 
-def _shown(client: str, records: Records) -> Favourites | None:
+def _shown(client: str, records: Records) -> TopExamples | None:
     rows = records.gather()
     if is_image(rows):
-        return Favourites(client, image=strip(rows))
+        return TopExamples(client, image=image_strip(rows))
     if is_text(rows):
-        return Favourites(client, texts=tuple(str(text)[:160] for text in rows[:4]))
-    return None  # numbers say nothing to the eye
+        return TopExamples(client, texts=tuple(str(text)[:160] for text in rows[:4]))
+    return None
 
 
-def strip(images: NDArray[np.uint8], height: int = 48) -> str:
+def image_strip(images: NDArray[np.uint8], height: int = 48) -> str:
     """Images (N, H, W, C) side by side as a PNG in a data: URI, enlarged without smoothing if they are small."""
     from PIL import Image
 

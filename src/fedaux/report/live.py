@@ -37,7 +37,7 @@ from fedaux.core.progress import (
 )
 from fedaux.core.results import RoundResult
 from fedaux.report.progress import describe, step
-from fedaux.report.terminal import duration, sparkline
+from fedaux.report.terminal import format_seconds, sparkline
 
 _EVERY = 10.0  # seconds between lines of one task where there is no terminal
 _SHOWN = 12  # finished runs of a sweep
@@ -118,8 +118,7 @@ class Live:
     def _end(self, event: SweepProgress) -> None:
         self._remove(event.run)
         self._running.pop(event.run, None)
-        words = "failed" if event.accuracy is None else f"{event.accuracy:.3f}"
-        self._finished.append((event.run, words))
+        self._finished.append((event.run, "failed" if event.accuracy is None else f"{event.accuracy:.3f}"))
 
     def _print(self, event: ProgressEvent, inner: ProgressEvent, bar: Task) -> None:
         """A line for what a person waits for; work that is often heard of has one every few seconds."""
@@ -132,13 +131,13 @@ class Live:
         if always or now - self._printed.get(name, -_EVERY) >= _EVERY:
             self._printed[name] = now
             left = None if bar.finished else bar.time_remaining
-            more = f", about {duration(left)} left" if left else ""
+            more = f", about {format_seconds(left)} left" if left else ""
             self.console.print(describe(event) + more, highlight=False, markup=False, soft_wrap=True)
 
     def render(self) -> RenderableType:
         finished = Table.grid(padding=(0, 2))
-        for name, words in self._finished[-_SHOWN:]:
-            finished.add_row(Text(name, style="dim"), Text(words))
+        for name, outcome in self._finished[-_SHOWN:]:
+            finished.add_row(Text(name, style="dim"), Text(outcome))
         parts: list[RenderableType] = [self.bars]
         title = "fedaux"
         if len(self._running) == 1:
@@ -156,14 +155,14 @@ class Live:
             last, curve = self._results[-1], [result.mean_accuracy for result in self._results]
             grid.add_row("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}"))
             if last.effective_teachers:
-                words = f"{last.effective_teachers:.1f} of {len(last.client_metrics)} count on an example"
+                text = f"{last.effective_teachers:.1f} effective of {len(last.client_metrics)}"
                 if last.largest_teacher:
-                    words += "; {} weighs most, {:.0%}".format(*last.largest_teacher)
-                grid.add_row("teachers", Text(words))
+                    text += "; largest weight: {}, {:.0%}".format(*last.largest_teacher)
+                grid.add_row("teachers", Text(text))
         if self._privacy:
             grid.add_row("privacy", Text(self._privacy))
         failures = [failure for result in self._results for failure in result.failures]
         if failures:
-            words = f"{len(failures)}, last {failures[-1].client}: {failures[-1].reason}"
-            grid.add_row("failed", Text(words, style="yellow", overflow="fold"))
+            text = f"{len(failures)}, last {failures[-1].client}: {failures[-1].reason}"
+            grid.add_row("failed", Text(text, style="yellow", overflow="fold"))
         return grid

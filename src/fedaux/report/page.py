@@ -1,4 +1,4 @@
-"""One self-contained page: sections of words, charts and tables in; HTML out. Whatever a client wrote is escaped."""
+"""One self-contained HTML page from sections of text, charts and tables. Whatever a client wrote is escaped."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from fedaux import __version__
 from fedaux.core.io import write_atomically
 from fedaux.report.charts import Chart, Part, read_style
-from fedaux.report.facts import Favourites
+from fedaux.report.facts import TopExamples
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One of the few figures that stand above everything else."""
+    """One of the few figures at the top."""
 
     figure: str
-    words: str
+    label: str
     warn: bool = False
 
 
@@ -33,21 +33,21 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class TableOf:
+class HtmlTable:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Section:
-    key: str
+    key: str  # its anchor
     name: str
-    words: str = ""
+    text: str = ""
     figures: Sequence[Figure] = ()
-    table: TableOf | None = None
-    favourites: Sequence[Favourites] = ()
+    table: HtmlTable | None = None
+    top_examples: Sequence[TopExamples] = ()
     code: str = ""
-    all: str = ""  # longer than most want to read
+    details: str = ""  # folded code
 
 
 def write_page(path: Path, title: str, subtitle: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> Path:

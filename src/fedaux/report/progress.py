@@ -1,4 +1,4 @@
-"""Progress events in words: one line for a log, or the parts of a bar."""
+"""Progress events as text: one line for a log, or the parts of a bar."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def step(event: ProgressEvent) -> Step:
         case RunStarted():
             return Step("rounds", len(event.history), event.rounds, "")
         case RoundFinished():
-            return Step("rounds", event.result.round, event.rounds, _round_words(event.result))
+            return Step("rounds", event.result.round, event.rounds, _round_note(event.result))
         case PretrainingProgress():
-            return Step(f"pre-training {event.prototype}", event.epoch, event.epochs, _pretraining_words(event))
+            return Step(f"pre-training {event.prototype}", event.epoch, event.epochs, _pretraining_note(event))
         case FeaturesProgress():
             return Step(f"features of {event.prototype}", event.done, event.total, "")
         case ReleasesProgress():
             extractor = f"extractor {event.extractor_bytes / 1e6:.2f} MB" if event.extractor_bytes else ""
-            words = (_failed(event.failed), extractor, f"public map {event.public_bytes / 1e6:.2f} MB")
-            return Step("releases", event.done, event.total, ", ".join(filter(None, words)))
+            parts = (_failed(event.failed), extractor, f"public map {event.public_bytes / 1e6:.2f} MB")
+            return Step("releases", event.done, event.total, ", ".join(filter(None, parts)))
         case TrainingProgress():
             return Step(f"round {event.round}", event.done, event.total, _failed(event.failed) or "training")
         case AggregationStarted():
@@ -75,15 +75,15 @@ def step(event: ProgressEvent) -> Step:
             return Step(event.text, 0, 0, "")
 
 
-def _round_words(result: RoundResult) -> str:
-    words = [f"accuracy {result.mean_accuracy:.3f}", f"{len(result.client_metrics)} clients"]
-    words += [_failed(len(result.failures))] if result.failures else []
-    words += [f"{result.effective_teachers:.1f} effective teachers"] if result.effective_teachers else []
-    words += [f"ε {round_up(result.epsilon)}"] if result.epsilon else []
-    return ", ".join(words)
+def _round_note(result: RoundResult) -> str:
+    parts = [f"accuracy {result.mean_accuracy:.3f}", f"{len(result.client_metrics)} clients"]
+    parts += [_failed(len(result.failures))] if result.failures else []
+    parts += [f"{result.effective_teachers:.1f} effective teachers"] if result.effective_teachers else []
+    parts += [f"ε {round_up(result.epsilon)}"] if result.epsilon else []
+    return ", ".join(parts)
 
 
-def _pretraining_words(event: PretrainingProgress) -> str:
+def _pretraining_note(event: PretrainingProgress) -> str:
     if event.loss is None or event.rank is None or event.views_per_second is None:
         return {"cache": "from the cache", "published": "published weights"}.get(event.source, "")
     return f"loss {event.loss:.3f}, rank {event.rank:.1f}, {event.views_per_second:,.0f} views/s"

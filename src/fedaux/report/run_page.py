@@ -1,28 +1,32 @@
-"""The report of one run: what came out, who holds what, who taught whom, what was revealed, and what it cost."""
+"""The report of one run: accuracy, split, classes, clients, teachers, privacy, costs, failures, settings."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
+from fedaux.core.results import ClientMetrics
 from fedaux.privacy.accounting import round_up
 from fedaux.report.charts import Line, Part, bars, bubbles, heat, line_chart, stack
-from fedaux.report.facts import RunFacts, expected_accuracy, gather, seconds
-from fedaux.report.page import Figure, Section, TableOf, Tile, write_page
-from fedaux.report.terminal import duration, megabytes
+from fedaux.report.facts import RunFacts, expected_accuracy, load_facts, seconds
+from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
+from fedaux.report.terminal import format_bytes, format_seconds
 
-MOST = 40  # clients that are listed one by one
+MAX_LISTED = 40  # clients that are listed one by one
 FILE = "report.html"
 _PHASES = {
-    "prepare": "preparation at the server",
-    "score": "clients score",
-    "weigh": "weights of teachers",
-    "train": "clients train",
-    "teach": "teachers predict",
+    "prepare": "preparation of the server",
+    "score": "releases of clients",
+    "weigh": "teacher weights",
+    "train": "local training",
+    "teach": "predictions of teachers",
     "distil": "distillation",
     "test": "test",
 }
@@ -30,9 +34,9 @@ _PHASES = {
 
 def write_run_report(folder: Path, cache: Path | None = None) -> Path:
     """`report.html` in the folder of a run that has finished at least one round."""
-    facts = gather(folder, cache)
+    facts = load_facts(folder, cache)
     config = facts.state.config
-    makers = (_learning, _split, _classes, _clients, _teachers, _favourites, _privacy, _costs, _failures, _settings)
+    makers = (_learning, _split, _classes, _clients, _teachers, _top_examples, _privacy, _costs, _failures, _settings)
     sections = [section for make in makers if (section := make(facts)) is not None]
     title = f"{find_method(config.method).label} on {config.data.source}"
     return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections)
@@ -61,8 +65,8 @@ def tiles(facts: RunFacts) -> list[Tile]:
     return [
         Tile(f"{100 * facts.result.accuracy:.1f} %", f"test accuracy after round {facts.state.round}"),
         private,
-        Tile(duration(seconds(facts.state)), f"for {facts.state.round} rounds"),
-        Tile(megabytes(crossed), "of arrays crossed, both ways"),
+        Tile(format_seconds(seconds(facts.state)), f"for {facts.state.round} rounds"),
+        Tile(format_bytes(crossed), "sent and received"),
         Tile(str(failed), "clients failed at least once", warn=failed > 0),
     ]
 
@@ -77,9 +81,9 @@ def _learning(facts: RunFacts) -> Section:
         lines = [Line("student", lines[0].values, "hero")]
     else:
         lines.append(Line("mean", [result.mean_accuracy for result in history], "hero"))
-    words = "Accuracy on test data that played no part in training. No round was chosen by it: the last one counts."
+    text = "Accuracy on test data that played no part in training. No round was chosen by it: the last one counts."
     chart = line_chart(lines, "round", "test accuracy", top=1.0, percent=True)
-    return Section("learning", "Learning", words, [Figure(chart, file="curves.svg")])
+    return Section("learning", "Learning", text, [Figure(chart, file="curves.svg")])
 
 
 def _split(facts: RunFacts) -> Section | None:
@@ -87,7 +91,7 @@ def _split(facts: RunFacts) -> Section | None:
         return None
     caption = f"{facts.counts.sum():,} private records. Area is the number of records of a class at a client."
     chart = bubbles(facts.counts, facts.clients, facts.classes)
-    return Section("split", "Who holds what", "", [Figure(chart, caption, file="split.svg")])
+    return Section("split", "Data split", "", [Figure(chart, caption, file="split.svg")])
 
 
 def _classes(facts: RunFacts) -> Section:
@@ -98,9 +102,9 @@ def _classes(facts: RunFacts) -> Section:
         (name, 0.0 if np.isnan(value) else float(value), "not tested" if np.isnan(value) else f"{100 * value:.1f} %")
         for name, value in zip(facts.classes, recall, strict=True)
     ]
-    worst = sorted(rows, key=lambda row: row[1])[:MOST] if len(rows) > MOST else rows
+    worst = sorted(rows, key=lambda row: row[1])[:MAX_LISTED] if len(rows) > MAX_LISTED else rows
     caption = f"Accuracy on each class; {tested.min():,} to {tested.max():,} test records of each."
-    figures = [Figure(bars(worst, "t2"), caption + (f" The worst {MOST}." if len(rows) > MOST else ""))]
+    figures = [Figure(bars(worst, "t2"), caption + (f" The worst {MAX_LISTED}." if len(rows) > MAX_LISTED else ""))]
     if len(rows) <= 100:
         caption = "Confusion: of the test records of a class (row), the share taken for each class (column), in %."
         figures.append(Figure(heat(shares, facts.classes, facts.classes), caption))
@@ -112,76 +116,83 @@ def _clients(facts: RunFacts) -> Section:
     figures, expected = [], None
     if facts.counts is not None:
         expected = expected_accuracy(facts.counts, facts.recall)
-        shown = np.argsort(expected, kind="stable")[:MOST]
+        shown = np.argsort(expected, kind="stable")[:MAX_LISTED]
         rows = [(facts.clients[i], float(expected[i]), f"{100 * expected[i]:.1f} %") for i in shown]
         caption = "What each client can expect of the student on its own mix of classes, worst first."
         figures = [Figure(bars(rows, "t0"), caption)]
-    table = []
-    for i, name in enumerate(facts.clients):
-        taken = [result.client_metrics[name] for result in history if name in result.client_metrics]
-        failed = sum(failure.client == name for result in history for failure in result.failures)
-        if not taken and not failed:
-            continue
-        share = [one.teacher_share for one in taken if one.teacher_share is not None]
-        table.append(
-            (
-                name,
-                f"{taken[-1].records:,}" if taken else "–",
-                str(len(taken)),
-                f"{taken[-1].loss:.3f}" if taken else "–",
-                f"{100 * float(np.mean(share)):.1f} %" if share else "–",
-                f"{100 * expected[i]:.1f} %" if expected is not None else "–",
-                str(failed or ""),
-            )
-        )
+    taken: dict[str, list[ClientMetrics]] = {}
+    for result in history:
+        for name, metrics in result.client_metrics.items():
+            taken.setdefault(name, []).append(metrics)
+    failed = Counter(failure.client for result in history for failure in result.failures)
+    table = [
+        _client_row(name, taken.get(name, []), failed[name], None if expected is None else float(expected[i]))
+        for i, name in enumerate(facts.clients)
+        if name in taken or name in failed
+    ]
     head = ("client", "records", "rounds", "last local loss", "weight as a teacher", "expected accuracy", "failed")
-    words = f"{len(table)} clients took part." + (f" The first {MOST} are listed." if len(table) > MOST else "")
-    return Section("clients", "Clients", words, figures, TableOf(head, table[:MOST]))
+    text = f"{len(table)} clients took part." + (
+        f" The first {MAX_LISTED} are listed." if len(table) > MAX_LISTED else ""
+    )
+    return Section("clients", "Clients", text, figures, HtmlTable(head, table[:MAX_LISTED]))
+
+
+def _client_row(name: str, taken: Sequence[ClientMetrics], failed: int, expected: float | None) -> tuple[str, ...]:
+    shares = [metrics.teacher_share for metrics in taken if metrics.teacher_share is not None]
+    return (
+        name,
+        f"{taken[-1].records:,}" if taken else "–",
+        str(len(taken)),
+        f"{taken[-1].loss:.3f}" if taken else "–",
+        f"{100 * fmean(shares):.1f} %" if shares else "–",
+        "–" if expected is None else f"{100 * expected:.1f} %",
+        str(failed or ""),
+    )
 
 
 def _teachers(facts: RunFacts) -> Section | None:
     history = [result for result in facts.state.history if result.effective_teachers]
     if not history:
         return None
-    lines = [Line("count", [result.effective_teachers or 0 for result in history], "hero")]
+    lines = [Line("effective", [result.effective_teachers or 0 for result in history], "hero")]
     chart = line_chart(lines, "round", "effective number of teachers")
-    words = (
-        f"How many of the {len(history[-1].client_metrics)} teachers of a round count on a public example, on average: "
-        "1 means that one client decides alone, the number of clients that all count alike."
+    text = (
+        f"Of the {len(history[-1].client_metrics)} teachers of a round, mean over the public examples: 1 if one client "
+        "decides alone, the number of clients if all have the same weight."
     )
     largest = history[-1].largest_teacher
-    caption = f"In the last round {largest[0]} weighed most, {largest[1]:.1%} of all." if largest else ""
-    return Section("teachers", "Teachers", words, [Figure(chart, caption)])
+    caption = f"Largest weight in the last round: {largest[0]}, {largest[1]:.1%} of the total." if largest else ""
+    return Section("teachers", "Effective teachers", text, [Figure(chart, caption)])
 
 
-def _favourites(facts: RunFacts) -> Section | None:
-    if not facts.favourites:
+def _top_examples(facts: RunFacts) -> Section | None:
+    if not facts.top_examples:
         return None
-    words = (
-        "The public examples that each client's private release scores highest: what the server believes to look like "
-        "that client's data. They are public, and derived from the noisy release alone."
+    text = (
+        "For each client, the public examples that its release scores highest. They are chosen by the noisy release "
+        "alone, so they reveal nothing beyond it."
     )
-    return Section("favourites", "Public examples like theirs", words, favourites=facts.favourites)
+    return Section("top_examples", "Closest public examples", text, top_examples=facts.top_examples)
 
 
 def _privacy(facts: RunFacts) -> Section:
     ledger = facts.result.ledger
-    rows = ledger.rows()[:MOST] if ledger.trained else []
+    rows = ledger.rows()[:MAX_LISTED] if ledger.trained else []
     head = ("client", "releases", "rounds of private training", "ε of everything, as reported")
-    return Section("privacy", "Privacy", ledger.statement(), table=TableOf(head, rows) if rows else None)
+    return Section("privacy", "Privacy", ledger.statement(), table=HtmlTable(head, rows) if rows else None)
 
 
 def _costs(facts: RunFacts) -> Section:
     history = facts.state.history
     spent = {name: sum(result.seconds.get(name, 0.0) for result in history) for name in _PHASES}
-    parts = [Part(f"{_PHASES[n]}, {duration(s)}", s, f"t{i}") for i, (n, s) in enumerate(spent.items()) if s > 0]
+    parts = [Part(f"{_PHASES[n]}, {format_seconds(s)}", s, f"t{i}") for i, (n, s) in enumerate(spent.items()) if s > 0]
     total = sum(spent.values())
-    figures = [Figure(stack(parts, duration(total)), "Seconds of the whole run.", parts)]
+    figures = [Figure(stack(parts, format_seconds(total)), "Seconds of the whole run.", parts)]
     both = [sum(result.bytes_sent for result in history), sum(result.bytes_received for result in history)]
     names = ("to clients", "from clients")
-    ways = [Part(f"{way}, {megabytes(n)}", n, f"t{i}") for i, (way, n) in enumerate(zip(names, both, strict=True))]
+    ways = [Part(f"{way}, {format_bytes(n)}", n, f"t{i}") for i, (way, n) in enumerate(zip(names, both, strict=True))]
     caption = "Bytes of models, extractors and releases; what the transport adds is not counted."
-    figures.append(Figure(stack(ways, megabytes(sum(both))), caption, ways))
+    figures.append(Figure(stack(ways, format_bytes(sum(both))), caption, ways))
     return Section("costs", "Time and communication", "", figures)
 
 
@@ -189,15 +200,17 @@ def _failures(facts: RunFacts) -> Section | None:
     rows = [(str(result.round), one.client, one.reason) for result in facts.state.history for one in result.failures]
     if not rows:
         return None
-    words = "A client that fails costs its contribution, never the round."
-    return Section("failures", "Failures", words, table=TableOf(("round", "client", "reason"), rows[:200]))
+    text = "A client that fails costs its contribution, never the round."
+    return Section("failures", "Failures", text, table=HtmlTable(("round", "client", "reason"), rows[:200]))
 
 
 def _settings(facts: RunFacts) -> Section:
     missing = f" Data were not opened: {facts.missing}" if facts.missing else ""
-    words = f"Every key that differs from its default.{missing}"
-    return settings_section(words, facts.state.config)
+    text = f"Every key that differs from its default.{missing}"
+    return settings_section(text, facts.state.config)
 
 
-def settings_section(words: str, config: Config) -> Section:
-    return Section("settings", "Settings", words, code=to_commented_toml(config, "", {}), all=to_complete_toml(config))
+def settings_section(text: str, config: Config) -> Section:
+    return Section(
+        "settings", "Settings", text, code=to_commented_toml(config, "", {}), details=to_complete_toml(config)
+    )

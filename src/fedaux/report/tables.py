@@ -74,11 +74,11 @@ def summary(curves: Mapping[str, NDArray[np.float64]], first: str = HEADER[0]) -
 
 def pivot(arms: Sequence[ArmResult]) -> Table | None:
     """Of two settings that vary: values of one as rows (the method, if it is one), of the other as columns."""
-    keys = sorted(arms[0].words, key=lambda key: key != "method") if arms else []
+    keys = sorted(arms[0].labels, key=lambda key: key != "method") if arms else []
     if len(keys) != 2:
         return None
-    cells = {tuple(arm.words[key] for key in keys): figures(arm.curves)[0] for arm in arms}
-    rows, columns = (list(dict.fromkeys(arm.words[key] for arm in arms)) for key in keys)
+    cells = {tuple(arm.labels[key] for key in keys): figures(arm.curves)[0] for arm in arms}
+    rows, columns = (list(dict.fromkeys(arm.labels[key] for arm in arms)) for key in keys)
     body = tuple((row, tuple(cells.get((row, column)) for column in columns)) for row in rows)
     return Table((keys[0], *columns), body)
 

@@ -1,4 +1,4 @@
-"""Words, bars and tables for a terminal."""
+"""Text and tables for a terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def results_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Accuracies between 0 and 1 as a word of bars."""
+    """Values between 0 and 1 as block characters."""
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * value))] for value in values)
 
 
-def duration(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """`9 s`, `3:20`, `2:05:00`."""
     whole = round(seconds)
     if whole < 60:
@@ -31,7 +31,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def megabytes(count: float) -> str:
+def format_bytes(count: float) -> str:
     """`840 kB`, `12.3 MB`, `4.56 GB`."""
     if count < 1e6:
         return f"{count / 1e3:.0f} kB"

@@ -1,5 +1,6 @@
 """`fedaux deploy`: what the commands write and print, and their exit codes."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 from fedaux.cli import app
 from fedaux.config.schema import Config
+from helpers.commands import fedaux
 from helpers.deployments import AWKWARD, deploy, unused_address
 
 
@@ -65,3 +67,13 @@ def test_a_source_beside_the_settings_is_found(site: Path, monkeypatch: pytest.M
     aim(site, unused_address())
     done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
     assert "3 records of 2 of 10 classes" in done.output
+
+
+def test_json_of_a_check_with_problems(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "deploy", "init", "sites", "--site", "a") == 0
+    capsys.readouterr()
+    assert fedaux(monkeypatch, "deploy", "check", "sites/sites/a", "--json") == 1  # no server is up
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert any(one["ok"] is False for one in findings)

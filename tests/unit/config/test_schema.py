@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, ConfigError, DataConfig, FederationConfig, LocalConfig, PrivacyConfig
+from fedaux.config.schema import Config, ConfigError, DataConfig, FederationConfig, LocalConfig, PrivacyConfig, flatten
 from helpers.settings import LEAVES, nested
+from helpers.tiny import TINY_CONFIG
 
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
@@ -273,3 +274,9 @@ def test_a_run_keeps_its_id_when_it_goes_on_for_longer() -> None:
     longer = Config(rounds=99, federation=FederationConfig(timeout=1.0))
     assert Config().run_id == longer.run_id
     assert Config().run_id != Config(seed=1).run_id
+
+
+def test_settings_are_flat() -> None:
+    found = flatten(TINY_CONFIG)
+    assert found["data.clients"] == 3
+    assert found["prototypes"] == '[{"name": "mlp", "features": 8, "hidden": 8, "norm": "batch"}]'

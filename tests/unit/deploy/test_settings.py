@@ -8,13 +8,7 @@ import pytest
 
 from fedaux.config.schema import AuxConfig, Config, DataConfig
 from fedaux.config.toml import to_commented_toml
-from fedaux.deploy.settings import (
-    SERVER_NOTES,
-    SITE_NOTES,
-    demo_config,
-    server_config,
-    site_config,
-)
+from fedaux.deploy.settings import SERVER_NOTES, SITE_NOTES, demo_config, server_config, site_config
 from helpers.deployments import ODD, deploy
 
 
@@ -37,6 +31,16 @@ def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
         base.rounds,
     )
     assert site.privacy == replace(base.privacy, unsafe_seed=-1)
+
+
+def test_a_site_names_the_code_of_a_method_that_it_is_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_sites_method.py").write_text("from fedaux.config.methods import Method\nmine = Method('Mine')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert site_config(Config(method="a_sites_method:mine"), "a").method == "a_sites_method:mine"
+    built_in = Config(method="fedavgm", method_options=(("beta", 0.5),))
+    assert site_config(built_in, "a").method == Config().method  # a built-in one needs no leave
+    server = server_config(built_in, ["a"])
+    assert (server.method, server.method_options) == ("fedavgm", (("beta", 0.5),))
 
 
 def test_a_known_seed_is_never_deployed() -> None:

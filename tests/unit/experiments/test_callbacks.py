@@ -1,26 +1,20 @@
-"""Metrics are complete after a kill at any point, and no callback costs a round; trackers are real ones, offline."""
+"""Lines of metrics have no gap and no half line, whatever was cut off."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fedaux import Callback, Config, resume, run
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.schema import flatten
 from fedaux.core.errors import MissingPackageError, UnknownNameError
 from fedaux.core.messages import Failure
 from fedaux.experiments import callbacks
 from fedaux.experiments.callbacks import CLIENTS, METRICS, JsonLines, client_rows, make_callbacks, round_metrics
-from helpers.tables import TINY
-
-CONFIG = Config.from_dict(TINY)
+from helpers.runs import finished_run
+from helpers.tiny import TINY_CONFIG
 
 
 def metrics(state: RunState) -> list[dict]:
@@ -33,36 +27,18 @@ def lines(path: Path) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    folder = tmp_path_factory.mktemp("done")
-    return run(CONFIG, folder / "run", cache=folder / "cache")
+    return finished_run(tmp_path_factory.mktemp("done"))
 
 
-def test_every_run_leaves_writerand_parquet(done: Result) -> None:
-    from pyarrow import parquet
-
-    rows = lines(done.folder / METRICS)
-    assert rows == metrics(done.state)
-    assert [row["accuracy"] for row in rows] == done.curve
-    assert [row["epsilon"] for row in rows] == pytest.approx([0.1, 0.1], rel=1e-4)
-    assert rows[0]["seconds"] == pytest.approx(sum(v for k, v in rows[0].items() if k.startswith("seconds/")))
-    clients = lines(done.folder / CLIENTS)
-    assert [(row["round"], row["client"]) for row in clients] == [
-        (round_, f"client-00{i}") for round_ in (1, 2) for i in range(3)
-    ]
-    table = parquet.read_table(done.folder / "metrics.parquet")
-    assert table.column("accuracy").to_pylist() == done.curve
-    assert parquet.read_table(done.folder / "clients.parquet").num_rows == 6
-
-
-def test_writerof_a_round_that_was_never_saved_are_dropped(done: Result, tmp_path: Path) -> None:
+def test_lines_of_a_round_that_was_never_saved_are_dropped(done: Result, tmp_path: Path) -> None:
     first = replace(done.state, round=1, history=done.state.history[:1])
     writer = JsonLines()
-    writer.on_run_start(CONFIG, tmp_path, None)
+    writer.on_run_start(TINY_CONFIG, tmp_path, None)
     writer.on_round_end(first)
     with (tmp_path / METRICS).open("a") as file:
         file.write('{"round": 2, "accu')  # killed while writing
     again = JsonLines()
-    again.on_run_start(CONFIG, tmp_path, first)
+    again.on_run_start(TINY_CONFIG, tmp_path, first)
     assert [row["round"] for row in lines(tmp_path / METRICS)] == [1]
     again.on_round_end(done.state)
     assert [row["round"] for row in lines(tmp_path / METRICS)] == [1, 2]
@@ -72,7 +48,7 @@ def test_writerof_a_round_that_was_never_saved_are_dropped(done: Result, tmp_pat
 def test_failures_are_rows_of_their_own(done: Result, tmp_path: Path) -> None:
     result = replace(done.state.history[0], failures=(Failure("client-001", "no answer"),))
     writer = JsonLines()
-    writer.on_run_start(CONFIG, tmp_path, None)
+    writer.on_run_start(TINY_CONFIG, tmp_path, None)
     writer.on_round_end(replace(done.state, round=1, history=(result,)))
     assert lines(tmp_path / CLIENTS)[-1] == {"round": 1, "client": "client-001", "failure": "no answer"}
     assert lines(tmp_path / METRICS)[0]["failed"] == 1
@@ -82,7 +58,7 @@ def test_a_write_that_failed_leaves_no_gap_and_no_half_line(
     done: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = JsonLines()
-    writer.on_run_start(CONFIG, tmp_path, None)
+    writer.on_run_start(TINY_CONFIG, tmp_path, None)
     with monkeypatch.context() as patch:
         patch.setattr(callbacks, "client_rows", lambda result: 1 / 0)  # after the metrics were appended
         with pytest.raises(ZeroDivisionError):
@@ -92,178 +68,31 @@ def test_a_write_that_failed_leaves_no_gap_and_no_half_line(
     assert lines(tmp_path / CLIENTS) == [row for result in done.state.history for row in client_rows(result)]
 
 
-class Faulty(Callback):
-    """Raises in one of its hooks, in the first round only."""
-
-    def __init__(self, hook: str) -> None:
-        self.hook, self.heard = hook, list[str]()
-
-    def _hear(self, hook: str) -> None:
-        self.heard.append(hook)
-        if hook == self.hook and self.heard.count(hook) == 1:
-            raise ConnectionError("the server is down")
-
-    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
-        self._hear("on_run_start")
-
-    def on_round_end(self, state: RunState) -> None:
-        self._hear("on_round_end")
-
-    def on_run_end(self) -> None:
-        self._hear("on_run_end")
-
-
-@pytest.mark.parametrize("hook", ["on_run_start", "on_round_end", "on_run_end"])
-def test_a_callback_that_raises_costs_no_round_and_no_other_callback(
-    hook: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    faulty, sound = Faulty(hook), Faulty("")
-    result = run(CONFIG, tmp_path / "run", cache=tmp_path / "cache", callbacks=[faulty, sound])
-    assert RunState.load(tmp_path / "run").round == result.state.round == 2
-    assert len(lines(tmp_path / "run" / METRICS)) == 2
-    assert sound.heard == ["on_run_start", "on_round_end", "on_round_end", "on_run_end"]
-    assert faulty.heard == (["on_run_start"] if hook == "on_run_start" else sound.heard)  # it is called again
-    (warning,) = [record.getMessage() for record in caplog.records if "Faulty" in record.getMessage()]
-    assert f"failed in {hook} (ConnectionError: the server is down)" in warning
-
-
-def test_a_callback_that_always_raises_is_mentioned_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Callback):
-        def on_round_end(self, state: RunState) -> None:
-            raise ValueError("never")
-
-    assert run(CONFIG, tmp_path / "run", cache=tmp_path / "cache", callbacks=[Broken()]).state.round == 2
-    assert sum("Broken" in record.getMessage() for record in caplog.records) == 1
-
-
-def test_callbacks_hear_of_a_round_that_is_saved(tmp_path: Path) -> None:
-    class Reader(Callback):
-        rounds: list[int]
-
-        def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
-            self.folder, self.rounds = folder, []
-
-        def on_round_end(self, state: RunState) -> None:
-            self.rounds.append(RunState.load(self.folder).round)
-
-    reader = Reader()
-    run(CONFIG, tmp_path / "run", cache=tmp_path / "cache", callbacks=[reader])
-    assert reader.rounds == [1, 2]
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from fedaux import Config, run
-from fedaux.experiments import callbacks
-from helpers.tables import TINY
-folder, round_ = Path(sys.argv[1]), int(sys.argv[2])
-write = callbacks.JsonLines.on_round_end  # the first to hear of a round
-def killed(self, state):
-    if state.round == round_:
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, state)
-callbacks.JsonLines.on_round_end = killed
-run(Config.from_dict({**TINY, "rounds": 2}), folder, cache=folder.parent / "cache",
-    callbacks=callbacks.make_callbacks(sys.argv[3:]))
-"""
-
-
-def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, as trackers keep state in theirs; offline."""
-    root = Path(__file__).parents[3]
-    env = {
-        **os.environ,
-        "PYTHONPATH": f"{root / 'src'}:{root / 'tests'}",
-        "WANDB_MODE": "offline",
-        "OMP_NUM_THREADS": "1",
-    }
-    env.pop("MLFLOW_TRACKING_URI", None)
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False, env=env
-    )
-
-
-@pytest.mark.parametrize("round_", [1, 2])
-def test_a_kill_between_saving_and_tracking_loses_no_metrics(round_: int, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    assert python(KILLED, folder, round_).returncode == -signal.SIGKILL
-    assert RunState.load(folder).round == round_
-    assert len(lines(folder / METRICS)) == round_ - 1
-    state = resume(folder, cache=tmp_path / "cache").state
-    assert state.round == 2
-    assert lines(folder / METRICS) == metrics(state)
-    assert lines(folder / CLIENTS) == [row for result in state.history for row in client_rows(result)]
-
-
-def test_settings_are_flat() -> None:
-    found = flatten(CONFIG)
-    assert found["data.clients"] == 3
-    assert found["prototypes"] == '[{"name": "mlp", "features": 8, "hidden": 8}]'
-
-
-TRACKED = """
-import sys
-from pathlib import Path
-from fedaux import Config, run
-from fedaux.experiments.callbacks import make_callbacks
-from helpers.tables import TINY
-folder, tracker, rounds = sys.argv[1:]
-run(Config.from_dict({**TINY, "rounds": int(rounds)}), folder, cache=Path(folder).parent / "cache",
-    callbacks=make_callbacks([tracker]))
-"""
-
-
-def tracked(folder: Path, tracker: str, rounds: int) -> None:
-    done = python(TRACKED, folder, tracker, rounds)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
-def test_tensorboard_has_every_round_after_a_kill_and_a_stop(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="the extra fedaux[tensorboard] is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    assert python(KILLED, tmp_path / "run", 2, "tensorboard").returncode == -signal.SIGKILL
-    for rounds in (2, 3):
-        tracked(tmp_path / "run", "tensorboard", rounds)
-    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
-    events.Reload()
-    found = {event.step: event.value for event in events.Scalars("accuracy")}
-    state = RunState.load(tmp_path / "run")
-    assert found == pytest.approx({row["round"]: row["accuracy"] for row in metrics(state)})
-    assert len(events.Scalars("accuracy")) == 3
-
-
-def test_mlflow_has_every_round_once_after_a_kill_and_a_stop(tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="the extra fedaux[mlflow] is not installed")
-
-    assert python(KILLED, tmp_path / "run", 2, "mlflow").returncode == -signal.SIGKILL
-    tracked(tmp_path / "run", "mlflow", 2)
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/run/mlflow.db")
-    (experiment,) = [one for one in client.search_experiments() if one.name == "fedaux"]
-    runs = client.search_runs([experiment.experiment_id])
-    state = RunState.load(tmp_path / "run")
-    (only,) = runs
-    history = client.get_metric_history(only.info.run_id, "accuracy")
-    assert [(m.step, m.value) for m in history] == [(row["round"], row["accuracy"]) for row in metrics(state)]
-    assert only.info.status == "FINISHED"
-    assert only.data.params["data.clients"] == "3"
-
-
-def test_wandb_keeps_everything_offline(tmp_path: Path) -> None:
-    pytest.importorskip("wandb", reason="the extra fedaux[wandb] is not installed")
-    tracked(tmp_path / "run", "wandb", 2)
-    (kept,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
-    state = RunState.load(tmp_path / "run")
-    text = kept.read_bytes()
-    assert b"bytes_received" in text
-    for row in metrics(state):
-        assert repr(row["accuracy"]).encode() in text
-
-
 def test_a_tracker_that_is_none_and_one_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'tensorboard'"):
         make_callbacks(["tensorbord"])
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[mlflow\]'"):
         make_callbacks(["mlflow"])
+
+
+def test_a_row_has_the_figures_of_its_round_and_leaves_out_what_does_not_exist(done: Result) -> None:
+    result = done.state.history[-1]
+    row = round_metrics(result)
+    assert (row["round"], row["accuracy"], row["clients"], row["failed"]) == (2, done.accuracy, 3, 0)
+    assert row["seconds"] == 3.0 == row["seconds/train"] + row["seconds/test"]
+    assert row["largest_teacher_share"] == pytest.approx(1 / 3)
+    assert "distill_loss" not in row
+    assert all(isinstance(value, (int, float)) for value in row.values())
+    two = round_metrics(replace(result, accuracy={"mlp": 0.2, "cnn": 0.4}))
+    assert (two["accuracy"], two["accuracy/mlp"], two["accuracy/cnn"]) == (pytest.approx(0.3), 0.2, 0.4)
+
+
+def test_the_end_of_a_run_turns_lines_into_parquet(done: Result, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    writer = JsonLines()
+    writer.on_run_start(TINY_CONFIG, tmp_path, None)
+    writer.on_round_end(done.state)
+    writer.on_run_end()
+    assert parquet.read_table(tmp_path / "metrics.parquet").column("accuracy").to_pylist() == done.curve
+    assert parquet.read_table(tmp_path / "clients.parquet").num_rows == 6

@@ -19,13 +19,14 @@ from fedaux.data.federated import open_data
 from fedaux.data.record_spec import RecordsError
 from fedaux.export.export import export_model
 from fedaux.export.model import Model, ModelError
-from helpers.runs import TINY, tiny_run
+from helpers.runs import finished_run
+from helpers.tiny import TINY_CONFIG
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
-    return tiny_run(tmp_path_factory.mktemp("model")).folder
+    return finished_run(tmp_path_factory.mktemp("model")).folder
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def edit(folder: Path, change: Callable[[dict], object]) -> None:
 
 def test_it_is_found_from_above_and_in_its_run(folder: Path, original: Path) -> None:
     export_model(original)
-    records = open_data(TINY).test.gather(slice(0, 20))
+    records = open_data(TINY_CONFIG).test.gather(slice(0, 20))
     answers = [Model.from_pretrained(where).predict(records) for where in (folder, folder.parent, original)]
     assert np.array_equal(answers[0], answers[1])
     assert np.array_equal(answers[0], answers[2])
@@ -53,7 +54,7 @@ def test_it_is_found_from_above_and_in_its_run(folder: Path, original: Path) -> 
 
 def test_probabilities(folder: Path) -> None:
     model = Model.from_pretrained(str(folder))
-    records = open_data(TINY).test.gather(slice(0, 600))
+    records = open_data(TINY_CONFIG).test.gather(slice(0, 600))
     found = model.predict(records)
     assert found.shape == (len(records), len(model.classes)) == (359, 10)
     assert found.dtype == np.float32
@@ -139,7 +140,7 @@ def test_weights_that_are_no_safetensors(folder: Path) -> None:
 
 
 def test_a_run_that_was_not_exported(tmp_path: Path) -> None:
-    made = tiny_run(tmp_path, replace(TINY, rounds=1))
+    made = finished_run(tmp_path)
     with pytest.raises(ModelError, match="is a run that was not exported yet; do so with `fedaux export"):
         Model.from_pretrained(made.folder)
 
@@ -153,10 +154,10 @@ def test_a_network_of_the_user_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     monkeypatch.syspath_prepend(tmp_path)
     spec = PrototypeSpec.of("own_network_of_test:tied", width=6)
-    made = tiny_run(tmp_path, replace(TINY, prototypes=(spec,), rounds=1))
+    made = finished_run(tmp_path / "run", replace(TINY_CONFIG, prototypes=(spec,), rounds=1))
     (folder,) = export_model(made.folder)
     assert folder.name == "tied-0"
-    model, test = Model.from_pretrained(folder), open_data(TINY).test
+    model, test = Model.from_pretrained(folder), open_data(TINY_CONFIG).test
     found = model.predict(test.gather()).argmax(axis=1)
     assert float((found == test.labels).mean()) == made.accuracy
     monkeypatch.undo()
@@ -172,8 +173,8 @@ def test_rows_of_numbers(tmp_path: Path) -> None:
     for name, array in (("x", x), ("y", y)):
         np.save(tmp_path / f"{name}.npy", array)
     (tmp_path / "classes.txt").write_text("north\nsouth\nwest")
-    data = replace(TINY.data, source="npy", path=str(tmp_path))
-    made = tiny_run(tmp_path, replace(TINY, rounds=1, data=data))
+    data = replace(TINY_CONFIG.data, source="npy", path=str(tmp_path))
+    made = finished_run(tmp_path / "run", replace(TINY_CONFIG, rounds=1, data=data))
     model = Model.from_pretrained(export_model(made.folder)[0])
     assert model.card["record"] == {"kind": "numbers", "shape": [5], "dtype": "float32"}
     assert model.classes == ("north", "south", "west")

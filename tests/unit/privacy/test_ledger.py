@@ -94,3 +94,24 @@ def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
     said = ledger(account(), account(), history=history).statement()
     assert "The certainty scores of this run are (0.5, 1e-05)" in said
     assert "are sent without differential privacy" in said
+
+
+def test_figures_are_those_of_the_statement() -> None:
+    scores = ledger(account(0.1)).to_dict()
+    assert (scores["epsilon"], scores["delta"]) == (0.1, 1e-5)
+    assert scores["neighbours"] == ["one record of a client exchanged for any other"]
+    assert scores["covered"] == ["certainty scores"]
+    assert not scores["weights_covered"]
+
+    accounts = dict.fromkeys("ab", account(1.2345))
+    private = Ledger.of({}, accounts, (), TRAINED).to_dict()  # every model was trained privately
+    assert private["covered"] == ["local models"]
+    assert private["weights_covered"]
+    assert "(1.24, 1e-05)" in private["statement"]
+    for figures in (scores, private):
+        assert figures["statement"].endswith(f"Not covered: {'; '.join(figures['not_covered'])}.")
+
+    one_bare = [*TRAINED, RoundResult(2, {}, {}, private_training={"a": SPENT}, unprotected_models=1)]
+    bare = Ledger.of({}, accounts, (), one_bare).to_dict()
+    assert (bare["epsilon"], bare["delta"], bare["covered"]) == (None, None, [])
+    assert not bare["weights_covered"]

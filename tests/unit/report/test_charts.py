@@ -1,7 +1,6 @@
 """Charts are well-formed, show what they are given, and escape what others wrote."""
 
 import re
-from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -124,6 +123,11 @@ def test_a_file_of_its_own_needs_nothing_else(tmp_path: Path) -> None:
 def test_labels_keep_their_distance() -> None:
     heights = [0.5, 0.5, 0.51, 0.9, 0.0, 0.01]
     placed = spread_out([(height, str(i), "t0") for i, height in enumerate(heights)], gap=0.04)
-    found = [height for height, _, _ in placed]
-    assert all(upper - lower >= 0.04 - 1e-12 for lower, upper in pairwise(found))
-    assert max(found) == 0.9
+    assert [label for _, label, _ in placed] == ["4", "5", "0", "1", "2", "3"]
+    assert [height for height, _, _ in placed] == pytest.approx([0.0, 0.04, 0.5, 0.54, 0.58, 0.9])
+
+
+def test_labels_that_are_apart_stay_where_they_are() -> None:
+    ends = [(0.1, "a", "t0"), (0.5, "b", "t1"), (0.9, "c", "t2")]
+    assert spread_out(ends, gap=0.04) == ends
+    assert spread_out([], gap=0.04) == []

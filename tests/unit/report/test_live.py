@@ -1,13 +1,9 @@
 """A panel where there is a terminal, lines where there is none."""
 
-import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from fedaux import Config, run
 from fedaux.core.messages import Failure
 from fedaux.core.progress import (
     AggregationStarted,
@@ -22,24 +18,9 @@ from fedaux.core.progress import (
 )
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.report.live import Live
-from helpers.tables import TINY
+from helpers.terminals import console, printed, shown
 
 RESULT = RoundResult(1, {"mlp": 0.5}, {"a": ClientMetrics(9, 0.1, 1.0)})
-
-
-def console(terminal: bool = False) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
-
-
-def printed(on: Console) -> str:
-    assert isinstance(on.file, io.StringIO)
-    return on.file.getvalue()
-
-
-def shown(live: Live) -> str:
-    on = console()
-    on.print(live.render())
-    return printed(on)
 
 
 def test_plain_lines_without_a_terminal() -> None:
@@ -69,18 +50,6 @@ def test_a_line_again_after_a_while_and_the_time_left() -> None:
     assert printed(on).splitlines() == ["features of x: 1/9", "features of x: 3/9, about 30 s left"]
 
 
-def test_a_run_in_a_terminal_shows_all_that_matters(tmp_path: Path) -> None:
-    on = console(terminal=True)
-    with Live(on) as live:
-        result = run(Config.from_dict(TINY), tmp_path / "run", cache=tmp_path, on_progress=live.on_progress)
-    panel = shown(live)
-    for words in ("FedAUX", "digits: 3 clients", "mlp(features=8, hidden=8)", "2/2", f"{result.accuracy:.3f}"):
-        assert words in panel
-    assert f"{result.state.history[-1].effective_teachers:.1f} of 3 count on an example" in panel
-    assert "ε = 0.1, δ = 1e-05, 3 clients: scores only, models are not covered" in panel
-    assert "failed" not in panel
-
-
 def test_a_resumed_run_shows_what_came_before() -> None:
     live = Live(console(terminal=True))
     first = replace(RESULT, failures=(Failure("b", "gone [/home]"),))
@@ -106,14 +75,6 @@ def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
     assert lines[:3] == [["FedAVG", "0.500"], ["FedDF", "0.500"], ["FedAUX", "failed"]]
     assert "3/3" in shown(live)
     assert "extractor" not in shown(live)
-
-
-def test_seeded_noise_is_called_what_it_is(tmp_path: Path) -> None:
-    live = Live(console(terminal=True))
-    config = Config.from_dict(TINY, ["privacy.unsafe_seed=1"])
-    run(config, tmp_path / "run", cache=tmp_path, on_progress=live.on_progress)
-    assert "NOT PRIVATE" in shown(live)
-    assert "ε = " not in shown(live)
 
 
 def test_an_interrupt_ends_with_its_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fedaux.report.terminal import duration, megabytes, results_table, sparkline
+from fedaux.report.terminal import format_bytes, format_seconds, results_table, sparkline
 
 
 def console(terminal: bool = False) -> Console:
@@ -33,9 +33,9 @@ def test_sparkline(values: list[float], bars: str) -> None:
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (59.4, "59 s"), (200, "3:20"), (7500, "2:05:00")])
 def test_duration(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert format_seconds(seconds) == words
 
 
 @pytest.mark.parametrize(("count", "words"), [(840_000, "840 kB"), (12_345_678, "12.3 MB"), (4.56e9, "4.56 GB")])
 def test_megabytes(count: float, words: str) -> None:
-    assert megabytes(count) == words
+    assert format_bytes(count) == words

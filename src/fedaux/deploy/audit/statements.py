@@ -14,7 +14,7 @@ from fedaux.core.messages import Account, Federation, Order, Reply
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.records import training
 from fedaux.deploy.audit.site import NAME
-from fedaux.experiments.runner import in_process, run_in, stored_state
+from fedaux.experiments.runner import in_process, run_in_folder, stored_state
 from fedaux.privacy.budget import Entry
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.site_account import SiteAccount
@@ -31,7 +31,7 @@ def lost_replies(folder: Path, audit: AuditConfig) -> AttackResult:
         federation: Federation = in_process(config, folder, server.cache)
         federation = federation if attempt == LOST_ROUNDS else LossyFederation(federation, {"client-001"})
         try:
-            state = run_in(folder, server, federation, stored_state(config, folder)).state
+            state = run_in_folder(folder, server, federation, stored_state(config, folder)).state
         except NoAnswerError:
             continue
     assert state is not None
@@ -49,7 +49,7 @@ def spare_clients(folder: Path, audit: AuditConfig) -> AttackResult:
         server = make_server(spare, cache=folder / "cache")
         clients = in_process(spare, folder, server.cache)  # their accounts outlive the first run
         federation = LossyFederation(clients, lost, absent=lost if which == "before" else set())
-        state = run_in(folder / which, server, federation, None).state
+        state = run_in_folder(folder / which, server, federation, None).state
     statement = state.ledger.statement()
     covered = [a for a in _accounts(folder, audit) if f"{a.folder.name} did not answer" not in statement]
     bound, detail = max(a.epsilon for a in covered), f"the statement covers {len(covered)} of 2 clients"

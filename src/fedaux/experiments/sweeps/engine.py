@@ -102,7 +102,7 @@ def _arm_result(arm: Arm, runs: list[Run]) -> ArmResult:
     return ArmResult(
         arm.label,
         arm.settings,
-        arm.words,
+        arm.labels,
         tuple(result.state.config.seed for result in results),
         tuple(result.folder for result in results),
         np.array([result.curve for result in results]),

@@ -1,4 +1,4 @@
-"""What a sweep is: a config, lists of values for some of its settings, and how many seeds; every combination an arm."""
+"""A sweep: a config, lists of values for some settings, and a number of seeds. Every combination is an arm."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from fedaux.core.errors import unknown_name
 
 Settings = dict[str, Any]  # dotted keys, as in --set
 SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "fraction": "C"}
-_WORDS = ("title", "about", "minutes")  # what [sweep] may say of itself
+_METADATA = ("title", "about", "minutes")  # of a sweep, beside its lists
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One combination: what makes it differ from the others, also in a reader's words, and a name for folders."""
+    """One combination of values, with a name for folders and labels for readers."""
 
     settings: Settings
     config: Config
     name: str
-    words: dict[str, str]  # of each setting: FedAUX, α = 0.01
+    labels: dict[str, str]  # of each setting, for readers: FedAUX, α = 0.01
 
     @property
     def label(self) -> str:
-        return ", ".join(self.words.values()) or find_method(self.config.method).label
+        return ", ".join(self.labels.values()) or find_method(self.config.method).label
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Sweep:
     arms: tuple[Arm, ...]
     title: str = ""
     about: str = ""
-    minutes: float = 0.0  # that it takes, about, with two jobs on two idle cores; 0 where nobody knows
+    minutes: float = 0.0  # with two jobs on two idle cores; 0 if unknown
 
     @classmethod
-    def of(cls, base: Config, axes: Mapping[str, Sequence[Any]], seeds: int = 1, **words: Any) -> Sweep:
+    def of(cls, base: Config, axes: Mapping[str, Sequence[Any]], seeds: int = 1, **metadata: Any) -> Sweep:
         for key, values in axes.items():
             _check_axis(key, values)
         require(
@@ -70,7 +70,7 @@ class Sweep:
         lists = {key: tuple(values) for key, values in axes.items()}
         products = itertools.product(*lists.values())
         arms = [_arm(base, dict(zip(lists, values, strict=True))) for values in products]
-        return cls(base, lists, seeds, tuple(_told_apart(arms)), **words)
+        return cls(base, lists, seeds, tuple(_with_unique_names(arms)), **metadata)
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
@@ -94,13 +94,13 @@ class Sweep:
                 lists |= _flat(changed["sweep"])
             else:
                 lists.pop(key, None)
-        words = {word: lists.pop(word) for word in _WORDS if word in lists}
-        for word, value in words.items():
-            fits = isinstance(value, (int, float) if word == "minutes" else str)
-            require(fits, f"sweep.{word} must be {'a number' if word == 'minutes' else 'text'}, not {value!r}.")
+        metadata = {key: lists.pop(key) for key in _METADATA if key in lists}
+        for key, value in metadata.items():
+            fits = isinstance(value, (int, float) if key == "minutes" else str)
+            require(fits, f"sweep.{key} must be {'a number' if key == 'minutes' else 'text'}, not {value!r}.")
         seeds = lists.pop("seeds", 1)
         return cls.of(
-            Config.from_dict(rest, [text for text in overrides if not _of_sweep(text)]), lists, seeds, **words
+            Config.from_dict(rest, [text for text in overrides if not _of_sweep(text)]), lists, seeds, **metadata
         )
 
     def runs(self, folder: Path) -> list[Run]:
@@ -116,12 +116,12 @@ _EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
 
 
 def value_label(key: str, value: Any) -> str:
-    """A value as a reader meets it: FedAUX for a method, else with the name of its setting: α = 0.01."""
+    """A value for readers: FedAUX for a method, else with the name of its setting: α = 0.01."""
     if key == "method":
         return find_method(value).label
-    if key in ("prototypes", "privacy.scorer"):  # their values speak for themselves
-        return _in_words(value)
-    return f"{SYMBOLS.get(key, key)} = {_in_words(value)}"
+    if key in ("prototypes", "privacy.scorer"):  # names already
+        return _format(value)
+    return f"{SYMBOLS.get(key, key)} = {_format(value)}"
 
 
 def _of_sweep(text: str) -> bool:
@@ -142,7 +142,7 @@ def _check_axis(key: str, values: Any) -> None:
     if key == "seed":
         raise ConfigError("sweep.seed: seeds are counted, not listed. Write seeds = 3, and seed = … for the first one.")
     if key not in known and not key.startswith(("data.options.", "aux.options.", "method_options.")):
-        raise ConfigError(str(unknown_name("key of [sweep]", key, ["seeds", *_WORDS, *known])))
+        raise ConfigError(str(unknown_name("key of [sweep]", key, ["seeds", *_METADATA, *known])))
     require(
         isinstance(values, (list, tuple)),
         f"sweep: {key} must be a list of values, [{values!r}, …], not {values!r} alone.",
@@ -154,32 +154,34 @@ def _check_axis(key: str, values: Any) -> None:
 
 def _arm(base: Config, settings: Settings) -> Arm:
     table = base.to_dict()
+    if settings.get("method", base.method) != base.method:
+        table["method_options"] = {}  # those of the config are its own method's
     for key, value in settings.items():
         set_key(table, key, value, f"sweep: {key}")
-    said = [f"{key}={_in_words(value)}" for key, value in settings.items()]
+    parts = [f"{key}={_format(value)}" for key, value in settings.items()]
     try:
         config = Config.from_dict(table)
     except ConfigError as error:
-        raise ConfigError(f"the sweep cannot have an arm with {' and '.join(said)}: {error}") from error
-    name = re.sub(r"[^\w.+=,-]+", "_", "-".join(said).replace("method=", ""), flags=re.ASCII)[:120]
-    words = {key: value_label(key, value) for key, value in settings.items()}
-    return Arm(settings, config, name or config.method, words)
+        raise ConfigError(f"the sweep cannot have an arm with {' and '.join(parts)}: {error}") from error
+    name = re.sub(r"[^\w.+=,-]+", "_", "-".join(parts).replace("method=", ""), flags=re.ASCII)[:120]
+    labels = {key: value_label(key, value) for key, value in settings.items()}
+    return Arm(settings, config, name or config.method, labels)
 
 
-def _told_apart(arms: list[Arm]) -> Iterator[Arm]:
-    """Long or odd values may end in one name; such arms get a piece of their hash."""
+def _with_unique_names(arms: list[Arm]) -> Iterator[Arm]:
+    """Long or odd values may give the same name; such arms get a piece of their hash."""
     counts = Counter(arm.name for arm in arms)
     for arm in arms:
         yield arm if counts[arm.name] == 1 else replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
 
 
-def _in_words(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         short = f"{value:g}"
         return short if float(short) == value else repr(value)
     if isinstance(value, Mapping):  # a prototype with options of its own
-        options = ", ".join(f"{key}={_in_words(item)}" for key, item in value.items() if key != "name")
+        options = ", ".join(f"{key}={_format(item)}" for key, item in value.items() if key != "name")
         return f"{value.get('name', '')}({options})" if options else str(value.get("name", ""))
-    return " + ".join(map(_in_words, value)) if isinstance(value, (list, tuple)) else str(value)
+    return " + ".join(map(_format, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -26,8 +26,8 @@ def studies() -> dict[str, Study]:
     """By name. Only titles are read here: nothing heavy is imported to list them."""
     found = {}
     for path in sorted(FOLDER.glob("*.toml")):
-        said = tomllib.loads(path.read_text(encoding="utf-8"))["sweep"]
-        found[path.stem] = Study(path.stem, path, said["title"], said["about"], float(said["minutes"]))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))["sweep"]
+        found[path.stem] = Study(path.stem, path, table["title"], table["about"], float(table["minutes"]))
     return found
 
 

@@ -1,26 +1,37 @@
-"""Tasks end in any order, each with its own error, and none waits for what has failed."""
+"""One job runs tasks in this process, in order; each ends with its own error. Pools of processes are end to end."""
 
-import pytest
+from pathlib import Path
 
+from fedaux.core.errors import Exit
+from fedaux.core.progress import Notice, OnProgress, ProgressEvent
 from fedaux.experiments.sweeps.workers import Task, run_tasks
 
 
-def _fine(on_progress: object) -> None:
-    pass
+def say(text: str, on_progress: OnProgress) -> None:
+    on_progress(Notice(text))
 
 
-def _fails(on_progress: object) -> None:
-    raise ValueError("no luck")
+def read(path: str, on_progress: OnProgress) -> None:
+    Path(path).read_bytes()
 
 
-@pytest.mark.parametrize("others", [0, 1])
-def test_tasks_that_lack_something_may_be_the_last(others: int) -> None:
-    """Nobody is busy any more when they are found to lack it: the pool must not wait for a message from nobody."""
-    tasks = [Task(f"other {i}", _fine, ()) for i in range(others)]
-    tasks += [Task("first", _fails, ()), Task("second", _fine, (), frozenset({"first"}))]
-    tasks.append(Task("third", _fine, (), frozenset({"second"})))
-    ended = {task.name: error and error.text for task, error in run_tasks(tasks, 2, 1, lambda *_: None)}
-    assert ended == {
-        **{f"other {i}": None for i in range(others)},
-        **dict.fromkeys(("first", "second", "third"), "no luck"),
-    }
+def bug(on_progress: OnProgress) -> None:
+    raise AssertionError
+
+
+def test_tasks_end_in_order_and_say_how_they_go() -> None:
+    tasks, events = [Task(name, say, (f"I am {name}",)) for name in "abc"], list[tuple[str, ProgressEvent]]()
+    ended = list(run_tasks(tasks, 1, 1, lambda task, event: events.append((task.name, event))))
+    assert ended == [(task, None) for task in tasks]
+    assert events == [(name, Notice(f"I am {name}")) for name in "abc"]
+
+
+def test_a_task_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+    tasks = [Task("a", read, (str(tmp_path / "gone"),)), Task("b", bug, ()), Task("c", say, ("fine",))]
+    (_, missing), (_, unforeseen), (_, fine) = run_tasks(tasks, 1, 1, lambda task, event: None)
+    assert fine is None
+    assert missing is not None
+    assert (missing.code, "gone" in missing.text) == (Exit.DATA, True)
+    assert unforeseen is not None
+    assert (unforeseen.code, unforeseen.text) == (Exit.BUG, "AssertionError")  # an error without words has its name
+    assert "in bug" in unforeseen.details

@@ -1,8 +1,6 @@
-"""The person at the terminal: quick help, errors in one paragraph, and everything of a run in one folder."""
+"""Commands that train: what they print, write and exit with, and that nothing is done twice."""
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,99 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedaux import cli
 from fedaux.algorithms.run_state import FILE, RunState
 from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism
-from helpers.commands import TINY, fedaux, paragraph
-
-
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "tiny.toml"
-    path.write_text(TINY)
-    return path
-
-
-def test_help_is_quick_and_names_the_commands() -> None:
-    code = (
-        "import sys\nfrom fedaux.cli import main\nsys.argv = ['fedaux', '--help']\n"
-        "try: main()\nfinally: print(sorted({'torch', 'flwr', 'numpy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert all(word in done.stdout for word in ("demo", "run", "resume"))
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_importing_the_package_imports_nothing_heavy() -> None:
-    code = "import sys, fedaux; fedaux.METHODS; print(*(name in sys.modules for name in ('torch', 'flwr')))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
-
-
-def test_an_error_is_one_paragraph_on_stderr_of_the_real_program(tmp_path: Path) -> None:
-    code = "from fedaux.cli import main; main()"
-    words = ["run", "none.toml"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(Path(cli.__file__).parents[1])},
-    )
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        "error: there is no config file none.toml; `fedaux demo` runs without one and shows how one looks.\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("overrides", "fragment", "code"),
-    [
-        (["local.lrr=1"], "error: unknown key 'local.lrr' (did you mean 'local.lr'?)", 3),
-        (["local.lr"], "error: --set 'local.lr' is not of the form key=value", 3),
-        (["method=fedaus"], "did you mean 'fedaux'?", 3),
-        (["privacy.epsilon=0"], "privacy.epsilon must be above 0", 3),
-        (["data.source=digit"], "digits", 3),
-        (["prototypes=nlp"], "unknown prototype 'nlp'", 3),
-        (["data.path=/nowhere", "data.source=npz"], "/nowhere", 4),
-        (["data.source=no_such_module:f"], "no_such_module", 3),
-        pytest.param(["data=3"], "write [data] and", 3),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_errors_name_their_remedy(
-    config: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    overrides: list[str],
-    fragment: str,
-    code: int,
-) -> None:
-    words = [word for override in overrides for word in ("--set", override)]
-    assert fedaux(monkeypatch, "run", config, "--out", config.parent / "out", *words) == code
-    out, err = capsys.readouterr()
-    assert fragment in paragraph(err)
-    assert err.startswith("error: ")
-    assert "Traceback" not in out + err
-    assert len(err.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize("words", [["run"], ["resume"], ["fly"], ["demo", "--seeds", "0"]])
-def test_wrong_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    assert fedaux(monkeypatch, *words) == 2
-    assert "Traceback" not in capsys.readouterr().err
-
-
-def test_resume_where_there_is_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert fedaux(monkeypatch, "resume", tmp_path) == 5
-    assert "holds no run" in capsys.readouterr().err
+from helpers.commands import fedaux, paragraph
+from helpers.tiny import TINY_TOML
 
 
 def test_a_run_its_repetition_and_another_in_its_place(
@@ -161,19 +73,6 @@ def test_a_finished_run_goes_on_with_more_rounds_in_its_folder(
     assert RunState.load(out).round == 3
 
 
-def test_a_damaged_run_and_a_file_for_a_folder_are_errors(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = config.parent / "out"
-    out.mkdir()
-    (out / FILE).write_bytes(b"damaged")
-    for words in (["resume", out], ["run", config, "--out", out]):
-        assert fedaux(monkeypatch, *words) == 5
-        assert "is damaged" in paragraph(capsys.readouterr().err)
-    assert fedaux(monkeypatch, "run", config, "--out", config) == 5
-    assert "is a file; --out needs a folder of its own" in paragraph(capsys.readouterr().err)
-
-
 def test_clients_that_failed_are_named_with_their_reason(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,16 +117,6 @@ def test_the_default_folder_tells_what_is_in_it_and_each_prototype_is_shown(
     assert "Nothing was released under differential privacy" in paragraph(result.output)
 
 
-def test_an_interrupt_says_how_to_go_on(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (config.parent / "interrupting.py").write_text("def source(**_):\n    raise KeyboardInterrupt\n")
-    monkeypatch.syspath_prepend(config.parent)
-    words = ["run", config, "--out", config.parent / "out", "--set", "data.source=interrupting:source"]
-    assert fedaux(monkeypatch, *words) == 130
-    assert "fedaux resume" in capsys.readouterr().err
-
-
 def test_compare_makes_a_table_and_does_not_repeat_what_is_done(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,13 +131,6 @@ def test_compare_makes_a_table_and_does_not_repeat_what_is_done(
     assert fedaux(monkeypatch, *words) == 0
     assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob(FILE)}
     assert table == (tmp_path / "out" / "table.md").read_text()
-
-
-def test_compare_refuses_a_method_that_is_none(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fedaux(monkeypatch, "compare", config, "--methods", "fedaux,fedvag") == 3
-    assert "unknown method 'fedvag' (did you mean 'fedavg'?)" in paragraph(capsys.readouterr().err)
 
 
 def test_the_labelled_probe_is_named_as_such(
@@ -273,7 +155,7 @@ def test_a_module_beside_the_config_is_found(
     (tmp_path / "my_digits.py").write_text(
         "from fedaux.data.sources import open_source\n\ndef load():\n    return open_source('digits')\n"
     )
-    (tmp_path / "mine.toml").write_text(TINY.replace("clients = 3", 'clients = 3\nsource = "my_digits:load"'))
+    (tmp_path / "mine.toml").write_text(TINY_TOML.replace("clients = 3", 'clients = 3\nsource = "my_digits:load"'))
     assert fedaux(monkeypatch, "run", "mine.toml", "--out", tmp_path / "out", "--set", "rounds=1") == 0
     assert (tmp_path / "out" / FILE).is_file()
 
@@ -319,20 +201,60 @@ def test_privacy_plan_draws_and_advises(
     assert out.read_text().count("<polyline") == 3
 
 
-def test_privacy_audit_exits_with_its_verdict(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_starter_for_a_model_runs_as_it_is(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fedaux.privacy import site_account
+    assert fedaux(monkeypatch, "init", "model") == 0
+    monkeypatch.delitem(sys.modules, "my_model", raising=False)
+    assert fedaux(monkeypatch, "run", "model.toml", "--set", "rounds=2") == 0
+    assert "FedAUX after 2 rounds" in capsys.readouterr().out
+    assert (place / "runs" / "model-fedaux-seed0" / "report.html").is_file()
 
-    only = ("--only", "questions", "--only", "printed")
-    assert fedaux(monkeypatch, "privacy", "audit", *only) == 0
-    assert "No violation was found" in paragraph(capsys.readouterr().out)
-    monkeypatch.setattr(site_account, "round_up", lambda epsilon: f"{epsilon:.3g}")
-    assert fedaux(monkeypatch, "privacy", "audit", *only) == 1
-    assert "The claim does not hold against printed" in paragraph(capsys.readouterr().out)
-    assert fedaux(monkeypatch, "privacy", "audit", *only, "--json") == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["violated"]
-    assert [one["violated"] for one in told["findings"]] == [False, True]
-    assert fedaux(monkeypatch, "privacy", "audit", "--only", "nothing") not in (0, 1)
-    assert "attack" in capsys.readouterr().err
+
+def test_a_starter_in_another_folder_finds_its_module(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "init", "model", "own") == 0
+    assert "fedaux run own/model.toml" in capsys.readouterr().out
+    monkeypatch.delitem(sys.modules, "my_model", raising=False)
+    assert fedaux(monkeypatch, "run", "own/model.toml", "--set", "rounds=1", "--json") == 0
+
+
+def test_json_is_one_object_and_nothing_else(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "run", "tiny.toml", "--out", "out", "--json") == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    state = RunState.load(place / "out")
+    assert found["accuracy"] == next(iter(state.history[-1].accuracy.values()))
+    assert 0.0999 < found["privacy"]["epsilon"] <= 0.1
+    assert found["report"] == "out/report.html"
+    assert "round 2/2: accuracy" in err  # people may watch
+
+    for words, key in (
+        (("resume", "out"), "curve"),
+        (("report", "out"), "report"),
+        (("privacy", "report", "out"), "statement"),
+        (("prepare", "tiny.toml"), "extractors"),
+        (("init", "text"), "files"),
+        (("deploy", "init", "sites", "--site", "a"), "readme"),
+        (("privacy", "audit", "--only", "questions"), "violated"),
+        (("privacy", "plan", "--records", "100", "--epsilon", "1"), "kept"),
+    ):
+        assert fedaux(monkeypatch, *words, "--json") == 0
+        assert key in json.loads(capsys.readouterr().out), words
+
+
+def test_a_report_of_one_run_of_all_below_and_of_two(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method in ("fedavg", "feddf"):
+        assert fedaux(monkeypatch, "run", "tiny.toml", "--set", f"method={method}") == 0
+    one, two = (Path("runs") / f"tiny-{method}-seed0" for method in ("fedavg", "feddf"))
+    for words, where in (((one,), one), (("runs",), Path("runs")), ((one, two, "--out", "both"), Path("both"))):
+        (place / where / "report.html").unlink(missing_ok=True)
+        capsys.readouterr()
+        assert fedaux(monkeypatch, "report", *words) == 0
+        assert f"Report: {where / 'report.html'}" in capsys.readouterr().out
+        assert ("side by side" in (place / where / "report.html").read_text()) == (where != one)

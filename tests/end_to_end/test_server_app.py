@@ -11,7 +11,7 @@ from fedaux.experiments.server_app import app as server
 from fedaux.export.model import Model
 from fedaux.flower.client_app import app as clients
 from fedaux.flower.in_process import InProcessGrid
-from helpers.runs import MLP, TINY
+from helpers.tiny import MLP, TINY_CONFIG
 
 
 def test_a_run_leaves_its_models(
@@ -19,7 +19,7 @@ def test_a_run_leaves_its_models(
 ) -> None:
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
     config = tmp_path / "run.json"
-    config.write_text(json.dumps(TINY.to_dict()))
+    config.write_text(json.dumps(TINY_CONFIG.to_dict()))
     grid = InProcessGrid(clients, 3, {"config": config.read_text(), "vault": str(tmp_path / "clients")})
     context = Context(1, 1, {}, RecordDict(), {"config": str(config), "out": str(tmp_path / "run")})
     server(grid, context)

@@ -1,8 +1,8 @@
-"""`fedaux predict`: files in, the likeliest classes out, and one paragraph where a file cannot be right."""
+"""`fedaux export` and `predict`: files in, the likeliest classes out, one paragraph where a file cannot be right."""
 
 import csv
 import json
-import sys
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +12,16 @@ import torch
 from PIL import Image
 
 from fedaux import Config
+from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_state import RunState
 from fedaux.data.federated import open_data
 from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.input_files import InputReader
 from fedaux.export.model import Model
-from helpers.runs import CNN, TINY, fedaux, paragraph, tiny_run
+from helpers.commands import fedaux, paragraph
+from helpers.runs import finished_run
+from helpers.tiny import CNN, MLP, TINY_CONFIG
 from helpers.tiny_text import publish_encoder, write_texts
 
 
@@ -25,12 +29,14 @@ from helpers.tiny_text import publish_encoder, write_texts
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("predict")
-    return export_model(tiny_run(folder, replace(TINY, prototypes=(CNN,))).folder, folder / "model")[0]
+    return export_model(finished_run(folder / "run", replace(TINY_CONFIG, prototypes=(CNN,))).folder, folder / "model")[
+        0
+    ]
 
 
 @pytest.fixture(scope="module")
 def images() -> np.ndarray:
-    return open_data(TINY).test.gather(slice(0, 30))
+    return open_data(TINY_CONFIG).test.gather(slice(0, 30))
 
 
 def predictions(
@@ -66,14 +72,6 @@ def test_arrays_folders_and_files_give_the_same_answers(
     names, found = predictions(monkeypatch, capsys, model, folder, folder / "003.PNG")
     assert names == [*sorted(names[:-1]), str(folder / "003.PNG")]
     assert found.tolist() == [*wanted, wanted[3]]
-
-
-def test_more_records_than_one_block(images: np.ndarray, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.tile(images, (40, 1, 1, 1)))
-    blocks = list(InputReader(RecordSpec("image", (8, 8, 1))).blocks([tmp_path / "x.npy"]))
-    assert [len(names) for names, _ in blocks] == [512, 512, 176]
-    assert blocks[1][0][0].endswith("x.npy[512]")
-    assert np.array_equal(np.concatenate([x for _, x in blocks])[600:630], images)
 
 
 def test_table_and_csv(
@@ -181,7 +179,7 @@ def test_texts_in_every_format(
         "aux": {"fraction": 0.4},
         "privacy": {"embedding_dim": 4},
     }
-    (model,) = export_model(tiny_run(tmp_path, Config.from_dict(table)).folder)
+    (model,) = export_model(finished_run(tmp_path / "run", Config.from_dict(table)).folder)
     told = ["the rocket and the moon", "the league, the cup", "oil price"]
     (tmp_path / "t.csv").write_text("body\n" + "".join(f'"{text}"\n' for text in told))  # the column of training
     (tmp_path / "t.jsonl").write_text("".join(json.dumps({"words": text}) + "\n" for text in told))
@@ -216,9 +214,40 @@ def test_names_with_brackets_are_shown_as_they_are(
     assert "[bold]x.npy[0]" in capsys.readouterr().out
 
 
-def test_help_imports_nothing_heavy() -> None:
-    import subprocess
+def test_the_command_says_where_and_what(
+    result: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "export", result.folder) == 0
+    said = paragraph(capsys.readouterr().out)
+    for spec, name in ((MLP, "mlp-0"), (CNN, "cnn-1")):
+        accuracy = result.state.history[-1].accuracy[spec.label]
+        assert f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test records" in said
+    assert f"Privacy. {result.privacy}" in said
+    assert fedaux(monkeypatch, "export", result.folder, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["models"]
+    assert [Path(one["folder"]).name for one in found] == ["mlp-0", "cnn-1"]
+    assert found[0]["files"] == ["README.md", "card.json", "model.safetensors"]
+    assert 0.0999 < found[0]["privacy"]["epsilon"] <= 0.1
+    assert fedaux(monkeypatch, "export", "--help") == 0
+    assert re.search(r"\$ fedaux export runs/\S+ --out digits --onnx", paragraph(capsys.readouterr().out))
 
-    code = "import sys, fedaux.cli.model\nprint(sorted({'torch', 'flwr', 'numpy', 'onnx', 'PIL'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+
+def test_no_run_an_unfinished_one_and_a_damaged_one(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "state.safetensors").write_bytes(b"damaged")
+    state = RunState.load(result.folder)
+    replace(state, config=replace(state.config, rounds=7)).save(tmp_path / "unfinished")
+    expected = {
+        "nowhere": "holds no run (state.safetensors is missing)",
+        "damaged": "is damaged",
+        "unfinished": "has finished 2 of 7 rounds; go on with `fedaux resume",
+    }
+    for name, message in expected.items():
+        assert fedaux(monkeypatch, "export", tmp_path / name) == 5
+        out, err = capsys.readouterr()
+        assert message in paragraph(err)
+        assert "Traceback" not in out + err
+        assert not (tmp_path / name / "model").exists()
+    assert fedaux(monkeypatch, "export") == 2

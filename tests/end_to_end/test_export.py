@@ -1,0 +1,94 @@
+"""Graphs for ONNX Runtime give the network's own numbers; a trained run is exported to the bit."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from fedaux.algorithms.results import Result
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.data.federated import open_data
+from fedaux.data.record_spec import RecordSpec
+from fedaux.export.export import export_model
+from fedaux.export.model import Model
+from fedaux.export.onnx_graph import OnnxError, to_onnx
+from fedaux.models import Prototype, build
+from helpers.runs import tiny_run
+from helpers.tiny import CNN, MLP, TINY_CONFIG
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    torch.set_num_threads(1)
+    return tiny_run(tmp_path_factory.mktemp("export"), replace(TINY_CONFIG, prototypes=(MLP, CNN)))
+
+
+def card_of(folder: Path) -> dict:
+    return json.loads((folder / "card.json").read_text())
+
+
+def test_onnx_gives_the_same_numbers_for_raw_images(result: Result, tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
+    images = open_data(TINY_CONFIG).test.gather(slice(0, 50))
+    for folder in export_model(result.folder, tmp_path, onnx=True):
+        session = runtime.InferenceSession(folder / "model.onnx")
+        probabilities, logits = session.run(None, {"images": images})
+        model = Model.from_pretrained(folder)
+        assert probabilities == pytest.approx(model.predict(images), abs=1e-5)
+        assert logits == pytest.approx(model.logits(images), abs=1e-4)
+        told = model.card["onnx"]
+        assert (told["input"], told["dtype"], told["shape"]) == ("images", "uint8", ["batch", 8, 8, 1])
+        assert told["largest_difference"] < 1e-4
+        assert "onnxruntime.InferenceSession" in (folder / "README.md").read_text()
+
+    (folder, _) = export_model(result.folder, tmp_path)  # a graph of other weights must not stay
+    assert not (folder / "model.onnx").exists()
+    assert "onnx" not in card_of(folder)
+    assert "onnxruntime" not in (folder / "README.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet8", "mobilenetv2", "shufflenet"])
+def test_every_image_network_can_be_written_as_onnx(name: str) -> None:
+    pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
+    network = build(PrototypeSpec(name), (3, 32, 32), 10, seed=0)
+    data, facts = to_onnx(network, RecordSpec("image", (32, 32, 3)))
+    assert len(data) > 10**6
+    assert facts["largest_difference"] < 1e-2
+
+
+def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
+    pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
+    _, facts = to_onnx(build(PrototypeSpec("mlp"), (5,), 3, seed=0), RecordSpec("numbers", (5,)))
+    assert (facts["input"], facts["dtype"], facts["shape"]) == ("rows", "float32", ["batch", 5])
+
+    class Whimsical(nn.Module):
+        width = 5
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum().item() > 0 else -x
+
+    with pytest.raises(OnnxError, match=r"this network cannot be written as ONNX .* Export without --onnx"):
+        to_onnx(Prototype(Whimsical(), 3), RecordSpec("numbers", (5,)))
+
+    class Fickle(nn.Module):
+        """What a graph remembers of it is not what it does next."""
+
+        width, calls = 5, 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return x * self.calls
+
+    with pytest.raises(OnnxError, match="the ONNX graph differs from the network"):
+        to_onnx(Prototype(Fickle(), 3), RecordSpec("numbers", (5,)))
+
+
+def test_a_trained_run_is_exported_with_the_accuracy_that_it_reported(result: Result, tmp_path: Path) -> None:
+    test = open_data(result.state.config).test
+    for spec, folder in zip(result.state.config.prototypes, export_model(result.folder, tmp_path), strict=True):
+        found = Model.from_pretrained(folder).predict(test.gather()).argmax(axis=1)
+        assert float((found == test.labels).mean()) == result.state.history[-1].accuracy[spec.label]

@@ -1,0 +1,176 @@
+"""The program as it starts: quick, with nothing heavy imported, and errors in one paragraph."""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedaux import cli
+from fedaux.experiments.sweeps.study import studies
+
+
+def test_help_imports_nothing_heavy() -> None:
+    import subprocess
+
+    code = "import sys, fedaux.cli.model\nprint(sorted({'torch', 'flwr', 'numpy', 'onnx', 'PIL'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_is_quick_and_names_the_commands() -> None:
+    code = (
+        "import sys\nfrom fedaux.cli import main\nsys.argv = ['fedaux', '--help']\n"
+        "try: main()\nfinally: print(sorted({'torch', 'flwr', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(word in done.stdout for word in ("demo", "run", "resume"))
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, fedaux; fedaux.METHODS; print(*(name in sys.modules for name in ('torch', 'flwr')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_an_error_is_one_paragraph_on_stderr_of_the_real_program(tmp_path: Path) -> None:
+    code = "from fedaux.cli import main; main()"
+    words = ["run", "none.toml"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "error: there is no config file none.toml; `fedaux demo` runs without one and shows how one looks.\n"
+    )
+
+
+def test_help_is_quick(tmp_path: Path) -> None:
+    """Below half a second of processor time: the least of three, as the machine has other things to do."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        words = [sys.executable, "-c", "from fedaux.cli import main; main()", "--help"]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < 0.5, times
+    for command in (
+        "demo",
+        "init",
+        "run",
+        "resume",
+        "prepare",
+        "report",
+        "compare",
+        "sweep",
+        "study",
+        "export",
+        "predict",
+    ):
+        assert command in done.stdout
+
+
+def test_completion_is_offered() -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "_FEDAUX_COMPLETE": "complete_bash"}
+    env |= {"COMP_WORDS": "fedaux pre", "COMP_CWORD": "1"}
+    words = [sys.executable, "-c", "import sys; sys.argv[0] = 'fedaux'; from fedaux.cli import main; main()"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert "prepare" in done.stdout
+    assert "resume" not in done.stdout
+
+
+def test_the_list_is_quick_and_has_a_line_for_each() -> None:
+    code = (
+        "import sys\nfrom fedaux.cli import main\nsys.argv = ['fedaux', 'study']\n"
+        "try: main()\nfinally: print(sorted({'torch', 'flwr', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for one in studies().values():
+        assert re.search(rf"^{one.name} +{one.minutes:g} min  \w.*\?$", done.stdout, flags=re.MULTILINE), one.name
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_whole_sums_need_no_accountant() -> None:
+    asked = (
+        "from fedaux.privacy.accounting import Mechanism, total_epsilon as t; t([Mechanism(9.0)], 1e-5, 'replace-one')"
+    )
+    code = f"import sys; {asked}; sys.exit('dp_accounting' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_list_does_not_import_transformers() -> None:
+    code = "import sys, fedaux.privacy.module_validation; sys.exit('transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+PACKAGE = ROOT / "src" / "fedaux"
+
+
+TEMPLATES = PACKAGE / "config" / "templates"  # what users start from: copied, never imported
+
+
+SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if TEMPLATES not in path.parents]
+
+
+@pytest.mark.parametrize("room", ["core", "config", "cli"])
+def test_the_ground_floor_starts_without_torch(room: str) -> None:
+    modules = [
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for path in SOURCES
+        if path.relative_to(PACKAGE).parts[0] == room
+    ]
+    code = (
+        f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\nsys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+MODULE = """
+from dataclasses import dataclass
+from fedaux.algorithms.hooks import Hooks
+from fedaux.config.methods import Method
+
+@dataclass(frozen=True)
+class Slow(Hooks):
+    share: float = 0.5
+
+half = Method("Half", hooks=Slow)
+named = Method("Named", hooks="own_methods:Slow")
+lost = Method("Lost", hooks="own_methods:Fast")
+odd = Method("Odd", hooks=dict)
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_methods.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_methods", raising=False)
+
+
+def test_no_method_needs_torch_to_be_named() -> None:
+    configs = "[Config.from_dict({'method': name, 'local': {'optimizer': 'sgd'}}) for name in METHODS]"
+    code = f"import sys; from fedaux import METHODS, Config; {configs}"
+    done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"], check=False)
+    assert done.returncode == 0
+
+
+def test_the_public_names_import_nothing_heavy() -> None:
+    code = "import sys, fedaux; dir(fedaux); sys.exit(bool({'torch', 'flwr', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

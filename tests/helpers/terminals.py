@@ -1,0 +1,22 @@
+"""Consoles that write into memory, and what a panel shows."""
+
+import io
+
+from rich.console import Console
+
+from fedaux.report.live import Live
+
+
+def console(terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
+
+
+def printed(on: Console) -> str:
+    assert isinstance(on.file, io.StringIO)
+    return on.file.getvalue()
+
+
+def shown(live: Live) -> str:
+    on = console()
+    on.print(live.render())
+    return printed(on)

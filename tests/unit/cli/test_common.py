@@ -1,0 +1,89 @@
+"""What all commands share: examples, errors as one paragraph with a code, and a traceback only for bugs."""
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from fedaux.cli import app
+from fedaux.cli.common import examples, print_error, print_json, run_app, with_local_modules
+from fedaux.core.errors import Exit, FedauxError
+
+
+def commands(group: click.Command, path: str) -> list[tuple[str, click.Command]]:
+    """Every command, also of groups within groups, with its words."""
+    if not isinstance(group, click.Group):
+        return [(path, group)]
+    return [found for name, one in group.commands.items() for found in commands(one, f"{path} {name}")]
+
+
+def test_every_command_teaches_with_an_example_and_says_what_it_does() -> None:
+    every = commands(typer.main.get_command(app), "fedaux")
+    assert len(every) >= 17
+    for path, command in every:
+        assert f"$ {path}" in (command.epilog or ""), path
+        assert command.help, path
+
+
+def test_examples_are_lines_to_copy_and_brackets_stay() -> None:
+    assert examples("fedaux run my.toml  # [fast]").splitlines()[-1] == "  $ fedaux run my.toml  # \\[fast]"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (FedauxError("a [bold] remedy"), Exit.DATA, "error: a [bold] remedy"),
+        (OSError(28, "No space left on device"), Exit.DISK, "the same command then goes on"),
+        (ModuleNotFoundError("no such package"), Exit.MISSING, "error: no such package"),
+    ],
+)
+def test_an_error_is_one_paragraph(
+    error: Exception, code: Exit, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert print_error(error) is code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_nobody_foresaw_leaves_its_traceback_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def broken() -> None:
+        raise KeyError("a bug")
+
+    assert run_app(broken) == Exit.BUG
+    err = capsys.readouterr().err
+    assert "this should not have happened (KeyError: 'a bug')" in err
+    (file,) = tmp_path.iterdir()
+    assert str(file) in err
+    assert "in broken" in file.read_text()
+
+
+def test_how_a_command_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    assert run_app(lambda: None) == 0
+    assert run_app(interrupted) == Exit.STOPPED
+
+
+def test_modules_beside_a_config_can_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for _ in range(2):
+        assert with_local_modules(tmp_path / "my.toml") == tmp_path / "my.toml"
+    assert sys.path.count(str(tmp_path)) == 1
+
+
+def test_one_object_for_a_script(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"ε": [1, None]})
+    assert capsys.readouterr().out == '{"ε": [1, null]}\n'

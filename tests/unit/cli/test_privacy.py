@@ -1,0 +1,77 @@
+"""`fedaux privacy`: reports of runs and of sites, and an audit that exits with its verdict."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedaux.config.schema import PrivacyConfig
+from fedaux.core.errors import Exit
+from fedaux.privacy import site_account
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.release import release_mechanism
+from helpers.commands import fedaux, paragraph
+from helpers.runs import finished_run
+from helpers.samples import release
+
+
+def test_privacy_audit_exits_with_its_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only = ("--only", "questions", "--only", "printed")
+    assert fedaux(monkeypatch, "privacy", "audit", *only) == 0
+    assert "No violation was found" in paragraph(capsys.readouterr().out)
+    monkeypatch.setattr(site_account, "round_up", lambda epsilon: f"{epsilon:.3g}")
+    assert fedaux(monkeypatch, "privacy", "audit", *only) == 1
+    assert "The claim does not hold against printed" in paragraph(capsys.readouterr().out)
+    assert fedaux(monkeypatch, "privacy", "audit", *only, "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["violated"]
+    assert [one["violated"] for one in told["findings"]] == [False, True]
+    assert fedaux(monkeypatch, "privacy", "audit", "--only", "nothing") not in (0, 1)
+    assert "attack" in capsys.readouterr().err
+
+
+def test_a_report_shows_what_was_spent_and_what_is_not_covered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = finished_run(tmp_path)
+    assert fedaux(monkeypatch, "privacy", "report", tmp_path, "--limit", 2) == 0
+    printed = paragraph(capsys.readouterr().out)
+    assert "the 2 of 3 clients that spent most" in printed
+    assert "client-001" in printed
+    assert "client-002" not in printed
+    assert "Not covered: local models, their losses and training times are sent without differential privacy" in printed
+    assert fedaux(monkeypatch, "privacy", "report", tmp_path, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["statement"] == result.privacy
+    assert [one["client"] for one in facts["clients"]] == ["client-000", "client-001", "client-002"]
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    """Two sites, each of which has made one release."""
+    privacy = PrivacyConfig(epsilon=0.1)
+    for name in ("berlin", "paris"):
+        store = BudgetStore(tmp_path / "vaults" / name, privacy)
+        store.release("x", release_mechanism(2, privacy), lambda name=name: release(name))
+    return tmp_path / "vaults"
+
+
+def test_a_site_reads_its_own_account(
+    vault: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", vault / "berlin") == 0
+    printed = paragraph(capsys.readouterr().out)
+    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05" in printed
+    assert "paris" not in printed
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", vault, "--json") == 0
+    accounts = json.loads(capsys.readouterr().out)["accounts"]
+    assert [round(one["epsilon"], 4) for one in accounts] == [0.1, 0.1]
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", vault / "nowhere") == Exit.PRIVACY
+    assert "there is no account below" in paragraph(capsys.readouterr().err)
+
+
+def test_a_run_or_a_vault_must_be_named(vault: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fedaux(monkeypatch, "privacy", "report") == Exit.USAGE
+    assert fedaux(monkeypatch, "privacy", "report", vault, "--vault", vault) == Exit.USAGE

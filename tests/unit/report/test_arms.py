@@ -1,0 +1,76 @@
+"""Runs that differ in their seed alone are one arm."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_state import RunState, StateError
+from fedaux.report.arms import ArmResult, find_runs, group
+from helpers.runs import finished_run
+from helpers.tiny import TINY_CONFIG
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("several")
+    for method in ("fedavg", "feddf"):
+        for seed in (0, 1):
+            finished_run(folder / "runs" / f"{method}-{seed}", replace(TINY_CONFIG, method=method, seed=seed))
+    return folder
+
+
+def test_runs_that_differ_in_their_seed_are_one_arm(several: Path) -> None:
+    arms = group(find_runs([several]))
+    assert [(arm.label, arm.curves.shape) for arm in arms] == [("FedAVG", (2, 2)), ("FedDF", (2, 2))]
+    assert arms[0].curves[1].tolist() == Result(RunState.load(several / "runs" / "fedavg-1"), several).curve
+
+
+def test_nothing_to_report(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="holds no run"):
+        find_runs([tmp_path])
+
+
+def test_arms_are_named_by_what_makes_them_differ(tmp_path: Path) -> None:
+    for alpha in (0.1, 1.0):
+        data = replace(TINY_CONFIG.data, alpha=alpha)
+        finished_run(tmp_path / str(alpha), replace(TINY_CONFIG, method="fedavg", data=data))
+    assert [arm.label for arm in group(find_runs([tmp_path]))] == [
+        "FedAVG, data.alpha = 0.1",
+        "FedAVG, data.alpha = 1.0",
+    ]
+
+
+def test_curves_end_with_the_shortest_run(tmp_path: Path) -> None:
+    for rounds in (1, 3):
+        finished_run(tmp_path / str(rounds), replace(TINY_CONFIG, method="fedavg", rounds=rounds, seed=rounds))
+    (arm,) = group(find_runs([tmp_path]))
+    assert arm.curves.shape == (2, 1)
+
+
+def test_a_folder_that_is_named_twice_counts_once(several: Path) -> None:
+    assert find_runs([several, several / "runs" / "feddf-0"]) == find_runs([several])
+
+
+def test_an_arm_is_plain_json_with_folders_that_can_move() -> None:
+    base = Path("/somewhere")
+    arm = ArmResult(
+        "FedAUX, α = 0.1",
+        {"method": "fedaux", "data.alpha": 0.1},
+        {"method": "FedAUX", "data.alpha": "α = 0.1"},
+        (0, 1),
+        (base / "runs" / "a", base / "runs" / "b"),
+        np.array([[0.5, 0.6], [0.4, 0.7]]),
+        "a statement",
+    )
+    assert json.loads(json.dumps(arm.to_dict(base))) == {
+        "label": "FedAUX, α = 0.1",
+        "settings": {"method": "fedaux", "data.alpha": 0.1},
+        "seeds": [0, 1],
+        "folders": ["runs/a", "runs/b"],
+        "curves": [[0.5, 0.6], [0.4, 0.7]],
+        "privacy": "a statement",
+    }

@@ -1,0 +1,98 @@
+"""Every event has a line, and a step for a bar."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from fedaux.core.messages import Failure
+from fedaux.core.progress import (
+    AggregationStarted,
+    AuditProgress,
+    FeaturesProgress,
+    Notice,
+    PretrainingProgress,
+    ProgressEvent,
+    ReleasesProgress,
+    RoundFinished,
+    RunStarted,
+    SweepProgress,
+    SweepRunProgress,
+    TrainingProgress,
+)
+from fedaux.core.results import ClientMetrics, RoundResult
+from fedaux.report.progress import Step, describe, step
+
+RESULT = RoundResult(3, {"mlp": 0.5, "cnn": 0.7}, {"a": ClientMetrics(9, 0.1, 1.0)})
+FULL = replace(RESULT, failures=(Failure("b", "gone"),), effective_teachers=1.5, epsilon=0.10001)
+EVENTS: list[tuple[ProgressEvent, str, Step]] = [
+    (RunStarted("FedAUX", "digits", (), 9), "FedAUX starts, digits", Step("rounds", 0, 9, "")),
+    (
+        RunStarted("FedAUX", "digits", (RESULT,), 9),
+        "FedAUX goes on after round 1 of 9, digits",
+        Step("rounds", 1, 9, ""),
+    ),
+    (
+        PretrainingProgress("cnn", 2, 5, "training", 1.25, 6.5, 12345.0),
+        "pre-training cnn: 2/5, loss 1.250, rank 6.5, 12,345 views/s",
+        Step("pre-training cnn", 2, 5, "loss 1.250, rank 6.5, 12,345 views/s"),
+    ),
+    (
+        PretrainingProgress("cnn", 5, 5, "cache"),
+        "pre-training cnn: 5/5, from the cache",
+        Step("pre-training cnn", 5, 5, "from the cache"),
+    ),
+    (
+        PretrainingProgress("cnn", 1, 1, "published"),
+        "pre-training cnn: 1/1, published weights",
+        Step("pre-training cnn", 1, 1, "published weights"),
+    ),
+    (FeaturesProgress("cnn", 10, 20), "features of cnn: 10/20", Step("features of cnn", 10, 20, "")),
+    (
+        ReleasesProgress(1, 2, 3, 1, 2_500_000, 10_000),
+        "releases: 2/3, 1 failed, extractor 2.50 MB, public map 0.01 MB",
+        Step("releases", 2, 3, "1 failed, extractor 2.50 MB, public map 0.01 MB"),
+    ),
+    (
+        ReleasesProgress(1, 3, 3, 0, 0, 0),
+        "releases: 3/3, public map 0.00 MB",
+        Step("releases", 3, 3, "public map 0.00 MB"),
+    ),
+    (TrainingProgress(4, 1, 3, 0), "round 4: 1/3, training", Step("round 4", 1, 3, "training")),
+    (TrainingProgress(4, 2, 3, 2), "round 4: 2/3, 2 failed", Step("round 4", 2, 3, "2 failed")),
+    (AggregationStarted(4), "round 4, averaging and distilling", Step("round 4", 0, 0, "averaging and distilling")),
+    (
+        RoundFinished(RESULT, 9, ""),
+        "round 3/9: accuracy 0.600, 1 clients",
+        Step("rounds", 3, 9, "accuracy 0.600, 1 clients"),
+    ),
+    (
+        RoundFinished(FULL, 9, "ε"),
+        "round 3/9: accuracy 0.600, 1 clients, 1 failed, 1.5 effective teachers, ε 0.101",  # rounded up
+        Step("rounds", 3, 9, "accuracy 0.600, 1 clients, 1 failed, 1.5 effective teachers, ε 0.101"),
+    ),
+    (SweepProgress(0, 4), "runs: 0/4", Step("runs", 0, 4, "")),
+    (
+        SweepProgress(1, 4, "FedDF", 0.25),
+        "runs: 1/4, FedDF: accuracy 0.250",
+        Step("runs", 1, 4, "FedDF: accuracy 0.250"),
+    ),
+    (SweepProgress(2, 4, "FedBE"), "runs: 2/4, FedBE: failed", Step("runs", 2, 4, "FedBE: failed")),
+    (
+        SweepRunProgress("FedDF", AggregationStarted(4)),
+        "FedDF: round 4, averaging and distilling",
+        step(AggregationStarted(4)),
+    ),
+    (AuditProgress("hello", 2, 27), "attacks: 2/27, hello", Step("attacks", 2, 27, "hello")),
+    (Notice("a site has come"), "a site has come", Step("a site has come", 0, 0, "")),
+]
+
+
+@pytest.mark.parametrize(("event", "line", "bar"), EVENTS, ids=lambda value: type(value).__name__)
+def test_a_line_and_a_step(event: ProgressEvent, line: str, bar: Step) -> None:
+    assert describe(event) == line
+    assert step(event) == bar
+
+
+def test_no_event_is_forgotten() -> None:
+    assert {type(event) for event, _, _ in EVENTS} == set(get_args(ProgressEvent))
