@@ -259,7 +259,7 @@ def test_clients_that_already_spent_their_budget(fedaux: Fedaux, place: Path) ->
 def test_distillation_that_diverges(fedaux: Fedaux) -> None:
     code, err = fedaux(RUN, ["distill.lr=1e20", "distill.epochs=5"])
     assert code == Exit.DIVERGED
-    assert "lower distill.lr and go on with `fedaux resume`" in one_paragraph(err)
+    assert "lower distill.lr" in one_paragraph(err)
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,11 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
 
 def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
     """Plans on the public features of a config, or without one on those of the demo's digits."""
-    config = Config.load(path, ["method=fedaux"]) if path else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
+    config = (
+        Config.load(path, ["method=fedaux", "method_options={}"])
+        if path
+        else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
+    )
     privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
