@@ -36,7 +36,7 @@ def describe(event: ProgressEvent) -> str:
     if isinstance(event, SweepRunProgress):
         return f"{event.run}: {describe(event.event)}"
     if isinstance(event, RunStarted):
-        how = f"goes on after round {len(event.history)} of {event.rounds}" if event.history else "starts"
+        how = f"continues after round {len(event.history)} of {event.rounds}" if event.history else "starts"
         return f"{event.method} {how}, {event.setting}"
     if isinstance(event, Notice):
         return event.text
