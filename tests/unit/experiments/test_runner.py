@@ -12,7 +12,7 @@ from fedaux.config.schema import FederationConfig
 from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import ProgressEvent, RoundFinished, RunStarted
 from fedaux.experiments.callbacks import Callback
-from fedaux.experiments.runner import describe, planner, run_in, stored_state
+from fedaux.experiments.runner import describe, planner, run_in_folder, stored_state
 from helpers.runs import finished_run
 from helpers.scripted import CONFIG, Scripted, fails, make_server
 from helpers.tiny import MLP, TINY_CONFIG
@@ -69,7 +69,7 @@ def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:
             note("progress", event.result.round)
 
     server = replace(make_server(), on_progress=on_progress)
-    result = run_in(tmp_path, server, Scripted(), None, [Listener()])
+    result = run_in_folder(tmp_path, server, Scripted(), None, [Listener()])
     assert heard == [("callback", 1, 1), ("progress", 1, 1), ("callback", 2, 2), ("progress", 2, 2)]
     assert result.state.round == 2
 
@@ -83,13 +83,13 @@ def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(tmp_pa
 
     listener, events = Listener(), list[ProgressEvent]()
     with pytest.raises(NoAnswerError):
-        run_in(tmp_path, make_server(), Scripted(dict.fromkeys("abcd", fails(TrainOrder, 2))), None, [listener])
+        run_in_folder(tmp_path, make_server(), Scripted(dict.fromkeys("abcd", fails(TrainOrder, 2))), None, [listener])
     assert listener.ended == 1
     state = stored_state(CONFIG, tmp_path)
     assert state is not None
     assert state.round == 1
     server = replace(make_server(), on_progress=events.append)
-    run_in(tmp_path, server, Scripted(), state)
+    run_in_folder(tmp_path, server, Scripted(), state)
     (start,) = [event for event in events if isinstance(event, RunStarted)]
     assert (start.history, start.rounds) == (state.history, 2)
     assert [event.result.round for event in events if isinstance(event, RoundFinished)] == [2]
