@@ -1,6 +1,5 @@
 """The method table, row by row, and the door for rows of one's own."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -114,10 +113,3 @@ def test_a_method_that_half_precision_would_drown_says_so() -> None:
 def test_a_method_that_is_not_meant_for_adam_says_so() -> None:
     with pytest.raises(ConfigError, match=r"SCAFFOLD is not meant for adam: set .* to sgd"):
         Config(method="scaffold")
-
-
-def test_no_method_needs_torch_to_be_named() -> None:
-    configs = "[Config.from_dict({'method': name, 'local': {'optimizer': 'sgd'}}) for name in METHODS]"
-    code = f"import sys; from fedaux import METHODS, Config; {configs}"
-    done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"], check=False)
-    assert done.returncode == 0

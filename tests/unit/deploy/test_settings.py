@@ -8,13 +8,7 @@ import pytest
 
 from fedaux.config.schema import AuxConfig, Config, DataConfig
 from fedaux.config.toml import to_commented_toml
-from fedaux.deploy.settings import (
-    SERVER_NOTES,
-    SITE_NOTES,
-    demo_config,
-    server_config,
-    site_config,
-)
+from fedaux.deploy.settings import SERVER_NOTES, SITE_NOTES, demo_config, server_config, site_config
 from helpers.deployments import ODD, deploy
 
 
@@ -71,3 +65,17 @@ def test_every_note_is_about_a_setting(notes: dict[str, str], made: Config) -> N
     for key in notes:
         section, _, leaf = key.rpartition(".")
         assert leaf in (written[section] if section else written), key
+
+
+def test_all_settings_declare_the_same_classes_and_persons(tmp_path: Path) -> None:
+    base = Config(data=DataConfig("csv", "", classes=("well", "ill"), person="patient"))
+    folder = deploy(tmp_path / "d", base=base)
+    server, site = (
+        Config.load(folder / "server" / "fedaux.toml"),
+        Config.load(folder / "sites" / "paris" / "site.toml"),
+    )
+    assert server.data == site.data == replace(base.data, partition="own")
+    assert (server.data, site.data) == (server_config(base, ["a"]).data, site_config(base, "a").data)
+    for name in ("server/fedaux.toml", "sites/paris/site.toml"):
+        assert 'classes = ["well", "ill"]\nperson = "patient"\n' in (folder / name).read_text()
+    assert demo_config().data.classes == tuple("0123456789")

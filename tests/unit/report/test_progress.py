@@ -29,7 +29,7 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
     (RunStarted("FedAUX", "digits", (), 9), "FedAUX starts, digits", Step("rounds", 0, 9, "")),
     (
         RunStarted("FedAUX", "digits", (RESULT,), 9),
-        "FedAUX goes on after round 1 of 9, digits",
+        "FedAUX continues after round 1 of 9, digits",
         Step("rounds", 1, 9, ""),
     ),
     (
