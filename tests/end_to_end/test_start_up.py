@@ -165,7 +165,8 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_method_needs_torch_to_be_named() -> None:
-    code = "import sys; from fedaux import METHODS, Config; [Config(method=one) for one in METHODS]"
+    configs = "[Config.from_dict({'method': name, 'local': {'optimizer': 'sgd'}}) for name in METHODS]"
+    code = f"import sys; from fedaux import METHODS, Config; {configs}"
     done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"], check=False)
     assert done.returncode == 0
 

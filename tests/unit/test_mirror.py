@@ -17,11 +17,9 @@ WITHOUT_TWIN = {
     "deploy/audit/accounts": AUDIT,
     "deploy/audit/dropin": AUDIT,
     "deploy/audit/noise": AUDIT,
-    "deploy/audit/records": AUDIT,
     "deploy/audit/statements": AUDIT,
     "deploy/audit/texts": AUDIT,
     "deploy/audit/wire": AUDIT,
-    "deploy/check_result": "a type alone",
     "experiments/server_app": "four calls in a row, which end_to_end/test_server_app.py makes",
 }
 WHOLE_PACKAGE = {"mirror", "public_names", "rooms"}

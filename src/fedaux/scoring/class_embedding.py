@@ -11,18 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from fedaux.core.messages import Arrays, Release
 from fedaux.privacy.clipping import Bound
 from fedaux.privacy.release import Summary
 from fedaux.scoring import embedding
-from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares
+from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares, Vector
 from fedaux.scoring.class_sums import class_sums, pool, sums_bound
-from fedaux.scoring.density_ratio import predictive, public_density
-
-Vector = NDArray[np.float64]
+from fedaux.scoring.density_ratio import public_density
 
 
 @dataclass(frozen=True)
@@ -52,10 +49,7 @@ class ClassEmbeddingScorer:
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         """log D_i(x)/D⁻(x) = log Σ_c π_ic p_c(x)/p(x), p_c the predictive Gaussian under the pooled noise."""
         pooled, public_rows = pool(releases, self.classes), public_density(reference)
-        densities = [
-            predictive(mean, reference, sigma, records)
-            for mean, sigma, records in zip(pooled.means, pooled.sigma, pooled.records, strict=True)
-        ]
+        densities = pooled.densities(reference)
 
         def transform(embedded: Features) -> Vector:
             """(B, k) → (B, C), log p_c(x)/p(x)."""

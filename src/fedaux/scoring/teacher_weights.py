@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Records
 from fedaux.models.inference import transform_rows
-from fedaux.scoring.base import Features, Fitted, Reference, Scorer, teacher_weights
+from fedaux.scoring.base import Features, Fitted, Reference, Scorer, Vector, teacher_weights
 
-Vector = NDArray[np.float64]
 LabelOf = Callable[[str], str]  # client → label of the prototype on whose features its release was made
 _BLOCK = 2**16  # rows of D_distill at a time
 

@@ -96,7 +96,7 @@ def test_a_row_of_ones_own_works_as_a_name_does(name: str) -> None:
         ("own_methods:half", {"share": "x"}, "method_options.share must be a number, not 'x'"),
         ("fedavgm", {"momentum": 0.5}, "choose from method_options.beta, method_options.server_lr"),
         ("fedavgm", {"beta": 1.0}, "method_options.beta must be at least 0 and below 1"),
-        ("fedavg", {"beta": 0.5}, "FedAVG has no options: delete method_options"),
+        ("fedavg", {"beta": 0.5}, "FedAVG has no options: delete"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(method: str, options: dict[str, object], message: str) -> None:
@@ -108,3 +108,8 @@ def test_a_method_that_half_precision_would_drown_says_so() -> None:
     with pytest.raises(ConfigError, match=r"FedNova needs .*'float32'"):
         Config.from_dict({"method": "fednova", "federation": {"precision": "float16"}})
     Config.from_dict({"method": "fedavgm", "federation": {"precision": "float16"}})
+
+
+def test_a_method_that_is_not_meant_for_adam_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"SCAFFOLD is not meant for adam: set .* to sgd"):
+        Config(method="scaffold")
