@@ -14,7 +14,7 @@ PURPOSES = {
     "report": "pages, figures, live panel",
     "export": "a model on its own, ONNX",
     "flower": "client app, strategy, grids",
-    "algorithms": "the loop, a round, the server, methods",
+    "algorithms": "the loop, a round, the server, hooks of methods",
     "pretraining": "P1: self-supervision",
     "scoring": "P2: which public data looks like mine",
     "privacy": "P3: records alone, noise, account",

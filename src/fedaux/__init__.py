@@ -7,8 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedaux.algorithms.hooks import ClientUpdate as ClientUpdate
+    from fedaux.algorithms.hooks import Hooks as Hooks
     from fedaux.algorithms.results import Result as Result
     from fedaux.config.methods import METHODS as METHODS
+    from fedaux.config.methods import Method as Method
     from fedaux.config.parsing import ConfigError as ConfigError
     from fedaux.config.schema import Config as Config
     from fedaux.core.errors import FedauxError as FedauxError
@@ -39,11 +42,14 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Callback": "experiments.callbacks",
+    "ClientUpdate": "algorithms.hooks",
     "Config": "config.schema",
     "ConfigError": "config.parsing",
     "Corpus": "data.records",
     "FedauxError": "core.errors",
+    "Hooks": "algorithms.hooks",
     "METHODS": "config.methods",
+    "Method": "config.methods",
     "Model": "export.model",
     "ProgressEvent": "core.progress",
     "Records": "data.records",

@@ -12,7 +12,7 @@ from helpers import docs_pages
 from helpers.docs_pages import PAGES, ROOT, blocks, commands, environment, missing, needs
 
 SLOW = {  # pages that take more than 20 seconds
-    "README.md": "nine methods and the demo",
+    "README.md": "five methods and the demo",
     "bring-your-own.md": "five runs",
     "index.md": "the demo",
     "models.md": "a run, and its graph for ONNX",

@@ -35,7 +35,8 @@ CONFIG = Config(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_heads_alone(method: str, tmp_path: Path) -> None:
-    state = run(replace(CONFIG, method=method), tmp_path / "run", cache=tmp_path / "cache").state
+    local = replace(CONFIG.local, optimizer="sgd") if method.startswith("scaffold") else CONFIG.local
+    state = run(replace(CONFIG, method=method, local=local), tmp_path / "run", cache=tmp_path / "cache").state
     assert {label: len(arrays["parameters"]) for label, arrays in state.weights.items()} == {
         CNN.label: 10 * 17,
         MLP.label: 10 * 9,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
 from fedaux.core.messages import Failure, Federation, Order, Reply, Update
 from fedaux.experiments.runner import in_process, run_in_folder, stored_state
-from helpers.oracle import SIZES, Problem, parameters
+from helpers.oracle import SIZES, Naive, Problem, parameters
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own-method"
 
 Loses = Callable[[Update], bool]
 
@@ -71,6 +74,25 @@ def test_control_variates_stay_in_step_when_replies_are_lost(tmp_path: Path) -> 
         own[client] = states.load(state.last_round.get(client, 0)).get("c", np.zeros_like(kept["c"]))
     assert sum(bool(array.any()) for array in own.values()) >= 4
     assert np.allclose(kept["c"], sum(own.values()) / len(SIZES), atol=1e-6)
+
+
+def test_a_method_of_ones_own_against_its_equations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FedDyn of examples/own-method; clients that the server has not met have λ_i = 0."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    problem, alpha = Problem.at(tmp_path), 0.2
+    config = problem.config("feddyn:method", alpha=alpha)
+    naive = Naive(problem, config)
+    theta, h = naive.start, np.zeros_like(naive.start)
+    slopes = {client: np.zeros_like(theta) for client in SIZES}
+    for round_ in naive.rounds:
+        models = []
+        for client in naive.sampled(round_):
+            term = partial(lambda start, slope, point: alpha * (point - start) - slope, theta, slopes[client])
+            models.append(naive.train(theta, client, round_, term)[0])
+            slopes[client] = slopes[client] - alpha * (models[-1] - theta)
+        h = h - alpha / len(SIZES) * sum(model - theta for model in models)
+        theta = np.mean(models, axis=0) - h / alpha
+    assert np.allclose(parameters(problem.run(config)), theta, rtol=0, atol=2e-6)
 
 
 PRIVATE = {

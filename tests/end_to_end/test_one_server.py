@@ -40,6 +40,7 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.user_model import UserRecords
 from fedaux.models import load_state, registry
+from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.module_validation import keeps_records_apart
 from fedaux.scoring.base import bound_function
 
@@ -120,9 +121,10 @@ def make_app(config: Config, vault: Path) -> ClientApp:
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         name, round_ = NODES[int(context.node_config["partition-id"])], message.content["config"]["server-round"]
         seed, local = derive_seed(config.seed, "batches", name, round_), config.local
-        steps: dict[str, Any] = {"epochs": local.epochs, "lr": local.lr, "batch_size": local.batch_size, "mu": 0.0}
+        steps: dict[str, Any] = {"epochs": local.epochs, "batch_size": local.batch_size}
         with seeded_torch(seed):
-            loss = train_local(model, records, **steps, generator=torch_stream(seed))
+            optimizer = Optimizer(lr=local.lr)
+            loss = train_local(model, records, **steps, optimizer=optimizer, generator=torch_stream(seed)).loss
         metrics = MetricRecord({"num-examples": len(records), "loss": loss})
         arrays = ArrayRecord(model.state_dict())
         return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)

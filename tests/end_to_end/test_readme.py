@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedaux import METHODS, Config, run
+from fedaux import Config, run
 from fedaux.config.presets import DEMO
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,9 +24,9 @@ def test_the_python_block_runs_as_it_stands(
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
     exec(compile(block, "README.md", "exec"), {})
     printed = capsys.readouterr().out
-    accuracies = {line.split()[0]: float(line.split()[1]) for line in printed.splitlines()[:9]}
-    assert list(accuracies) == list(METHODS)
-    assert accuracies["fedaux"] > 0.6
+    accuracies = {line.split()[0]: float(line.split()[1]) for line in printed.splitlines()[:3]}
+    assert list(accuracies) == ["fedavg+p", "feddf+p", "fedaux"]
+    assert accuracies["fedaux"] > max(0.6, accuracies["fedavg+p"] + 0.2, accuracies["feddf+p"] + 0.2)
     assert "differentially private" in printed
 
 

@@ -138,3 +138,39 @@ def test_the_ground_floor_starts_without_torch(room: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+MODULE = """
+from dataclasses import dataclass
+from fedaux.algorithms.hooks import Hooks
+from fedaux.config.methods import Method
+
+@dataclass(frozen=True)
+class Slow(Hooks):
+    share: float = 0.5
+
+half = Method("Half", hooks=Slow)
+named = Method("Named", hooks="own_methods:Slow")
+lost = Method("Lost", hooks="own_methods:Fast")
+odd = Method("Odd", hooks=dict)
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_methods.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_methods", raising=False)
+
+
+def test_no_method_needs_torch_to_be_named() -> None:
+    configs = "[Config.from_dict({'method': name, 'local': {'optimizer': 'sgd'}}) for name in METHODS]"
+    code = f"import sys; from fedaux import METHODS, Config; {configs}"
+    done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"], check=False)
+    assert done.returncode == 0
+
+
+def test_the_public_names_import_nothing_heavy() -> None:
+    code = "import sys, fedaux; dir(fedaux); sys.exit(bool({'torch', 'flwr', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

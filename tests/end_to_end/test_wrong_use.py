@@ -259,7 +259,7 @@ def test_clients_that_already_spent_their_budget(fedaux: Fedaux, place: Path) ->
 def test_distillation_that_diverges(fedaux: Fedaux) -> None:
     code, err = fedaux(RUN, ["distill.lr=1e20", "distill.epochs=5"])
     assert code == Exit.DIVERGED
-    assert "lower distill.lr and go on with `fedaux resume`" in one_paragraph(err)
+    assert "lower distill.lr" in one_paragraph(err)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(place: Path) -> None
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == Exit.STOPPED, err
-    assert err.strip().splitlines()[-1].startswith("Stopped. The same command, or `fedaux resume FOLDER`, goes on")
+    assert err.strip().splitlines()[-1].startswith("Stopped. The same command, or `fedaux resume FOLDER`, continues on")
     assert "Traceback" not in err
     done = len(json.loads((place / "out" / "history.json").read_text()))
     out, err = program(place, "run", "tiny.toml", "--out", "out", "--set", f"rounds={done + 1}").communicate(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, DataConfig, LocalConfig, PrivacyConfig
-from fedaux.deploy.check_result import CheckResult
 from fedaux.deploy.layout import Address, init
 from fedaux.deploy.settings import demo_config
+from fedaux.deploy.site_checks import CheckResult
 
 AWKWARD = "50% of $HOME & Anna's"
 

@@ -18,7 +18,7 @@ from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.loop import sample
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.methods import METHODS
+from fedaux.config.methods import METHODS, PAPER
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, PrivacyConfig
 from fedaux.core.messages import Account
@@ -355,7 +355,7 @@ def test_m_averages_are_weighted_and_keep_buffers() -> None:
 
 def test_m_plain_fedprox_is_not_pretrained() -> None:
     def check(pretrained: Callable[[str], bool]) -> None:
-        assert [name for name in METHODS if pretrained(name)] == [
+        assert [name for name in PAPER if pretrained(name)] == [
             "fedavg+p",
             "fedprox+p",
             "feddf+p",

@@ -23,13 +23,11 @@ def accumulated(work: LocalWork) -> float:
     SGD's momentum ρ adds past gradients again, FedPROX's μ takes some of the way back. Without either it is the number
     of steps; so it is for Adam, whose steps do not grow with the gradient.
     """
-    if work.optimizer == "adam" or (work.momentum == 0 and work.mu == 0):
+    if work.optimizer == "adam":
         return float(work.steps)
-    moved = velocity = 0.0
-    for _ in range(work.steps):
-        velocity = work.momentum * velocity + (1 - work.lr * work.mu * moved)
-        moved += velocity
-    return moved
+    rho, pull = work.momentum, work.lr * work.mu
+    one_step = np.array([[1 - pull, rho, 1], [-pull, rho, 1], [0, 0, 1]])  # of (way, velocity, 1), in units of lr·g
+    return float(np.linalg.matrix_power(one_step, work.steps)[0, 2])
 
 
 @dataclass(frozen=True)

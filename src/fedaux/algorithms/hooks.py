@@ -20,6 +20,7 @@ from fedaux.core.messages import Arrays
 if TYPE_CHECKING:
     from torch import Tensor
 
+OPTIMIZERS: tuple[str, ...] = ("adam", "sgd")
 Vector = NDArray[np.floating]  # float32, all parameters of a model, (P,)
 
 
@@ -51,6 +52,7 @@ class Hooks:
     """
 
     weighted = True  # clients count by their records in all means; False: all alike
+    optimizers = OPTIMIZERS  # local ones that the method is meant for
     half_precision = True  # whether what clients send survives federation.precision = "float16"
 
     def server_state(self, theta: Vector) -> Arrays:

@@ -7,8 +7,8 @@
 c is what the clients' gradients are on average, c_i what client i's are: their difference takes the drift out of its
 steps. All clients count alike. c_i stays with the client, in a file beside its account.
 
-It is derived for SGD. With momentum, K is FedNova's ‖a_i‖₁, so that c_i is still a mean gradient; with Adam, (θ − y) /
-(K η) is a mean of Adam's directions, and the correction is a heuristic.
+With momentum, K is FedNova's ‖a_i‖₁, so that c_i is still a mean gradient. With Adam there is no such number: (θ − y) /
+(K η) would be a mean of normalised directions, and says nothing of gradients.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Scaffold(Hooks):
     weighted = False
+    optimizers = ("sgd",)
     server_lr: float = 1.0  # η_g
 
     def __post_init__(self) -> None:

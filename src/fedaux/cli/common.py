@@ -63,7 +63,7 @@ def print_error(error: BaseException) -> Exit:
     code = exit_code(error)
     text = str(error)
     if code is Exit.DISK and not hasattr(error, "code"):
-        text = f"{text}. Make room or choose another folder (--out, FEDAUX_CACHE); the same command then goes on."
+        text = f"{text}. Make room or choose another folder (--out, FEDAUX_CACHE); the same command then continues."
     if code is Exit.BUG:
         with tempfile.NamedTemporaryFile("w", prefix="fedaux-", suffix=".txt", delete=False) as file:
             file.writelines(traceback.format_exception(error))

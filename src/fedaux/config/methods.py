@@ -45,12 +45,11 @@ class Method:
     def make_hooks(self, options: Mapping[str, Any]) -> Any:
         """An instance of `hooks` with these options, None where there are no hooks. No option is silently ignored."""
         if not self.hooks:
-            require(not options, f"{self.label} has no options: delete method_options.")
+            require(not options, f"{self.label} has no options: delete [method_options], or --set method_options={{}}.")
             return None
         cls = self.hooks if isinstance(self.hooks, type) else _imported(self.hooks, "hooks", "class", type)
-        require(
-            hasattr(cls, "server_step"), f"the hooks of {self.label}, {cls.__name__}, are no subclass of fedaux.Hooks."
-        )
+        derived = any(base.__name__ == "Hooks" for base in cls.__mro__)
+        require(derived, f"the hooks of {self.label}, {cls.__name__}, are no subclass of fedaux.Hooks.")
         return from_table(cls, options, "method_options.")
 
 

@@ -310,10 +310,16 @@ class Config:
         object.__setattr__(self, "method_options", sorted_options("method_options", self.method_options))
         method = find_method(self.method)
         hooks = method.make_hooks(dict(self.method_options))
-        require(
-            self.federation.precision == "float32" or getattr(hooks, "half_precision", True),
-            f"{method.label} needs federation.precision = 'float32': half precision drowns what its clients send.",
-        )
+        if hooks is not None:
+            require(
+                self.local.optimizer in hooks.optimizers,
+                f"{method.label} is not meant for {self.local.optimizer}: set local.optimizer to "
+                f"{' or '.join(hooks.optimizers)}.",
+            )
+            require(
+                self.federation.precision == "float32" or hooks.half_precision,
+                f"{method.label} needs federation.precision = 'float32': half precision drowns what its clients send.",
+            )
         require(self.rounds >= 1, f"rounds must be at least 1, not {self.rounds}.")
         require(0 < self.fraction <= 1, f"fraction must be above 0 and at most 1, not {self.fraction}.")
         require(

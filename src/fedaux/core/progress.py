@@ -1,4 +1,4 @@
-"""Progress as typed events: `on_progress(event)` is called as work goes on."""
+"""Progress as typed events: `on_progress(event)` is called as work proceeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedaux.core.results import RoundResult
 
 @dataclass(frozen=True)
 class RunStarted:
-    """A run starts, or goes on after the rounds of its history."""
+    """A run starts, or continues after the rounds of its history."""
 
     method: str  # its label: FedAUX
     setting: str  # its data, clients, networks and seed in a line

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from fedaux.deploy.certificates import load_key
-from fedaux.deploy.check_result import CheckResult
+from fedaux.deploy.site_checks import CheckResult
 
 TIMEOUT = 5.0  # seconds for the server to answer
 MAX_AHEAD, MAX_BEHIND = 6.0, 60.0  # seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
@@ -20,20 +20,13 @@ def check_server(address: str, ca: Path) -> CheckResult:
     try:
         _server_date(address, ca)
     except ssl.SSLCertVerificationError as error:
-        return CheckResult(
-            "server",
-            False,
-            f"what answers at {address} does not prove to be the server: {error.verify_message}",
-            "send nothing; ask the server whether its certificate changed, and for the ca.crt that signs it",
-        )
+        detail = f"what answers at {address} does not prove to be the server: {error.verify_message}"
+        remedy = "send nothing; ask the server whether its certificate changed, and for the ca.crt that signs it"
+        return CheckResult("server", False, detail, remedy)
     except (OSError, http.client.HTTPException) as error:
         reason = "it does not speak TLS" if isinstance(error, ssl.SSLError) else str(error) or type(error).__name__
-        return CheckResult(
-            "server",
-            False,
-            f"{address} cannot be reached: {reason}",
-            "is it started, is SERVER in site.env right, and does a firewall let you out to this port?",
-        )
+        remedy = "is it started, is SERVER in site.env right, and does a firewall let you out to this port?"
+        return CheckResult("server", False, f"{address} cannot be reached: {reason}", remedy)
     return CheckResult("server", True, f"{address} answers, and its certificate is signed by ca.crt")
 
 
@@ -44,9 +37,8 @@ def check_clock(address: str, ca: Path) -> CheckResult:
         offset = time.time() - parsedate_to_datetime(date).timestamp()
     except (OSError, http.client.HTTPException, ValueError) as error:
         return CheckResult("clock", None, f"the server did not say what time it has: {error}")
-    ok = -MAX_BEHIND <= offset <= MAX_AHEAD
-    remedy = "" if ok else "set this machine's clock, best by NTP: timedatectl set-ntp true"
-    return CheckResult("clock", ok, f"{offset:+.0f} s from the server's", remedy)
+    remedy = "set this machine's clock, best by NTP: timedatectl set-ntp true"
+    return CheckResult.of("clock", -MAX_BEHIND <= offset <= MAX_AHEAD, f"{offset:+.0f} s from the server's", remedy)
 
 
 def check_registration(address: str, ca: Path, key: Path) -> CheckResult:

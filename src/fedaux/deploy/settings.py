@@ -74,13 +74,8 @@ def site_notes(base: Config) -> dict[str, str]:
 def server_config(base: Config, sites: Sequence[str]) -> Config:
     """The server's settings from `base`; where it names no public data, its own source stands in."""
     data = _own_data(base.data)
-    return replace(
-        base,
-        data=data,
-        aux=_public_data(base),
-        privacy=replace(base.privacy, unsafe_seed=-1),
-        federation=replace(base.federation, sites=tuple(sites)),
-    )
+    privacy, federation = replace(base.privacy, unsafe_seed=-1), replace(base.federation, sites=tuple(sites))
+    return replace(base, data=data, aux=_public_data(base), privacy=privacy, federation=federation)
 
 
 def site_config(base: Config, name: str) -> Config:

@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 class Callback:
-    """Override what you need. A resumed run starts again, with the state that it goes on from."""
+    """Override what you need. A resumed run starts again, with the state that it continues from."""
 
     def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
         """Before anything is done."""
@@ -66,7 +66,7 @@ class Callbacks:
             if id(callback) not in self._warned:
                 self._warned.add(id(callback))
                 name, reason = type(callback).__name__, f"{type(error).__name__}: {error}"
-                log.warning("%s failed in %s (%s); the run goes on, its record may have gaps", name, hook, reason)
+                log.warning("%s failed in %s (%s); the run continues, its record may have gaps", name, hook, reason)
             return False
         return True
 
@@ -140,7 +140,7 @@ class JsonLines(Callback):
 
 
 class Tracker(Callback):
-    """Logs the metrics of every round once. What it has missed, it logs at the next round or when the run goes on."""
+    """Logs the metrics of every round once. What it missed is logged at the next round, or when the run is resumed."""
 
     logged = 0  # rounds
 
@@ -155,7 +155,7 @@ class Tracker(Callback):
             self.logged = result.round
 
     def open(self, config: Config, folder: Path) -> None:
-        """Start, or go on; `logged` is how many rounds are there already."""
+        """Start, or continue; `logged` is how many rounds are there already."""
         raise NotImplementedError
 
     def log(self, row: Row, step: int) -> None:

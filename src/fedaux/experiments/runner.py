@@ -25,7 +25,7 @@ from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.models import flatten_state
-from fedaux.pretraining.probe import linear_probe
+from fedaux.pretraining.metrics import linear_probe
 from fedaux.privacy.clipping import Bounds
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.feature_cache import FeatureCache
@@ -41,15 +41,15 @@ def run(
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Run `config` in `folder`, or go on with the run that is already there if it is the same one.
+    """Run `config` in `folder`, or continue the run that is already there if it is the same one.
 
     Clients are simulated in this process. The folder gets everything the run makes, after preparation and after every
-    round; a run with more `rounds` than the one in the folder goes on for longer.
+    round; a run with more `rounds` than the one in the folder runs for longer.
 
     Args:
         config: What to run.
         folder: Where; made if it is not there. One that holds another run raises `StateError`.
-        on_progress: Called with an event of `fedaux.core.progress` as work goes on.
+        on_progress: Called with an event of `fedaux.core.progress` as work proceeds.
         cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
         callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines are always in the folder.
 
@@ -116,7 +116,7 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
 def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, Path]:
     """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache.
 
-    Stopped, it goes on after the last finished epoch. `on_progress` and `cache` are as in `run`.
+    Stopped, it continues after the last finished epoch. `on_progress` and `cache` are as in `run`.
 
     Returns:
         For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
@@ -149,7 +149,11 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
 
 def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
     """Plans on the public features of a config, or without one on those of the demo's digits."""
-    config = Config.load(path, ["method=fedaux"]) if path else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
+    config = (
+        Config.load(path, ["method=fedaux", "method_options={}"])
+        if path
+        else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
+    )
     privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")

@@ -2,7 +2,7 @@
 
     flwr run . --run-config 'config="/path/fedaux.toml" out="/path/run"'
 
-A run that finds its folder with rounds in it goes on after them: Flower itself does not resume.
+A run whose folder holds rounds continues after them: Flower itself does not resume.
 """
 
 from __future__ import annotations

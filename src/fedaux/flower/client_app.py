@@ -158,7 +158,11 @@ def train_without_privacy(order: TrainOrder, model: Prototype, records: Records,
 
 
 def ordered_optimizer(order: TrainOrder) -> Optimizer:
-    return Optimizer(order.optimizer, order.lr, order.momentum, order.weight_decay)
+    """The order may choose: an optimiser works on gradients after the noise."""
+    try:
+        return Optimizer(order.optimizer, order.lr, order.momentum, order.weight_decay)
+    except ValueError as error:
+        raise OrderError(f"the order asks for an optimiser that is not known here: {error}") from error
 
 
 def train_with_privacy(

@@ -48,14 +48,14 @@ def validate_reply(
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         if reply.round != order.round:
             raise InvalidReplyError(f"answers round {reply.round}, not {order.round}")
-        validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
-        _check_ensemble(order, reply.ensemble)
         if not np.isfinite(reply.loss):
             raise InvalidReplyError(f"its training diverged: the loss is {reply.loss}")
         if not 0 <= reply.seconds < math.inf:
             raise InvalidReplyError(f"claims to have trained for {reply.seconds} s")
         if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
             raise InvalidReplyError("the noise it states for its training means nothing here")
+        validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
+        _check_ensemble(order, reply.ensemble)
     else:
         raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fedaux.core.errors import unknown_name
+
+OPTIMIZERS = ("adam", "sgd")
 Term = Callable[[Tensor], Tensor]  # of all parameters as one vector, (P,) → (P,)
 
 
@@ -20,12 +23,14 @@ class Optimizer:
     momentum: float = 0.0
     weight_decay: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.name not in OPTIMIZERS:
+            raise unknown_name("optimiser", self.name, OPTIMIZERS)
+
     def make(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
         if self.name == "sgd":
             return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
-        if self.name == "adam":
-            return torch.optim.Adam(parameters, self.lr, weight_decay=self.weight_decay)
-        raise ValueError(f"there is no optimiser {self.name!r}; choose from adam, sgd")
+        return torch.optim.Adam(parameters, self.lr, weight_decay=self.weight_decay)
 
 
 def flat(parameters: Sequence[nn.Parameter]) -> Tensor:

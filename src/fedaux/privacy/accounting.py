@@ -171,15 +171,10 @@ def _calibrate(
         candidate = replace(mechanism, noise_multiplier=noise_multiplier)
         return total_epsilon((*before, candidate), delta, adjacency) <= epsilon
 
-    low, high = 0.1, 1.0
-    while not fits(high):
-        low, high = high, 2 * high
-        if high > _MAX_NOISE_MULTIPLIER:
-            raise _exhausted(epsilon)
-    while high - low > 5e-4 * high:  # `high` always fits
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    smallest = gaussian.bracket(fits, 0.1, 5e-4, _MAX_NOISE_MULTIPLIER)[1]
+    if math.isinf(smallest):
+        raise _exhausted(epsilon)
+    return smallest
 
 
 def _exhausted(epsilon: float) -> BudgetError:

@@ -7,6 +7,7 @@ bits of floating-point numbers reveal nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -30,15 +31,25 @@ def epsilon_of(multiplier: float, delta: float) -> float:
     """The smallest ε with δ(ε) ≤ δ of that noise, from above and to nine digits."""
     if delta_of(multiplier, 0.0) <= delta:
         return 0.0
-    low, high = 0.0, 1.0
-    while delta_of(multiplier, high) > delta:
-        if high > MAX_EPSILON:
-            return math.inf
+    return bracket(lambda epsilon: delta_of(multiplier, epsilon) <= delta, 0.0, 1e-10, 2 * MAX_EPSILON)[1]
+
+
+def bracket(
+    fits: Callable[[float], bool], low: float, tolerance: float, limit: float = math.inf
+) -> tuple[float, float]:
+    """(a value that does not fit, one that fits) around the smallest that does, within a relative tolerance.
+
+    `low` is below it. The search doubles from 1; the second is ∞ if no value up to the limit fits.
+    """
+    high = 1.0
+    while not fits(high):
         low, high = high, 2 * high
-    while high - low > 1e-10 * high:
+        if high > limit:
+            return low, math.inf
+    while high - low > tolerance * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if delta_of(multiplier, middle) > delta else (low, middle)
-    return high
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return low, high
 
 
 def discretisation(size: int, scale: float, tail: float = 64.0) -> float:
@@ -113,12 +124,6 @@ def add_noise(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     """`values` plus exact discrete Gaussian noise of the given scale, drawn from the operating system's randomness."""
     noisy = _mechanism(len(values), scale)(values.tolist())
     return np.asarray(noisy, dtype=np.int64)
-
-
-def certified_epsilon(size: int, scale: float, sensitivity: float, delta: float) -> float:
-    """What OpenDP itself certifies for `add_noise` at this ℓ₂ sensitivity."""
-    epsilon, _ = _certified(size, scale, delta).map(sensitivity)
-    return float(epsilon)
 
 
 def _mechanism(size: int, scale: float) -> Any:

@@ -15,7 +15,7 @@ number of threads. So here:
 from __future__ import annotations
 
 import copy
-import time
+import timeit
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -103,7 +103,7 @@ def replicate(module: nn.Module, probe: Callable[[nn.Module], object], count: in
     if threads == 1 or count < 4 * threads or has_declared_module(module):
         return [module]
     with single_thread():
-        seconds = min(_seconds(lambda: probe(module)) for _ in range(3))
+        seconds = min(timeit.repeat(lambda: probe(module), number=1, repeat=3))
     if seconds < MIN_PARALLEL_SECONDS:
         return [module]
     shared = {id(tensor): tensor for tensor in [*module.parameters(), *module.buffers()]}
@@ -136,9 +136,3 @@ def _row(output: Tensor) -> NDArray[np.float32]:
     if output.ndim != 2 or len(output) != 1:
         raise ValueError(f"a network's output for one record was expected as (1, H), not {tuple(output.shape)}")
     return np.asarray(output.float().numpy())
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started

@@ -71,7 +71,7 @@ def seconds(state: RunState) -> float:
 def require_rounds(state: RunState, folder: Path) -> RunState:
     """The state, if there is a round to report."""
     if not state.history:
-        raise StateError(f"{folder} has not finished a round yet; go on with `fedaux resume {folder}`.")
+        raise StateError(f"{folder} has not finished a round yet; continue with `fedaux resume {folder}`.")
     return state
 
 

@@ -74,7 +74,7 @@ class Live:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._screen.stop()
         if kind is KeyboardInterrupt:
-            hint = "Stopped. The same command, or `fedaux resume FOLDER`, goes on after the last finished round."
+            hint = "Stopped. The same command, or `fedaux resume FOLDER`, continues after the last finished round."
             Console(stderr=True).print(hint, soft_wrap=True)
             raise SystemExit(Exit.STOPPED)
 

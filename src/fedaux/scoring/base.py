@@ -17,30 +17,31 @@ from fedaux.privacy.release import Summary
 
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
-Shares = NDArray[np.float64]
-LogOdds = Callable[[Features], NDArray[np.float64]]  # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
+Vector = NDArray[np.float64]
+Shares = Vector
+LogOdds = Callable[[Features], Vector]  # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Mean and covariance of φ(D⁻)."""
 
-    mean: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    mean: Vector
+    covariance: Vector
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
     """φ(D⁻), (|D⁻|, k), with its moments computed once however many clients are compared with it."""
 
-    rows: NDArray[np.float64]
+    rows: Vector
 
     @cached_property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Vector:
         return np.asarray(self.rows.mean(axis=0))
 
     @cached_property
-    def covariance(self) -> NDArray[np.float64]:
+    def covariance(self) -> Vector:
         return np.cov(self.rows, rowvar=False).reshape(len(self.mean), -1)
 
 
@@ -107,7 +108,7 @@ class PortableScorer(Scorer, Protocol):
         ...
 
 
-def teacher_weights(log_odds: NDArray[np.float64], peak: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+def teacher_weights(log_odds: Vector, peak: Vector, kind: str) -> Vector:
     """s_i(x) in (0, 1] from a client's log-odds (METHOD: certainty = s, odds = s / (1 − s)).
 
     Eq. 4 divides by Σ s, so a common factor cancels: odds are taken relative to `peak(x)`, the largest of the round's

@@ -11,18 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from fedaux.core.messages import Arrays, Release
 from fedaux.privacy.clipping import Bound
 from fedaux.privacy.release import Summary
 from fedaux.scoring import embedding
-from fedaux.scoring.base import Features, Fit, Fitted, Labels, LogOdds, Moments, Reference, Shares
-from fedaux.scoring.class_sums import class_sums, pool, sums_bound
-from fedaux.scoring.density_ratio import predictive, public_density
-
-Vector = NDArray[np.float64]
+from fedaux.scoring.base import Features, Fit, Fitted, Labels, LogOdds, Moments, Reference, Shares, Vector
+from fedaux.scoring.class_sums import Pooled, class_sums, pool, sums_bound
+from fedaux.scoring.density_ratio import public_density
 
 
 @dataclass(frozen=True)
@@ -63,9 +60,8 @@ class ClassEmbeddingScorer:
 
     def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
         moments = Moments(shared["centre"], shared["covariance"])
-        classes = zip(shared["means"], shared["sigma"], shared["records"], strict=True)
-        densities = [predictive(mean, moments, sigma, records) for mean, sigma, records in classes]
-        public_rows = public_density(moments)
+        pooled = Pooled(shared["means"], shared["sigma"], shared["records"], np.zeros((0, self.classes)))
+        densities, public_rows = pooled.densities(moments), public_density(moments)
 
         def transform(embedded: Features) -> Vector:
             """(B, k) → (B, C), log p_c(x)/p(x)."""

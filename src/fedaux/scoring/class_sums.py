@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.core.messages import Release
 from fedaux.privacy.clipping import GRID, Bound, max_norm, quantize
 from fedaux.privacy.release import Summary
-from fedaux.scoring.base import Labels, Shares
+from fedaux.scoring.base import Labels, Moments, Reference, Shares, Vector
+from fedaux.scoring.density_ratio import predictive
 
-Vector = NDArray[np.float64]
 SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; proven in `class_sums`
 COUNT_THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for 0
 
@@ -48,6 +48,11 @@ class Pooled:
     sigma: Vector  # (C,): noise on each coordinate of the means
     records: Vector  # (C,): in each class
     shares: Vector  # (clients, C), each row summing to 1
+
+    def densities(self, reference: Reference | Moments) -> list[Any]:
+        """The density of each class (`predictive`), given the noise on its mean."""
+        columns = zip(self.means, self.sigma, self.records, strict=True)
+        return [predictive(mean, reference, sigma, records) for mean, sigma, records in columns]
 
 
 def pool(releases: Sequence[Release], classes: int) -> Pooled:

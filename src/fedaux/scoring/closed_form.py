@@ -13,7 +13,6 @@ from fedaux.core.messages import Arrays
 from fedaux.models import Prototype
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_sums import Pooled
-from fedaux.scoring.density_ratio import predictive
 
 
 def discriminant_head(
@@ -24,12 +23,7 @@ def discriminant_head(
     Rows of a class are taken to vary as public rows do, class means are shrunk according to the known noise, and φ is
     taken to be linear in the features: it is a direction, and the public map has norm 1 in the median.
     """
-    means = np.stack(
-        [
-            predictive(mean, reference, sigma, records).mean
-            for mean, sigma, records in zip(pooled.means, pooled.sigma, pooled.records, strict=True)
-        ]
-    )
+    means = np.stack([density.mean for density in pooled.densities(reference)])
     spread = np.trace(reference.covariance) / len(reference.mean)
     precision = np.linalg.inv(reference.covariance + 1e-6 * spread * np.eye(len(reference.mean)))
     on_phi = means @ precision

@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from fedaux.core.messages import Arrays
-from fedaux.scoring.base import LogOdds, Moments, Reference
+from fedaux.scoring.base import LogOdds, Moments, Reference, Vector
 
-Vector = NDArray[np.float64]
 BETWEEN_GROUPS = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
 RIDGE_FACTOR = 3.0  # on Wiener's ridge: far from w = 0 the linear argument shrinks too little (docs/scoring.md)
 

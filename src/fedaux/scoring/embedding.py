@@ -7,14 +7,12 @@ by at most 2, whatever the record is; that is the whole proof.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays
 from fedaux.privacy.clipping import unit_rows
 from fedaux.privacy.per_record import project
-from fedaux.scoring.base import Features, check_shapes
+from fedaux.scoring.base import Features, Vector, check_shapes
 
-Vector = NDArray[np.float64]
 _BLOCK = 2**13  # rows of D⁻ at a time: never all of them in double precision
 
 

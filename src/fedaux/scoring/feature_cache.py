@@ -15,7 +15,7 @@ from fedaux.data.records import Records
 from fedaux.models.inference import Rows, cached_fingerprint, fingerprint, predict_batches, stack_blocks
 from fedaux.privacy import per_record
 
-_PER_RECORD = "alone-1"  # version of the per-record computation, part of the file name
+_PER_RECORD = "alone-1-"  # version of the per-record computation, part of the file name
 
 
 def private_outputs(module: nn.Module, records: Records) -> Rows:
@@ -43,12 +43,10 @@ class FeatureCache:
         """
         if self.private and records.rows is not None:
             return np.asarray(self.features(extractor, Records(records.x), module)[records.rows])
-        name = (
-            f"{_PER_RECORD}-{cached_fingerprint(records.x, extractor)}"
-            if self.private
-            else fingerprint(records, extractor)
+        key = (
+            _PER_RECORD + cached_fingerprint(records.x, extractor) if self.private else fingerprint(records, extractor)
         )
-        path = self.folder / f"features-{name}.npy"
+        path = self.folder / f"features-{key}.npy"
         if not path.is_file():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)
             self._write(path, module(), records)
@@ -57,12 +55,11 @@ class FeatureCache:
 
     def _write(self, path: Path, module: nn.Module, records: Records) -> None:
         """Atomic write, block by block: a full disk is an error, not half a file."""
+        outputs = per_record.outputs if self.private else predict_batches
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # readable by its owner only
         try:
             with os.fdopen(handle, "wb") as file:
-                for rows, block in (
-                    per_record.outputs(module, records) if self.private else predict_batches(module, records)
-                ):
+                for rows, block in outputs(module, records):
                     if rows.start == 0:
                         shape = (len(records), block.shape[1])
                         npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})

@@ -10,15 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedaux.core.messages import Arrays, Release
 from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, clip_rows
 from fedaux.privacy.release import Summary
-from fedaux.scoring.base import Features, Fit, Fitted, Labels, LogOdds, Reference, Shares, check_shapes
+from fedaux.scoring.base import Features, Fit, Fitted, Labels, LogOdds, Reference, Shares, Vector, check_shapes
 
-Vector = NDArray[np.float64]
 GRADIENT_TOLERANCE = 1e-3  # ‖∇J‖ at the returned point, as a share of the gradient's sensitivity
 STEP = 2.0**-40  # much finer than any useful noise, coarse enough for 64-bit integers
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedaux.core.messages import Arrays, Release
 from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY, Bound, quantize
 from fedaux.privacy.release import Summary
 from fedaux.scoring import embedding
-from fedaux.scoring.base import Features, Fit, Fitted, Labels, Moments, Reference, Shares
+from fedaux.scoring.base import Features, Fit, Fitted, Labels, Moments, Reference, Shares, Vector
 from fedaux.scoring.density_ratio import RATIOS
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import Arrays
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.release import Summary, release, release_multiplier
-from fedaux.scoring.base import Features, Reference, Scorer
+from fedaux.scoring.base import Features, Reference, Scorer, Vector
 
-Vector = NDArray[np.float64]
 _NO_NOISE = 1e3  # an ε at which noise is negligible
 _MAX_ROWS = 4000  # of D⁻, to weight teachers on
 

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.config.schema import TeachersConfig
 from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Indices, Records
 from fedaux.models.inference import transform_rows
-from fedaux.scoring.base import Features, Fit, Fitted, PortableScorer, Reference, Scorer, teacher_weights
+from fedaux.scoring.base import Features, Fit, Fitted, PortableScorer, Reference, Scorer, Vector, teacher_weights
 
-Vector = NDArray[np.float64]
 LabelOf = Callable[[str], str]  # client → label of the prototype on whose features its release was made
 _BLOCK = 2**16  # rows of D_distill at a time
 _SAMPLE = 256  # rows on which the weights that a client states are checked

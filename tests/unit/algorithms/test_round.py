@@ -1,8 +1,6 @@
 """What one round learns of how far honest clients move, the next ones hold against everybody."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,88 +9,66 @@ import pytest
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.round import NORM_LIMIT, Round, norm_limits, update_norm
 from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import make_server
 from fedaux.algorithms.start import initial_state
-from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import (
-    AuxConfig,
-    Config,
-    DataConfig,
-    PretrainConfig,
-    PrivacyConfig,
-    TeachersConfig,
-)
+from fedaux.config.schema import Config, TeachersConfig
 from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
 from fedaux.core.results import RoundResult
 from fedaux.core.timing import Costs
-from fedaux.experiments.runner import in_process
 from helpers import scripted
+from helpers.scripted import CONFIG, MLP, Answer, Scripted, honest, make_server
 
-CONFIG = Config(
-    method="fedavg",
-    rounds=2,
-    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8),),
-    data=DataConfig(clients=4, alpha=1.0),
-    aux=AuxConfig(limit=100),
-    pretrain=PretrainConfig(epochs=0),
-    privacy=PrivacyConfig(epsilon=1.0, embedding_dim=4),
-)
+AVERAGE = replace(CONFIG, method="fedavg")
 
 
-class Bold:
-    """Clients of this process, one of which goes further than it was trained to from some round on."""
+def bold(factor: float, since: int = 1) -> Answer:
+    """Honest, but from some round on a client goes further than it was trained to."""
 
-    def __init__(self, config: Config, folder: Path, factor: float, since: int, reverse: bool = False) -> None:
-        self.inner = in_process(config, folder)
-        self.factor, self.since, self.reverse = factor, since, reverse
+    def answer(order: Order) -> Reply:
+        reply = honest(order)
+        if not isinstance(order, TrainOrder) or not isinstance(reply, Update) or order.round < since:
+            return reply
+        there = {
+            name: (start + factor * (reply.weights[name] - start)).astype(start.dtype)
+            if start.dtype.kind == "f"
+            else start
+            for name, start in order.weights.items()
+        }
+        return replace(reply, weights=there)
 
-    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        sent = {order.client: order for order in orders}
-        for reply in self.inner.ask(orders[::-1] if self.reverse else orders):
-            order = sent[reply.client]
-            bold = isinstance(reply, Update) and reply.client == "client-001" and reply.round >= self.since
-            if bold and isinstance(order, TrainOrder) and isinstance(reply, Update):
-                there = {
-                    name: (start + self.factor * (reply.weights[name] - start)).astype(start.dtype)
-                    for name, start in order.weights.items()
-                }
-                reply = replace(reply, weights=there)
-            yield reply
+    return answer
 
 
-def after(folder: Path, config: Config = CONFIG, **bold: Any) -> RunState:
-    federation = Bold(config, folder / "run", **bold)
-    return run_rounds(make_server(config, cache=folder / "cache"), federation, None, lambda state: None)
+def after(answer: Answer, config: Config = AVERAGE, **script: Any) -> RunState:
+    """After a run in which client b answers so."""
+    return run_rounds(make_server(config), Scripted({"b": answer}, **script), None, lambda state: None)
 
 
-def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so(tmp_path: Path) -> None:
-    (label,) = (spec.label for spec in CONFIG.prototypes)
-    first, second = after(tmp_path, factor=1.3 * NORM_LIMIT, since=2).history
+def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so() -> None:
+    first, second = after(bold(1.5 * NORM_LIMIT, since=2)).history
     assert first.failures == ()
     (failure,) = second.failures
-    assert failure.client == "client-001"
+    assert failure.client == "b"
     assert "its parameters move by" in failure.reason
-    assert f"{NORM_LIMIT * first.update_norms[label]['parameters']:.3g} the limit" in failure.reason
+    assert f"{NORM_LIMIT * first.update_norms[MLP.label]['parameters']:.3g} the limit" in failure.reason
     assert len(second.client_metrics) == 3
 
 
-def test_less_is_believed(tmp_path: Path) -> None:
-    assert after(tmp_path, factor=0.5 * NORM_LIMIT, since=2).history[1].failures == ()
+def test_less_is_believed() -> None:
+    assert after(bold(0.5 * NORM_LIMIT, since=2)).history[1].failures == ()
 
 
-def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client(tmp_path: Path) -> None:
-    (label,) = (spec.label for spec in CONFIG.prototypes)
-    bold = after(tmp_path / "bold", factor=2 * NORM_LIMIT, since=1).history
-    honest = after(tmp_path / "honest", factor=1.0, since=1).history
-    assert bold[0].failures == ()
-    assert bold[0].update_norms[label]["parameters"] < 1.5 * honest[0].update_norms[label]["parameters"]
-    assert [failure.client for failure in bold[1].failures] == ["client-001"]
+def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client() -> None:
+    moved, honestly = after(bold(3 * NORM_LIMIT)).history, after(bold(1.0)).history
+    assert moved[0].failures == ()
+    norms = [history[0].update_norms[MLP.label]["parameters"] for history in (moved, honestly)]
+    assert norms[0] < 1.5 * norms[1]
+    assert [failure.client for failure in moved[1].failures] == ["b"]
 
 
-def test_the_order_of_arrival_decides_nothing(tmp_path: Path) -> None:
-    config = replace(CONFIG, method="fedaux", privacy=replace(CONFIG.privacy, unsafe_seed=0))
+def test_the_order_of_arrival_decides_nothing() -> None:
     one, two = (
-        after(tmp_path / str(back), config, factor=1.5 * NORM_LIMIT, since=2, reverse=back) for back in (False, True)
+        after(bold(1.5 * NORM_LIMIT, since=2), CONFIG, arrival=arrival)
+        for arrival in (list, lambda replies: replies[::-1])
     )
     assert len(one.history[1].failures) == 1
     for field in ("update_norms", "failures", "largest_teacher", "local_loss"):
@@ -116,20 +92,19 @@ def test_update_norm_is_the_distance_by_the_root_of_the_steps() -> None:
     assert update_norm(sent, got, 4) == {"parameters": 2.5, "buffers": 0.0}
 
 
-def test_what_is_not_a_number_is_refused_before_it_is_measured(tmp_path: Path) -> None:
-    result = after(tmp_path, factor=float("nan"), since=2).history[1]
+def test_what_is_not_a_number_is_refused_before_it_is_measured() -> None:
+    result = after(bold(float("nan"), since=2)).history[1]
     (failure,) = result.failures
     assert "its parameters are not finite" in failure.reason
     assert (len(result.client_metrics), result.unprotected_models) == (3, 4)  # the server has seen all four models
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
-def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
-    config = replace(CONFIG, method="fedaux", rounds=1, teachers=TeachersConfig(max_share=share))
-    state = after(tmp_path, config, factor=1.0, since=1)
+def test_the_loudest_teacher_is_told(share: float) -> None:
+    config = replace(CONFIG, rounds=1, teachers=TeachersConfig(max_share=share))
+    state, server = after(honest, config), make_server(config)
     assert state.history[0].largest_teacher is not None
     client, told = state.history[0].largest_teacher
-    server = make_server(config, cache=tmp_path / "cache")
     embedding = server.restore(state)
     assert embedding is not None
     found = embedding.teacher_weights(state.releases, server.clients)
@@ -140,8 +115,8 @@ def test_the_loudest_teacher_is_told(share: float, tmp_path: Path) -> None:
     assert told == pytest.approx(shares.mean(axis=1).max())
 
 
-def test_where_nothing_is_weighed_nobody_is_loudest(tmp_path: Path) -> None:
-    (result,) = after(tmp_path, replace(CONFIG, method="feddf", rounds=1), factor=1.0, since=1).history
+def test_where_nothing_is_weighed_nobody_is_loudest() -> None:
+    (result,) = after(honest, replace(CONFIG, method="feddf", rounds=1)).history
     assert result.largest_teacher is None
 
 
@@ -188,14 +163,8 @@ def test_an_update_that_makes_no_sense_changes_nothing_but_the_failures(spoil: f
         assert all(np.array_equal(array, other.weights[label][name]) for name, array in arrays.items())
 
 
-def test_reasons_that_clients_write_are_kept_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Talkative(Bold):
-        def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-            for reply in super().ask(orders):
-                yield Failure(reply.client, "no " * 10**6) if reply.client == "client-002" else reply
-
-    federation = Talkative(replace(CONFIG, rounds=1), tmp_path / "run", 1.0, 1)
-    server = make_server(replace(CONFIG, rounds=1), cache=tmp_path / "cache")
-    (failure,) = run_rounds(server, federation, None, lambda state: None).history[0].failures
-    assert failure.client == "client-002"
+def test_reasons_that_clients_write_are_kept_short() -> None:
+    talkative = after(lambda order: Failure(order.client, "no " * 10**6), replace(AVERAGE, rounds=1))
+    (failure,) = talkative.history[0].failures
+    assert failure.client == "b"
     assert len(failure.reason) == 500

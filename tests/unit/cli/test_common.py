@@ -35,7 +35,7 @@ def test_examples_are_lines_to_copy_and_brackets_stay() -> None:
     ("error", "code", "words"),
     [
         (FedauxError("a [bold] remedy"), Exit.DATA, "error: a [bold] remedy"),
-        (OSError(28, "No space left on device"), Exit.DISK, "the same command then goes on"),
+        (OSError(28, "No space left on device"), Exit.DISK, "the same command then continues"),
         (ModuleNotFoundError("no such package"), Exit.MISSING, "error: no such package"),
     ],
 )

@@ -13,15 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaux.data.sources import open_source
-from helpers.own_records import (
-    CLASSES,
-    Row,
-    groups,
-    records,
-    site,
-    together,
-    write_table,
-)
+from helpers.own_records import CLASSES, Row, groups, records, site, together, write_table
 
 ROWS = [("10", "ten, and\nmore"), ("9", "nine"), ("10", 'a "quote"'), ("-", "Größe")]
 TABLES = ["csv", "jsonl", "parquet"]

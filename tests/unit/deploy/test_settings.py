@@ -41,6 +41,16 @@ def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
     assert site.privacy == replace(base.privacy, unsafe_seed=-1)
 
 
+def test_a_site_names_the_code_of_a_method_that_it_is_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_sites_method.py").write_text("from fedaux.config.methods import Method\nmine = Method('Mine')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert site_config(Config(method="a_sites_method:mine"), "a").method == "a_sites_method:mine"
+    built_in = Config(method="fedavgm", method_options=(("beta", 0.5),))
+    assert site_config(built_in, "a").method == Config().method  # a built-in one needs no leave
+    server = server_config(built_in, ["a"])
+    assert (server.method, server.method_options) == ("fedavgm", (("beta", 0.5),))
+
+
 def test_a_known_seed_is_never_deployed() -> None:
     assert server_config(ODD, ["a"]).privacy.unsafe_seed == site_config(ODD, "a").privacy.unsafe_seed == -1
 
@@ -76,3 +86,17 @@ def test_every_note_is_about_a_setting(notes: dict[str, str], made: Config) -> N
     for key in notes:
         section, _, leaf = key.rpartition(".")
         assert leaf in (written[section] if section else written), key
+
+
+def test_all_settings_declare_the_same_classes_and_persons(tmp_path: Path) -> None:
+    base = Config(data=DataConfig("csv", "", classes=("well", "ill"), person="patient"))
+    folder = deploy(tmp_path / "d", base=base)
+    server, site = (
+        Config.load(folder / "server" / "fedaux.toml"),
+        Config.load(folder / "sites" / "paris" / "site.toml"),
+    )
+    assert server.data == site.data == replace(base.data, partition="own")
+    assert (server.data, site.data) == (server_config(base, ["a"]).data, site_config(base, "a").data)
+    for name in ("server/fedaux.toml", "sites/paris/site.toml"):
+        assert 'classes = ["well", "ill"]\nperson = "patient"\n' in (folder / name).read_text()
+    assert demo_config().data.classes == tuple("0123456789")

@@ -1,5 +1,6 @@
 """What a client does with an order, and what it must not do whoever asks."""
 
+import itertools
 import logging
 import sys
 from dataclasses import replace
@@ -253,6 +254,70 @@ def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats
     assert all(np.array_equal(one.weights[name], two.weights[name]) for name in one.weights)
     other_options = PrototypeSpec.of(f"{network}:net", features=7).to_json()
     assert ask(site, replace(train, prototype=other_options)).reason == Refusal.ORDER.description
+
+
+METHOD = """
+from dataclasses import dataclass
+from fedaux.algorithms.hooks import ClientUpdate, Hooks
+from fedaux.config.methods import Method
+@dataclass(frozen=True)
+class Half(Hooks):
+    share: float = 0.5
+    def client_update(self, start, trained, work, received, state):
+        return ClientUpdate(start + self.share * (trained - start))
+half = Method("Half", hooks=Half)
+"""
+
+
+@pytest.fixture
+def method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The name of somebody's module with a method in it."""
+    (tmp_path / "a_clients_method.py").write_text(METHOD)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "a_clients_method:half"
+    sys.modules.pop("a_clients_method", None)
+
+
+def test_a_method_that_the_clients_own_settings_do_not_name_is_not_imported(
+    site: GridFederation, server: Server, state: RunState, method: str
+) -> None:
+    order = server.orders.train(state, "client-000")
+    for name in (method, "os:path", "fedaux.algorithms.scaffold:Scaffold"):
+        assert ask(site, replace(order, method=name)).reason == Refusal.ORDER.description
+    assert "a_clients_method" not in sys.modules
+
+
+def test_a_method_that_the_clients_own_settings_name_is_followed_with_their_options(
+    server: Server, state: RunState, tmp_path: Path, method: str
+) -> None:
+    order = server.orders.train(state, "client-000")
+    own = in_process(replace(CONFIG, method=method, method_options=(("share", 0.25),)), tmp_path)
+    asked = replace(order, method=method, method_options='{"share": 0.25}')
+    whole, quarter = ask(own, order), ask(own, asked)
+    start = order.weights["parameters"]
+    moved = whole.weights["parameters"] - start
+    assert np.allclose(quarter.weights["parameters"] - start, 0.25 * moved, atol=1e-6)
+    assert ask(own, replace(asked, method_options='{"share": 1.0}')).reason == Refusal.ORDER.description
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"method": "fedmax"}, {"method_options": '{"beta": 1.0}'}, {"method_options": "["}, {"optimizer": "lion"}],
+)
+def test_training_that_nobody_knows_is_refused(
+    site: GridFederation, server: Server, state: RunState, change: dict[str, str]
+) -> None:
+    order = replace(server.orders.train(state, "client-000"), method="fedavgm")
+    assert isinstance(ask(site, order), Update)
+    assert ask(site, replace(order, **change)).reason == Refusal.ORDER.description
+
+
+def test_an_orders_optimiser_is_followed(site: GridFederation, server: Server, state: RunState) -> None:
+    order = replace(server.orders.train(state, "client-000"), lr=0.01)
+    plain = {"optimizer": "sgd", "momentum": 0.0}
+    changes = [{}, plain, {**plain, "momentum": 0.9}, {**plain, "weight_decay": 0.5}]
+    ends = [ask(site, replace(order, **change)).weights["parameters"] for change in changes]  # type: ignore[arg-type]
+    assert all(not np.allclose(one, other, atol=1e-4) for one, other in itertools.combinations(ends, 2))
 
 
 SECRET = "the patients' mean is 48151623.42"

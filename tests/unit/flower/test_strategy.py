@@ -1,15 +1,8 @@
 """A Flower app that exists already learns with FedAUX: its clients keep their budget, and nobody can spoil a round."""
 
-import importlib
-import logging
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,154 +14,41 @@ from flwr.serverapp.strategy import FedAvg
 from torch import Tensor, nn
 
 from fedaux.config.parsing import ConfigError
-from fedaux.core.messages import Refusal, Release
-from fedaux.flower import FedAUX, answer, before
-from fedaux.flower.in_process import InProcessGrid
+from fedaux.core.messages import Release
+from fedaux.flower import before
 from fedaux.flower.keep import KeptError
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.serialization import deserialize, serialize
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
+from helpers.drop_in_app import (
+    CLIENTS,
+    make_app,
+    make_grid,
+    make_strategy,
+    net,
+    one_round,
+    public,
+    same,
+    spoilt,
+    train,
+    values,
+    warnings_of,
+)
 
-ROOT = Path(__file__).resolve().parents[3]
-EXAMPLE = ROOT / "examples" / "existing-flower-app"
-CLIENTS = 4
-
-
-# The example
-
-
-def load_apps(folder: Path) -> tuple[ModuleType, ModuleType]:
-    """(client_app, server_app) of the example as it stands in this folder."""
-    for name in [name for name in sys.modules if name.startswith("digits_app")]:
-        del sys.modules[name]
-    sys.path.insert(0, str(folder))
-    try:
-        return tuple(importlib.import_module(f"digits_app.{one}") for one in ("client_app", "server_app"))  # type: ignore[return-value]
-    finally:
-        sys.path.remove(str(folder))
+pytestmark = pytest.mark.usefixtures("heard")
 
 
-def accuracies(folder: Path, vault: Path, capsys: pytest.CaptureFixture[str]) -> list[float]:
-    """On test images, before the first round and after each of five; ten clients with two digits each."""
-    client, server = load_apps(folder)
-    grid = InProcessGrid(client.app, 10, {"num-partitions": 10, "fedaux-vault": str(vault)})
-    server.app(grid, Context(1, 1, {}, RecordDict(), {"rounds": 5, "epochs": 2, "lr": 1e-3}))
-    return [float(found) for found in re.findall(r"^accuracy ([\d.]+)", capsys.readouterr().out, re.MULTILINE)]
+def model(**change: Any) -> Callable[[Message, Message], Message]:
+    """A reply with other arrays or metrics."""
 
+    def spoil(reply: Message, message: Message) -> Message:
+        arrays = {key: array.numpy() for key, array in reply.content["arrays"].items()}
+        arrays.update({key.replace("_", "."): value for key, value in change.items() if isinstance(value, np.ndarray)})
+        metrics = {"num-examples": 60, "loss": 1.0, **change.get("metrics", {})}
+        record = ArrayRecord({key: Array(value) for key, value in arrays.items()})
+        return Message(RecordDict({"arrays": record, "metrics": MetricRecord(metrics)}), reply_to=message)
 
-def readme_diffs(page: Path) -> str:
-    return "".join(re.findall(r"```diff\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL))
-
-
-def test_the_lines_that_the_readme_names_turn_fedavg_into_fedaux(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The README's diff, taken back, leaves a plain FedAvg app; what it is worth is measured with both."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    plain = Path(shutil.copytree(EXAMPLE, tmp_path / "plain"))
-    diff = readme_diffs(EXAMPLE / "README.md")
-    subprocess.run(["git", "apply", "-R", "-"], input=diff, text=True, cwd=plain, check=True)
-    code = "".join((plain / "digits_app" / name).read_text() for name in ("client_app.py", "server_app.py"))
-    assert "fedaux" not in code
-    assert "FedAvg(" in code
-    before_ = accuracies(plain, tmp_path / "vault", capsys)
-    after = accuracies(EXAMPLE, tmp_path / "vault", capsys)
-    assert len(before_) == len(after) == 6
-    assert before_[0] == after[0]
-    assert after[-1] > 0.68  # ten runs: .817 ± .034 against .502 ± .005; after three rounds .725 ± .043 against .320
-    assert after[-1] > before_[-1] + 0.1
-    assert after[3] > before_[3] + 0.2
-    assert not list((tmp_path / "home").rglob("client-*"))  # the node's own vault was used, not the code's
-    assert len(list((tmp_path / "vault").glob("client-*/release-*.json"))) == 10
-
-
-def test_the_docs_show_the_same_diff() -> None:
-    assert readme_diffs(ROOT / "docs" / "flower.md") == readme_diffs(EXAMPLE / "README.md")
-
-
-# A small app, to look at closely
-
-
-def net(seed: int = 0) -> nn.Sequential:
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-
-
-def own_data(context: Context) -> tuple[Tensor, Tensor]:
-    """Three classes, 60 rows, mostly of the client's own class."""
-    node = int(context.node_config["partition-id"])
-    labels = torch.tensor([node % 3] * 50 + [0, 1, 2, 0, 1] * 2)
-    return torch.randn(60, 6, generator=torch.Generator().manual_seed(node)) + 3 * torch.eye(3, 6)[labels], labels
-
-
-def public() -> Tensor:
-    kinds = 3 * torch.eye(3, 6)[torch.arange(200) % 3]
-    return torch.randn(200, 6, generator=torch.Generator().manual_seed(99)) + kinds
-
-
-def train(message: Message, context: Context) -> Message:
-    """Moves every number by the client's own amount, and counters by seven, as training would."""
-    sent = {key: array.numpy() for key, array in message.content["arrays"].items()}
-    step = np.float32(0.01 * (int(context.node_config["partition-id"]) + 1))
-    moved = {key: Array(np.asarray(old + (step if old.dtype.kind == "f" else 7))) for key, old in sent.items()}
-    metrics = MetricRecord({"num-examples": 60, "loss": 1.0})
-    return Message(RecordDict({"arrays": ArrayRecord(moved), "metrics": metrics}), reply_to=message)
-
-
-def make_app(**options: Any) -> ClientApp:
-    app = ClientApp()
-    app.train()(train)
-    settings: dict[str, Any] = {"model": net, "features": before("2"), "data": own_data, "epsilon": 1.0}
-    answer(app, **{**settings, "vault": "/nowhere", **options})
-    return app
-
-
-def make_strategy(**options: Any) -> FedAUX:
-    settings = {"model": net(), "features": before("2"), "public": public(), "classes": 3, "fraction_evaluate": 0.0}
-    return FedAUX(**{**settings, **options})
-
-
-def make_grid(vault: Path, app: Callable[..., Message] | None = None, **settings: Any) -> InProcessGrid:
-    return InProcessGrid(app or make_app(), CLIENTS, {"fedaux-vault": str(vault), **settings})
-
-
-def one_round(strategy: FedAvg, grid: InProcessGrid, round_: int = 1) -> tuple[dict[str, Tensor], MetricRecord]:
-    arrays = ArrayRecord(net().state_dict())
-    replies = grid.send_and_receive(strategy.configure_train(round_, arrays, ConfigRecord(), grid))
-    found, metrics = strategy.aggregate_train(round_, replies)
-    assert found is not None
-    assert metrics is not None
-    return dict(found.to_torch_state_dict()), metrics
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
-
-
-def values(strategy: FedAUX) -> dict[str, list[int]]:
-    return {node: one.arrays["values"].tolist() for node, one in sorted(strategy.releases.items())}
-
-
-def spoilt(node: int, kind: str, spoil: Callable[[Message, Message], Message]) -> Callable[..., Message]:
-    """The app, but this node spoils its replies to messages of this kind: spoil(reply, message)."""
-    app = make_app()
-
-    def handle(message: Message, context: Context) -> Message:
-        wrong = message.metadata.message_type == kind and message.metadata.dst_node_id == node
-        return spoil(app(message, context), message) if wrong else app(message, context)
-
-    return handle
-
-
-def warnings_of(caplog: pytest.LogCaptureFixture) -> str:
-    return " ".join(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
-
-
-@pytest.fixture(autouse=True)
-def heard(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flower's logger keeps its records to itself; here they are wanted."""
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    caplog.set_level(logging.WARNING)
+    return spoil
 
 
 def test_a_round_is_fedavg_and_then_a_distillation(tmp_path: Path) -> None:
@@ -196,73 +76,6 @@ def test_each_teacher_is_loudest_on_rows_of_its_own_class(tmp_path: Path) -> Non
 
 
 # The budget is the client's
-
-
-def test_asked_twice_a_client_says_the_same(tmp_path: Path) -> None:
-    first, second = make_strategy(), make_strategy()
-    one_round(first, make_grid(tmp_path))
-    (path,) = (tmp_path / "client-0").glob("release-*.json")
-    stored = path.read_bytes()
-    one_round(second, make_grid(tmp_path))
-    assert values(first) == values(second)
-    assert path.read_bytes() == stored
-    fresh = make_strategy()
-    one_round(fresh, make_grid(tmp_path / "other"))
-    assert values(fresh) != values(first)  # noise, not a function of the data
-
-
-def test_a_vault_refuses_a_second_different_release(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    one_round(make_strategy(), make_grid(tmp_path))
-    other = make_strategy(model=net(1))  # other features: another question
-    one_round(other, make_grid(tmp_path))
-    assert other.releases == {}
-    assert "its privacy budget does not allow it" in warnings_of(caplog)
-    assert "plain FedAvg: 0 of 4" in warnings_of(caplog)
-    allowed = make_strategy(model=net(1))
-    one_round(allowed, make_grid(tmp_path, make_app(epsilon_total=1.5)))
-    assert len(allowed.releases) == CLIENTS
-
-
-def test_neither_a_run_nor_a_message_sets_the_budget(tmp_path: Path) -> None:
-    strategy, grid = make_strategy(), make_grid(tmp_path)
-    for context in grid._contexts.values():
-        context.run_config.update({"fedaux-epsilon": 100.0, "fedaux-vault": str(tmp_path / "theirs"), "epsilon": 100.0})
-    arrays, config = ArrayRecord(net().state_dict()), ConfigRecord({"epsilon": 100.0, "fedaux-epsilon": 100.0})
-    list(grid.send_and_receive(strategy.configure_train(1, arrays, config, grid)))
-    assert {one.epsilon for one in strategy.releases.values()} == {1.0}
-    assert not (tmp_path / "theirs").exists()
-
-
-def test_a_nodes_own_configuration_has_the_last_word(tmp_path: Path) -> None:
-    strategy = make_strategy()
-    one_round(strategy, make_grid(tmp_path, **{"fedaux-epsilon": 0.5, "fedaux-delta": 1e-6}))
-    assert {(one.epsilon, one.delta) for one in strategy.releases.values()} == {(0.5, 1e-6)}
-
-
-def test_who_is_not_chosen_spends_nothing(tmp_path: Path) -> None:
-    strategy = make_strategy(fraction_train=0.5)
-    one_round(strategy, make_grid(tmp_path))
-    assert len(strategy.releases) == len(list(tmp_path.glob("client-*"))) == 2
-
-
-def test_an_error_on_a_client_tells_nothing_of_its_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def data(context: Context) -> tuple[Tensor, Tensor]:
-        raise ValueError("patient 4711")
-
-    strategy = make_strategy()
-    replies: list[Message] = []
-    app = make_app(data=data)
-
-    def handle(message: Message, context: Context) -> Message:
-        return app(message, context)
-
-    grid = make_grid(tmp_path, handle)
-    answered = grid._handle
-    grid._handle = lambda message: replies.append(answered(message)) or replies[-1]  # type: ignore[method-assign,func-returns-value]
-    one_round(strategy, grid)
-    reasons = " ".join(reply.error.reason for reply in replies if reply.has_error())
-    assert set(reasons.split()) == {Refusal.FAILED.value}
-    assert "4711" not in reasons
 
 
 # Nobody can spoil a round
@@ -300,19 +113,6 @@ def test_a_bad_release_costs_that_clients_score_only(
     assert metrics["fedaux-teachers"] <= 3
     one_round(strategy, make_grid(tmp_path), 2)
     assert "3" in strategy.releases  # asked again when it is next chosen, as by fedaux's own server
-
-
-def model(**change: Any) -> Callable[[Message, Message], Message]:
-    """A reply with other arrays or metrics."""
-
-    def spoil(reply: Message, message: Message) -> Message:
-        arrays = {key: array.numpy() for key, array in reply.content["arrays"].items()}
-        arrays.update({key.replace("_", "."): value for key, value in change.items() if isinstance(value, np.ndarray)})
-        metrics = {"num-examples": 60, "loss": 1.0, **change.get("metrics", {})}
-        record = ArrayRecord({key: Array(value) for key, value in arrays.items()})
-        return Message(RecordDict({"arrays": record, "metrics": MetricRecord(metrics)}), reply_to=message)
-
-    return spoil
 
 
 NONSENSE = {
@@ -459,24 +259,6 @@ class Named(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         return self.body(x)
-
-
-@pytest.mark.parametrize("features", ["body", "embed", before("head"), lambda model, x: model.body(x)], ids=range(4))
-def test_features_by_any_name_are_the_same(features: Any, tmp_path: Path) -> None:
-    torch.manual_seed(5)
-    model = Named()
-    strategy = FedAUX(model=model, features=features, public=public().numpy().astype(np.float64), classes=3)
-    usual = FedAUX(model=model, features="body", public=public(), classes=3)
-    assert np.array_equal(strategy._embedding.embedded["model"], usual._embedding.embedded["model"])
-    app = make_app(model=Named, features=features)
-    arrays = ArrayRecord(model.state_dict())
-    for round_ in (1, 2):  # what is returned can be sent again: counters are integers still
-        grid = make_grid(tmp_path, app)
-        messages = strategy.configure_train(round_, arrays, ConfigRecord(), grid)
-        arrays, _ = strategy.aggregate_train(round_, grid.send_and_receive(messages))  # type: ignore[assignment]
-    count = arrays["body.1.num_batches_tracked"].numpy()
-    assert (count, count.dtype) == (14, np.int64)
-    assert len(strategy.releases) == CLIENTS
 
 
 def test_what_was_kept_is_asked_again(tmp_path: Path) -> None:

@@ -104,6 +104,37 @@ def test_updates_refused(name: str) -> None:
     assert fragment in str(caught.value)
 
 
+FLAT = {"parameters": np.ones(6, np.float32)}
+SCAFFOLD = train_order(method="scaffold", weights=FLAT, broadcast={"c": np.zeros(6, np.float32)})
+FEDNOVA = train_order(method="fednova", weights=FLAT, optimizer="sgd", momentum=0.9, batch_size=1)
+
+
+def test_what_a_method_sends_beside_the_model_passes() -> None:
+    validate_reply(SCAFFOLD, update(weights=FLAT, extra={"c": np.full(6, 3, np.float32)}))
+    validate_reply(FEDNOVA, update(weights=FLAT, extra={"a": np.array([25.0], np.float32)}))
+    many = update(weights=FLAT, records=MAX_RECORDS, extra={"a": np.array([1e9], np.float32)})
+    validate_reply(FEDNOVA, many)  # a hundred million steps are counted at once
+
+
+EXTRAS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "unasked": (train_order(), {"x": np.ones(1, np.float32)}, "sends arrays ['extra.x', 'float32', 'int64'], expected"),
+    "missing": (SCAFFOLD, {}, "sends arrays ['parameters'], expected ['extra.c', 'parameters']"),
+    "shape": (SCAFFOLD, {"c": np.ones(5, np.float32)}, "extra.c is float32(5,), expected float32(6,)"),
+    "dtype": (SCAFFOLD, {"c": np.ones(6)}, "extra.c is float64(6,)"),
+    "nan": (SCAFFOLD, {"c": np.full(6, np.nan, np.float32)}, "extra.c has norm nan"),
+    "huge": (SCAFFOLD, {"c": np.full(6, 1e5, np.float32)}, "extra.c has norm 2.45e+05; more than 2.45e+04"),
+    "endless": (FEDNOVA, {"a": np.array([1e7], np.float32)}, "extra.a has norm 1e+07; more than"),
+}
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_what_a_method_sends_beside_the_model_is_refused(name: str) -> None:
+    order, extra, fragment = EXTRAS[name]
+    with pytest.raises(InvalidReplyError) as caught:
+        validate_reply(order, update(weights=order.weights, extra=extra))
+    assert fragment in str(caught.value)
+
+
 @pytest.mark.filterwarnings("error")
 def test_the_largest_floats_are_refused_quietly() -> None:
     with pytest.raises(InvalidReplyError, match="float32 has norm"):

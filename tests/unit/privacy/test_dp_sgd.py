@@ -86,7 +86,7 @@ def test_layers_that_draw_or_normalise_over_the_batch_are_refused(part: nn.Modul
         train_private(model, records, Units.of(records, "record", 1), Mechanism(1.0), size=5, clip=1.0, optimizer=ADAM)
 
 
-def blobs(count: int = 600) -> Records:
+def blobs(count: int = 200) -> Records:
     labels = RNG.integers(0, 3, count)
     return Records((RNG.normal(size=(count, 4)) + 2.0 * np.eye(4)[labels]).astype(np.float32), labels)
 
@@ -96,7 +96,7 @@ def accuracy(noise: float, seed: int = 1) -> float:
     load_state(model, {"parameters": np.zeros(15, np.float32)})
     plan = Mechanism(noise, 0.5, 20)
     train_private(
-        model, records, Units.of(records, "record", 1), plan, size=600, clip=1.0, optimizer=ADAM, unsafe_seed=seed
+        model, records, Units.of(records, "record", 1), plan, size=200, clip=1.0, optimizer=ADAM, unsafe_seed=seed
     )
     with torch.no_grad():
         return float((model(records.tensor()).argmax(dim=1).numpy() == records.labels).mean())

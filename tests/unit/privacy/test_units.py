@@ -5,8 +5,6 @@ import pytest
 
 from fedaux.core.errors import UnknownNameError
 from fedaux.data.records import Records
-from fedaux.flower.node_settings import SettingsError
-from fedaux.flower.user_model import UserRecords
 from fedaux.privacy.units import Units
 
 PERSONS = np.array([4, 4, 2, 4, 9, 2, 4])
@@ -30,17 +28,10 @@ def test_a_person_is_a_unit_of_their_first_records() -> None:
     assert view.shares.tolist() == [1.0, 1.0, 0.0]
 
 
-def test_rows_of_an_existing_app_come_with_names_of_persons() -> None:
-    given = UserRecords.of(np.zeros((4, 2)), np.zeros(4), list("baca"))
-    assert [rows.tolist() for rows in Units.of(given, "person", 10).rows] == [[1, 3], [0], [2]]
-    with pytest.raises(SettingsError, match=r"4 rows came with persons of shape \(3,\)"):
-        UserRecords.of(np.zeros((4, 2)), np.zeros(4), [1, 2, 3])
-
-
 def test_no_records_are_no_units_and_unknown_words_are_refused() -> None:
     empty = Records(np.zeros((0, 2)), person=np.zeros(0, np.int64))
     assert Units.of(empty, "person", 2).count == Units.of(empty, "record", 2).count == 0
     with pytest.raises(UnknownNameError, match="unknown unit 'family'"):
         Units.of(empty, "family", 2)
-    with pytest.raises(ValueError, match=r"name data\.person"):
+    with pytest.raises(ValueError, match=r"set data\.person"):
         Units.of(Records(np.zeros((2, 2))), "person", 2)

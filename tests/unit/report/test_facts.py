@@ -72,5 +72,5 @@ def test_data_that_are_gone_are_named(result: Result, tmp_path: Path) -> None:
 
 def test_a_run_without_a_round_has_nothing_to_tell(result: Result, tmp_path: Path) -> None:
     replace(result.state, round=0, history=()).save(tmp_path)
-    with pytest.raises(StateError, match="has not finished a round yet; go on with `fedaux resume"):
+    with pytest.raises(StateError, match="has not finished a round yet; continue with `fedaux resume"):
         load_facts(tmp_path)

@@ -68,5 +68,5 @@ def test_whatever_a_client_wrote_cannot_act(done: Result, tmp_path: Path) -> Non
 
 def test_a_run_without_a_round_has_no_page(done: Result, tmp_path: Path) -> None:
     replace(done.state, round=0, history=()).save(tmp_path)
-    with pytest.raises(StateError, match="go on with `fedaux resume"):
+    with pytest.raises(StateError, match="continue with `fedaux resume"):
         write_run_report(tmp_path)

@@ -9,18 +9,7 @@ import numpy as np
 import pytest
 
 from fedaux.report.arms import ArmResult
-from fedaux.report.tables import (
-    HEADER,
-    Cell,
-    Table,
-    escape,
-    latex,
-    markdown,
-    pivot,
-    runs_csv,
-    summary,
-    summary_csv,
-)
+from fedaux.report.tables import HEADER, Cell, Table, escape, latex, markdown, pivot, runs_csv, summary, summary_csv
 
 
 def arm(method: str, alpha: float, curves: list[list[float]], privacy: str = "") -> ArmResult:

@@ -7,13 +7,14 @@ with many canaries included at random, by how many of them the attacker guesses 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
-from fedaux.privacy.gaussian import delta_of, epsilon_of
+from fedaux.privacy.gaussian import bracket, delta_of, epsilon_of
 
 Scores = NDArray[np.float64]
 
@@ -26,13 +27,14 @@ def lower_bounds(negatives: Scores, positives: Scores, delta: float, confidence:
     """
     (train0, test0), (train1, test1) = (np.array_split(scores, 2) for scores in (negatives, positives))
     risk = (1 - confidence) / 2
-    bounds = [0.0, 0.0]
-    for kind, pick in enumerate((_best_tail, _midpoint)):
-        threshold = pick(train0, train1, delta)
+
+    def bound(threshold: float, epsilon: Callable[[float, float, float], float]) -> float:
         false_positive = _upper(int((test0 >= threshold).sum()), len(test0), risk)
         false_negative = _upper(int((test1 < threshold).sum()), len(test1), risk)
-        bounds[kind] = (_epsilon, _gaussian_epsilon)[kind](false_positive, false_negative, delta)
-    return bounds[0], bounds[1]
+        return epsilon(false_positive, false_negative, delta)
+
+    midpoint = float(np.median(train0) + np.median(train1)) / 2  # where both error rates are estimated best
+    return bound(_best_tail(train0, train1, delta), _epsilon), bound(midpoint, _gaussian_epsilon)
 
 
 def linear_scores(negatives: Scores, positives: Scores) -> tuple[Scores, Scores]:
@@ -52,16 +54,11 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confide
 
     The auditor guessed for `guesses` of them, and was `right` so often. The smallest ε that is not refuted.
     """
-    if one_run_p_value(canaries, guesses, right, 0.0, delta) >= 1 - confidence:
-        return 0.0
-    low, high = 0.0, 1.0
-    while one_run_p_value(canaries, guesses, right, high, delta) < 1 - confidence:
-        low, high = high, 2 * high
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        refuted = one_run_p_value(canaries, guesses, right, middle, delta) < 1 - confidence
-        low, high = (middle, high) if refuted else (low, middle)
-    return low
+
+    def possible(epsilon: float) -> bool:
+        return one_run_p_value(canaries, guesses, right, epsilon, delta) >= 1 - confidence
+
+    return 0.0 if possible(0.0) else bracket(possible, 0.0, 1e-6)[0]
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
@@ -97,11 +94,6 @@ def _best_tail(negatives: Scores, positives: Scores, delta: float) -> float:
     risk = 0.025
     bounds = [_epsilon(_upper(round(fp * len(negatives)), len(negatives), risk), fn, delta) for fp, fn in rates]
     return float(candidates[int(np.argmax(bounds))])
-
-
-def _midpoint(negatives: Scores, positives: Scores, delta: float) -> float:
-    """The midpoint of the medians, where both error rates are estimated best."""
-    return float((np.median(negatives) + np.median(positives)) / 2)
 
 
 def _upper(count: int, draws: int, risk: float) -> float:

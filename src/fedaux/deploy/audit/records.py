@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, Draw, distinguish
-from fedaux.deploy.audit.kernels import find_shape_dependent
 from fedaux.deploy.audit.site import Server, Site, Vector, set_mlp, write_rows
 
+Floats = NDArray[np.float32]
+Product = Callable[[Floats, Floats, int], NDArray[Any]]  # (h, w, n) → h·w, n times over, by a kernel for n rows
+TRIES = 500  # of the search for vectors on which kernels disagree
 MANY = 10**6  # declared records: gradients are divided by it, which lets Adam's first step be inverted
 HUGE = 2.0**50  # a power of two: no product is rounded differently
 AGREE = "the matrix kernels of this machine agree on all that was tried"
@@ -46,10 +48,8 @@ def map_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     """All features are equal, and the public map's product with them has the sign that the kernel gives it."""
     name, attacked, rows, width = "batch-shape-map", "one record more, on the public map of others", 1953, 128
 
-    def product(h: NDArray[np.float32], column: NDArray[np.float32], count: int) -> NDArray[Any]:
-        basis = np.zeros((width, 4))
-        basis[:, 0] = column
-        return (np.tile(h, (count, 1)).astype(np.float64) @ basis)[:, 0]
+    def product(h: Floats, column: Floats, count: int) -> NDArray[Any]:
+        return (np.tile(h, (count, 1)).astype(np.float64) @ np.outer(column, np.eye(4)[0]))[:, 0]
 
     vectors = find_shape_dependent(product, width, rows)
     if vectors is None:
@@ -57,11 +57,10 @@ def map_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     h, column, *_ = vectors
     audit = audit.fewer_draws()
     spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
-    sites = one_record_more(folder, rows, spec, scores(audit, adjacency="add-remove", declared_records=rows))
-    server = Server.against(sites[0], (5,), 3)
+    settings = scores(audit, adjacency="add-remove", declared_records=rows)
+    sites, server = one_record_more(folder, rows, spec, settings)
     set_mlp(server.model, bias=h)
-    basis = np.zeros((width, 4), np.float32)
-    basis[:, 0] = column
+    basis = np.outer(column, np.eye(4)[0]).astype(np.float32)
     order = server.prepare({"mean": np.zeros(width, np.float32), "basis": basis})
     draws = [partial(site.values, order) for site in sites]
     return distinguish(name, attacked, draws, audit, f"{rows:,} records or one more")
@@ -76,11 +75,9 @@ def network_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     h, weights, small, large = vectors
     audit = audit.fewer_draws()
     spec = PrototypeSpec.of("mlp", hidden=width, features=3, norm="none")
-    sites = one_record_more(folder, rows, spec, scores(audit, adjacency="add-remove", declared_records=rows))
-    server = Server.against(sites[0], (5,), 3)
-    second = np.zeros((3, width), np.float32)
-    second[0] = weights
-    set_mlp(server.model, hidden=h, second=second)
+    settings = scores(audit, adjacency="add-remove", declared_records=rows)
+    sites, server = one_record_more(folder, rows, spec, settings)
+    set_mlp(server.model, hidden=h, second=np.outer(np.eye(3)[0], weights))
     order = server.prepare(server.map(mean=max(small, large) / 2))
     draws = [partial(site.values, order) for site in sites]
     return distinguish(name, attacked, draws, audit, f"{rows} records or one more")
@@ -95,12 +92,10 @@ def training_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     h, weights, small, large = vectors
     audit = audit.fewer_draws()
     spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
-    sites = one_record_more(folder, rows, spec, training(audit))
-    server = Server.against(sites[0], (5,), 3)
+    sites, server = one_record_more(folder, rows, spec, training(audit))
     set_mlp(server.model, bias=h)
-    head = np.zeros((3, width), np.float32)
-    head[0] = weights * HUGE
-    order = server.train(np.append(head.ravel(), np.zeros(3)), lr=1e25)  # those weights are negligible beside it
+    head = np.append(np.outer(np.eye(3)[0], weights * HUGE), np.zeros(3))
+    order = server.train(head, lr=1e25)  # those weights are negligible beside it
     first, second = (gradient(h, np.array([HUGE * logit, 0, 0]), 2) for logit in (small, large))
     draws = [partial(site.noisy_sum, order) for site in sites]
     return distinguish(name, attacked, draws, audit, f"{rows} records or one more", second - first)
@@ -140,12 +135,37 @@ def opposite_scores(sites: Sequence[Site]) -> list[Draw]:
     return [partial(site.values, order) for site in sites]
 
 
-def one_record_more(folder: Path, rows: int, spec: PrototypeSpec, settings: dict[str, Any]) -> list[Site]:
-    """Two sites, one with a record more than the other."""
+def cancelling_pairs(width: int) -> Iterator[tuple[Floats, Floats]]:
+    """(h > 0, w) whose product cancels in pairs: h·w is zero but for rounding."""
+    rng = np.random.default_rng(1)
+    for _ in range(TRIES):
+        half = np.abs(rng.normal(size=width // 2)).astype(np.float32)
+        signs, order = rng.normal(size=width // 2).astype(np.float32), rng.permutation(width)
+        yield np.concatenate([half, half])[order], np.concatenate([signs, -signs])[order]
+
+
+def find_shape_dependent(product: Product, width: int, rows: int) -> tuple[Floats, Floats, float, float] | None:
+    """(h, w, h·w among `rows`, h·w among one more) with products of different signs; None if no try gives such.
+
+    A hostile server could search at home: kernels choose the order of their sums by the shape.
+    """
+    for h, weights in cancelling_pairs(width):
+        small, large = product(h, weights, rows), product(h, weights, rows + 1)
+        uniform = small.min() == small.max() and large.min() == large.max()
+        if uniform and small[0] * large[0] < 0:
+            return h, weights, float(small[0]), float(large[0])
+    return None
+
+
+def one_record_more(
+    folder: Path, rows: int, spec: PrototypeSpec, settings: dict[str, Any]
+) -> tuple[list[Site], Server]:
+    """Two sites, one with a record more than the other, and a server."""
     x = np.random.default_rng(0).normal(size=(rows + 1, 5))
     counts = {"fewer": rows, "more": rows + 1}
     data = [write_rows(folder / which, x[:n], [2] * n, ("a", "b", "c")) for which, n in counts.items()]
-    return [Site.at(path, spec, **settings) for path in data]
+    sites = [Site.at(path, spec, **settings) for path in data]
+    return sites, Server.against(sites[0], (5,), 3)
 
 
 def gradient(h: NDArray[Any], logits: Vector, label: int) -> Vector:
@@ -156,9 +176,8 @@ def gradient(h: NDArray[Any], logits: Vector, label: int) -> Vector:
     return np.asarray(flat / max(1.0, float(np.linalg.norm(flat))))
 
 
-def _linear(h: NDArray[np.float32], weights: NDArray[np.float32], count: int) -> NDArray[Any]:
-    second = torch.zeros(3, len(h))
-    second[0] = torch.from_numpy(weights)
+def _linear(h: Floats, weights: Floats, count: int) -> NDArray[Any]:
+    second = torch.outer(torch.eye(3)[0], torch.from_numpy(weights))
     return torch.nn.functional.linear(torch.from_numpy(np.tile(h, (count, 1))), second, torch.zeros(3))[:, 0].numpy()
 
 

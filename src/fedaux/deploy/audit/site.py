@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Context, Message
+from flwr.app import Message
 from numpy.typing import NDArray
 
 from fedaux.config.prototype import PrototypeSpec
@@ -33,11 +33,6 @@ from fedaux.scoring.registry import make_scorer
 Vector = NDArray[np.float64]
 NAME = "site"
 ADAM_EPSILON = 1e-8
-
-
-def handlers(message: Message, context: Context) -> Message:
-    """The ClientApp as every site runs it."""
-    return client.app(message, context)
 
 
 def write_rows(
@@ -84,7 +79,7 @@ class Site:
         """Send any message, and return the reply."""
         settings = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
         settings |= {"clients": ",".join(self.names), "features": str(self.folder / "features")}
-        grid = InProcessGrid(handlers, 1, settings)
+        grid = InProcessGrid(client.app, 1, settings)
         (node,) = grid.get_node_ids()
         (reply,) = grid.send_and_receive([Message(content, node, kind)])
         return reply
@@ -94,9 +89,6 @@ class Site:
 
     def release(self, order: PrepareOrder) -> Release:
         return read_reply(Release, self.send(order))
-
-    def update(self, order: TrainOrder) -> Update:
-        return read_reply(Update, self.send(order))
 
     @property
     def vault(self) -> Path:
@@ -117,7 +109,7 @@ class Site:
         Adam's first step is lr·g/(|g| + 10⁻⁸) on each coordinate, which can be inverted.
         """
         self.forget()
-        update = self.update(order)
+        update = read_reply(Update, self.send(order))
         step = order.weights["parameters"].astype(np.float64) - update.weights["parameters"]
         part = np.clip(step / order.lr, -1 + 2**-24, 1 - 2**-24)
         return np.asarray(ADAM_EPSILON * part / (1 - np.abs(part)) * update.rate * update.records)
@@ -133,14 +125,12 @@ class Server:
     """A hostile server: it chooses extractor, public map and weights as it likes."""
 
     config: Config
-    shape: tuple[int, ...]
     classes: int
     model: Prototype = field(repr=False)
 
     @classmethod
     def against(cls, site: Site, shape: tuple[int, ...], classes: int) -> Server:
-        spec = site.config.prototypes[0]
-        return cls(site.config, shape, classes, build(spec, shape, classes, 0))
+        return cls(site.config, classes, build(site.config.prototypes[0], shape, classes, 0))
 
     @property
     def width(self) -> int:
@@ -167,19 +157,18 @@ class Server:
             public=public,
         )
 
-    def train(self, weights: NDArray[Any], lr: float = 1.0, client: str = NAME) -> TrainOrder:
+    def train(self, weights: NDArray[Any], lr: float = 1.0) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
         spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
-        local = self.config.local
         return TrainOrder(
-            client=client,
+            client=NAME,
             round=1,
             prototype=spec,
             classes=self.classes,
             method="fedavg",
             method_options="{}",
-            epochs=local.epochs,
-            batch_size=local.batch_size,
+            epochs=self.config.local.epochs,
+            batch_size=self.config.local.batch_size,
             optimizer="adam",
             lr=lr,
             momentum=0.0,

@@ -154,6 +154,8 @@ def _check_axis(key: str, values: Any) -> None:
 
 def _arm(base: Config, settings: Settings) -> Arm:
     table = base.to_dict()
+    if settings.get("method", base.method) != base.method:
+        table["method_options"] = {}  # those of the config are its own method's
     for key, value in settings.items():
         set_key(table, key, value, f"sweep: {key}")
     parts = [f"{key}={_format(value)}" for key, value in settings.items()]

@@ -20,7 +20,7 @@ from fedaux.report.tables import SPREAD, Table, latex, markdown, pivot, runs_csv
 
 
 class SweepError(FedauxError):
-    """Runs that failed while others went on; its code is that of the first."""
+    """Runs that failed while others continued; its code is that of the first."""
 
     def __init__(self, text: str, code: Exit) -> None:
         super().__init__(text)
@@ -93,7 +93,7 @@ class SweepResult:
         more = f" (the first 3 of {count})" if count > 3 else ""
         raise SweepError(
             f"{count} of {total} runs failed{more}. {shown} What the others have is kept in {self.folder}; "
-            "the same command goes on with what is missing.",
+            "the same command continues with what is missing.",
             self.failures[0].error.code,
         )
 

@@ -53,7 +53,7 @@ def test_failures_end_with_the_code_of_the_first_and_the_way_on(result: SweepRes
     with pytest.raises(SweepError, match=r"2 of 8 runs failed\. FedAVG, α = 0\.1, seed 0: reason 0\. ") as caught:
         failed(result, 2).raise_failures()
     assert caught.value.code is Exit.DATA
-    assert "the same command goes on with what is missing" in str(caught.value)
+    assert "the same command continues with what is missing" in str(caught.value)
     with pytest.raises(SweepError, match=r"5 of 8 runs failed \(the first 3 of 5\)") as caught:
         failed(result, 5).raise_failures()
     assert "reason 3" not in str(caught.value)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaux.deploy.audit.kernels import TRIES, cancelling_pairs, find_shape_dependent
+from fedaux.deploy.audit.records import TRIES, cancelling_pairs, find_shape_dependent
 
 
 @pytest.mark.parametrize("width", [2, 64, 512])

@@ -1,0 +1,184 @@
+"""Checks of what a site has on its own disk: keys, settings, records, account. The results are sent nowhere."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from fedaux.config.parsing import ConfigError
+from fedaux.config.schema import Config, PrivacyConfig
+from fedaux.core.errors import FedauxError
+from fedaux.data.federated import class_names, read_private
+from fedaux.data.records import UNDECLARED, Records
+from fedaux.deploy.certificates import load_key, public_key_bytes
+from fedaux.privacy.accounting import BudgetError, round_up
+from fedaux.privacy.budget import BudgetStore
+
+MAX_FEATURE_BYTES = 2048 * 4  # of one record
+MARGIN_BYTES = 2**28  # for logs and models
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of `fedaux deploy check`. `ok` is None where the answer is not known."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, name: str, ok: bool, detail: str, remedy: str) -> CheckResult:
+        """With the remedy only where it is needed."""
+        return cls(name, ok, detail, "" if ok else remedy)
+
+
+def check_versions() -> CheckResult:
+    """The installed versions, and whether they are compatible."""
+    from packaging.requirements import Requirement
+
+    requirements = {need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])}
+    installed, wrong = [f"fedaux {metadata.version('fedaux')}"], []
+    for name in ("flwr", "torch"):
+        version = metadata.version(name)
+        installed.append(f"{name} {version}")
+        if name in requirements and not requirements[name].specifier.contains(version, prereleases=True):
+            wrong.append(f"'{name}{requirements[name].specifier}'")
+    return CheckResult.of("versions", not wrong, ", ".join(installed), f"pip install {' '.join(wrong)}")
+
+
+def check_certificate(path: Path, now: datetime | None = None) -> CheckResult:
+    """Whether the certificate of the server's authority can be read and is still valid."""
+    from cryptography import x509
+
+    remedy = "ask the server for its ca.crt, on a way on which you can be sure that it is the server's"
+    try:
+        end = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except OSError as error:
+        return CheckResult("certificate", False, f"{path} cannot be read: {error.strerror}", remedy)
+    except ValueError:
+        return CheckResult("certificate", False, f"{path} is not a certificate", remedy)
+    ok = (now or datetime.now(UTC)) < end
+    return CheckResult.of("certificate", ok, f"{'valid until' if ok else 'expired on'} {end:%d %B %Y}", remedy)
+
+
+def check_key_pair(folder: Path) -> CheckResult:
+    """Whether there is a key of a type that Flower supports, and key.pub is its public half."""
+    remedy = f"move key and key.pub away, call `fedaux deploy key {folder.name}` and send the new key.pub to the server"
+    try:
+        own, public = public_key_bytes(load_key(folder / "key")), (folder / "key.pub").read_bytes()
+    except OSError as error:
+        return CheckResult("key", False, f"{error.filename} cannot be read: {error.strerror}", remedy)
+    except ValueError as error:
+        return CheckResult("key", False, f"{folder / 'key'} is not a key that Flower takes: {error}", remedy)
+    ok = own.split()[:2] == public.split()[:2]  # a comment may follow
+    return CheckResult.of("key", ok, "key and key.pub belong together" if ok else "key.pub is not key's", remedy)
+
+
+def check_key_mode(path: Path) -> CheckResult:
+    """Whether only its owner can read the key."""
+    name, remedy = "key's secrecy", f"chmod 600 '{path}', or a new key if anybody read it"
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return CheckResult(name, False, f"{path} cannot be read: {error.strerror}", "see key, above")
+    ok = mode & 0o077 == 0
+    return CheckResult.of(
+        name, ok, "only its owner can read it" if ok else f"others can read it (mode {mode:o})", remedy
+    )
+
+
+def load_settings(folder: Path) -> Config | CheckResult:
+    try:
+        return Config.load(folder / "site.toml")
+    except FedauxError as error:
+        return CheckResult("settings", False, str(error), "correct site.toml")
+
+
+def check_settings(config: Config, name: str) -> CheckResult:
+    """Whether site.toml and site.env name the same site, and site.toml reads its own records."""
+    if config.data.partition != "own":
+        detail = "data.partition would simulate clients instead of reading records"
+        return CheckResult("settings", False, detail, "write partition = 'own' in [data]")
+    if name not in config.federation.sites:
+        detail = f"site.env says that this is {name}, site.toml says {', '.join(config.federation.sites)}"
+        return CheckResult("settings", False, detail, f'write sites = ["{name}"] in [federation]')
+    return CheckResult("settings", True, f"site.toml of {name}")
+
+
+def check_privacy(config: Config) -> CheckResult:
+    """The budget that the settings promise."""
+    own = config.privacy
+    if own.unsafe_seed >= 0:
+        remedy = "delete privacy.unsafe_seed from site.toml"
+        return CheckResult("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
+    trained = "scores and models" if own.private_training else "trained models leave WITHOUT noise; scores"
+    return CheckResult("privacy", True, f"{trained} cost at most ε = {own.epsilon_budget:g} at δ = {own.delta:g}, ever")
+
+
+def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckResult]:
+    """(number of records, whether they can be read, have declared labels, and belong to several persons)."""
+    path = str(folder / Path(config.data.path.replace("{client}", name)).expanduser()) if config.data.path else ""
+    own = replace(config, data=replace(config.data, path=path))
+    try:
+        classes = class_names(own, name)
+        records = read_private(own.data, classes)
+        labels = set(records.labels.tolist()) - {UNDECLARED}
+        if not len(records):
+            raise ValueError("there are none")
+    except ConfigError as error:
+        return 0, CheckResult("data", False, str(error), "correct [data] in site.toml")
+    except Exception as error:  # a source may be anybody's own code
+        detail = f"the records cannot be used: {str(error) or type(error).__name__}"
+        return 0, CheckResult("data", False, detail, "see [data] in site.toml; paths are relative to its folder")
+    count = len(records)
+    if not labels:
+        detail = f"not one of {count:,} records has a label that is declared; declared are {', '.join(classes)}"
+        return count, CheckResult("data", False, detail, "compare the labels of the records with data.classes")
+    undeclared = int((records.labels == UNDECLARED).sum())
+    detail = f"{count:,} records of {len(labels)} of {len(classes)} classes"
+    if undeclared:
+        detail += f"; {undeclared:,} have a label that is missing or not declared: they count, but teach nothing"
+    if config.privacy.unit == "record":
+        return count, CheckResult("data", True, detail)
+    persons, counted = _count_persons(records, config.privacy)
+    remedy = "see data.person in site.toml: it must find different persons"
+    return count, CheckResult.of("data", persons > 1 or count == 1, f"{detail}; {counted}", remedy)
+
+
+def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
+    """(number of persons, a text with it and the number of unused records)."""
+    each = np.unique(records.persons, return_counts=True)[1]
+    unused = int(np.maximum(each - privacy.max_records_per_person, 0).sum())
+    beyond = f"records beyond privacy.max_records_per_person = {privacy.max_records_per_person} and left out"
+    return len(each), f"{len(each):,} person{'s' * (len(each) != 1)}; {beyond}: {unused:,}"
+
+
+def check_disk(folder: Path, records: int) -> CheckResult:
+    """Whether there is space for the features of all records, which are cached for each extractor."""
+    free, need = shutil.disk_usage(folder).free, records * MAX_FEATURE_BYTES + MARGIN_BYTES
+    detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
+    return CheckResult.of("disk", free >= need, detail, f"make room where {folder} is")
+
+
+def check_budget(config: Config, vault: Path) -> CheckResult:
+    """What was spent, and whether the budget allows another release."""
+    privacy = config.privacy
+    try:
+        spent = BudgetStore(vault, privacy).account()
+    except BudgetError as error:
+        return CheckResult("account", False, str(error), "until then the site refuses everything")
+    detail = f"ε = {round_up(spent.epsilon)} of {privacy.epsilon_budget:g} spent in {spent.entries} entries"
+    if spent.epsilon + privacy.epsilon <= privacy.epsilon_budget or spent.entries == 0:
+        return CheckResult("account", True, detail)
+    remedy = (
+        "a run that asks for the same release again gets the stored one, and planned training goes on; any other "
+        "release is refused, unless privacy.epsilon_total in site.toml is raised"
+    )
+    return CheckResult("account", None, detail, remedy)

@@ -1,0 +1,108 @@
+"""What a folder holds, and the order of effects over a scripted federation; whole runs are end to end."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedaux.algorithms.loop import NoAnswerError
+from fedaux.algorithms.run_state import RunState, StateError
+from fedaux.config.schema import FederationConfig
+from fedaux.core.messages import TrainOrder
+from fedaux.core.progress import ProgressEvent, RoundFinished, RunStarted
+from fedaux.experiments.callbacks import Callback
+from fedaux.experiments.runner import describe, planner, run_in_folder, stored_state
+from helpers.runs import finished_run
+from helpers.scripted import CONFIG, Scripted, fails, make_server
+from helpers.tiny import MLP, TINY_CONFIG
+
+
+def test_a_folder_without_a_run_has_no_state(tmp_path: Path) -> None:
+    assert stored_state(TINY_CONFIG, tmp_path / "new") is None
+    assert stored_state(TINY_CONFIG, tmp_path) is None
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="is a file; --out needs a folder of its own"):
+        stored_state(TINY_CONFIG, tmp_path / "file")
+
+
+def test_the_same_run_goes_on_also_with_more_rounds_or_more_patience(tmp_path: Path) -> None:
+    finished_run(tmp_path)
+    for config in (
+        TINY_CONFIG,
+        replace(TINY_CONFIG, rounds=5),
+        replace(TINY_CONFIG, federation=FederationConfig(timeout=7)),
+    ):
+        state = stored_state(config, tmp_path)
+        assert state is not None
+        assert (state.round, state.config) == (2, config)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": 1}, "it differs in seed. Choose a new folder"),
+        ({"rounds": 1}, "it differs in rounds"),
+        ({"rounds": 4, "method": "feddf"}, "it differs in method, rounds"),
+    ],
+)
+def test_another_run_in_the_folder_is_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    finished_run(tmp_path)
+    with pytest.raises(StateError, match=words):
+        stored_state(replace(TINY_CONFIG, **change), tmp_path)  # type: ignore[arg-type]
+
+
+def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:
+    heard: list[tuple[str, int, int]] = []
+
+    def note(who: str, round_: int) -> None:
+        lines = json.loads((tmp_path / "history.json").read_text())
+        heard.append((who, round_, len(lines)))
+        assert RunState.load(tmp_path).round == round_
+
+    class Listener(Callback):
+        def on_round_end(self, state: RunState) -> None:
+            note("callback", state.round)
+
+    def on_progress(event: ProgressEvent) -> None:
+        if isinstance(event, RoundFinished):
+            note("progress", event.result.round)
+
+    server = replace(make_server(), on_progress=on_progress)
+    result = run_in_folder(tmp_path, server, Scripted(), None, [Listener()])
+    assert heard == [("callback", 1, 1), ("progress", 1, 1), ("callback", 2, 2), ("progress", 2, 2)]
+    assert result.state.round == 2
+
+
+def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(tmp_path: Path) -> None:
+    class Listener(Callback):
+        ended = 0
+
+        def on_run_end(self) -> None:
+            self.ended += 1
+
+    listener, events = Listener(), list[ProgressEvent]()
+    with pytest.raises(NoAnswerError):
+        run_in_folder(tmp_path, make_server(), Scripted(dict.fromkeys("abcd", fails(TrainOrder, 2))), None, [listener])
+    assert listener.ended == 1
+    state = stored_state(CONFIG, tmp_path)
+    assert state is not None
+    assert state.round == 1
+    server = replace(make_server(), on_progress=events.append)
+    run_in_folder(tmp_path, server, Scripted(), state)
+    (start,) = [event for event in events if isinstance(event, RunStarted)]
+    assert (start.history, start.rounds) == (state.history, 2)
+    assert [event.result.round for event in events if isinstance(event, RoundFinished)] == [2]
+
+
+def test_a_run_in_a_line() -> None:
+    assert describe(TINY_CONFIG) == f"digits: 3 clients, α = 1, {MLP.label}, seed 0"
+    data = replace(TINY_CONFIG.data, partition="own")
+    sites = replace(TINY_CONFIG, data=data, federation=FederationConfig(sites=("a", "b")))
+    assert describe(sites) == f"digits: 2 clients, {MLP.label}, seed 0"
+
+
+def test_a_plan_needs_an_embedding_scorer(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text('[privacy]\nscorer = "logistic"\n')
+    with pytest.raises(ValueError, match="a plan needs the scorer class-embedding or mean-embedding, not logistic"):
+        planner(tmp_path / "my.toml", 10, 1e-5, "replace-one")

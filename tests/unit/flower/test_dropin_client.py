@@ -1,0 +1,79 @@
+"""The client's half of an existing app: its own code and node decide on its budget, nobody else."""
+
+from pathlib import Path
+
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from torch import Tensor
+
+from fedaux.core.messages import Refusal
+from helpers.drop_in_app import CLIENTS, make_app, make_grid, make_strategy, net, one_round, values, warnings_of
+
+pytestmark = pytest.mark.usefixtures("heard")
+
+
+def test_asked_twice_a_client_says_the_same(tmp_path: Path) -> None:
+    first, second = make_strategy(), make_strategy()
+    one_round(first, make_grid(tmp_path))
+    (path,) = (tmp_path / "client-0").glob("release-*.json")
+    stored = path.read_bytes()
+    one_round(second, make_grid(tmp_path))
+    assert values(first) == values(second)
+    assert path.read_bytes() == stored
+    fresh = make_strategy()
+    one_round(fresh, make_grid(tmp_path / "other"))
+    assert values(fresh) != values(first)  # noise, not a function of the data
+
+
+def test_a_vault_refuses_a_second_different_release(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one_round(make_strategy(), make_grid(tmp_path))
+    other = make_strategy(model=net(1))  # other features: another question
+    one_round(other, make_grid(tmp_path))
+    assert other.releases == {}
+    assert "its privacy budget does not allow it" in warnings_of(caplog)
+    assert "plain FedAvg: 0 of 4" in warnings_of(caplog)
+    allowed = make_strategy(model=net(1))
+    one_round(allowed, make_grid(tmp_path, make_app(epsilon_total=1.5)))
+    assert len(allowed.releases) == CLIENTS
+
+
+def test_neither_a_run_nor_a_message_sets_the_budget(tmp_path: Path) -> None:
+    strategy, grid = make_strategy(), make_grid(tmp_path)
+    for context in grid._contexts.values():
+        context.run_config.update({"fedaux-epsilon": 100.0, "fedaux-vault": str(tmp_path / "theirs"), "epsilon": 100.0})
+    arrays, config = ArrayRecord(net().state_dict()), ConfigRecord({"epsilon": 100.0, "fedaux-epsilon": 100.0})
+    list(grid.send_and_receive(strategy.configure_train(1, arrays, config, grid)))
+    assert {one.epsilon for one in strategy.releases.values()} == {1.0}
+    assert not (tmp_path / "theirs").exists()
+
+
+def test_a_nodes_own_configuration_has_the_last_word(tmp_path: Path) -> None:
+    strategy = make_strategy()
+    one_round(strategy, make_grid(tmp_path, **{"fedaux-epsilon": 0.5, "fedaux-delta": 1e-6}))
+    assert {(one.epsilon, one.delta) for one in strategy.releases.values()} == {(0.5, 1e-6)}
+
+
+def test_who_is_not_chosen_spends_nothing(tmp_path: Path) -> None:
+    strategy = make_strategy(fraction_train=0.5)
+    one_round(strategy, make_grid(tmp_path))
+    assert len(strategy.releases) == len(list(tmp_path.glob("client-*"))) == 2
+
+
+def test_an_error_on_a_client_tells_nothing_of_its_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def data(context: Context) -> tuple[Tensor, Tensor]:
+        raise ValueError("patient 4711")
+
+    strategy = make_strategy()
+    replies: list[Message] = []
+    app = make_app(data=data)
+
+    def handle(message: Message, context: Context) -> Message:
+        return app(message, context)
+
+    grid = make_grid(tmp_path, handle)
+    answered = grid._handle
+    grid._handle = lambda message: replies.append(answered(message)) or replies[-1]  # type: ignore[method-assign,func-returns-value]
+    one_round(strategy, grid)
+    reasons = " ".join(reply.error.reason for reply in replies if reply.has_error())
+    assert set(reasons.split()) == {Refusal.FAILED.value}
+    assert "4711" not in reasons

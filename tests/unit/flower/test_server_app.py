@@ -1,0 +1,65 @@
+"""A Flower server around any function: it gets the run's settings, and waits for the sites when it connects."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedaux.config.schema import Config
+from fedaux.core.messages import Hello
+from fedaux.flower import node_registry
+from fedaux.flower.federation import GridFederation
+from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.node_registry import MissingSitesError
+from fedaux.flower.serialization import serialize
+from fedaux.flower.server_app import Connect, connect, server_app
+from helpers.scripted import make_server
+from helpers.tiny import TINY_CONFIG
+
+NAMES = ("client-000", "client-001", "client-002")
+
+
+def sites(count: int) -> InProcessGrid:
+    """Nodes that say who they are."""
+    app = ClientApp()
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:
+        name = NAMES[int(context.node_config["partition-id"])]
+        digits = [str(digit) for digit in range(10)]
+        return Message(serialize(Hello(json.dumps([name]), json.dumps(digits))), reply_to=message)
+
+    return InProcessGrid(app, count, {})
+
+
+def test_the_function_gets_what_the_run_configuration_names(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("rounds = 7\n")
+    calls: list[tuple[Config, Path]] = []
+
+    def main(config: Config, folder: Path, connect: Connect) -> None:
+        calls.append((config, folder))
+
+    settings = {"config": str(tmp_path / "run.toml"), "out": str(tmp_path / "out"), "set": "seed=3"}
+    server_app(main)(sites(0), Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
+    assert calls == [(Config(rounds=7, seed=3), tmp_path / "out")]
+
+
+def test_connecting_finds_the_nodes_and_takes_the_limits_of_the_settings() -> None:
+    policy = replace(TINY_CONFIG.federation, timeout=7.0, max_records=99)
+    server = replace(make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES)
+    grid = sites(3)
+    federation = connect(grid, server)
+    assert isinstance(federation, GridFederation)
+    assert federation.nodes == dict(zip(NAMES, grid.get_node_ids(), strict=True))
+    assert (federation.timeout, federation.max_records) == (7.0, 99)
+
+
+def test_too_few_sites_are_an_error_that_names_the_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_registry, "POLL_INTERVAL", 0.01)
+    policy = replace(TINY_CONFIG.federation, connect_timeout=0.05, quorum=1.0)
+    server = replace(make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES)
+    with pytest.raises(MissingSitesError, match=r"2 of 3 clients connected.*client-002"):
+        connect(sites(2), server)

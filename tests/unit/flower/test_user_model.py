@@ -1,0 +1,90 @@
+"""A user's own network and rows, by any name for its features."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord
+from torch import Tensor, nn
+
+from fedaux.flower import FedAUX, before
+from fedaux.flower.node_settings import SettingsError
+from fedaux.flower.user_model import Extractor, UserRecords
+from fedaux.privacy.module_validation import keeps_records_apart
+from fedaux.privacy.units import Units
+from helpers.drop_in_app import CLIENTS, make_app, make_grid, net, public
+
+
+@keeps_records_apart
+class Named(nn.Module):
+    """Features by name, BatchNorm with its counters, and a dropout that must stay silent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.body(x)
+
+
+@pytest.mark.parametrize("features", ["body", "embed", before("head"), lambda model, x: model.body(x)], ids=range(4))
+def test_features_by_any_name_are_the_same(features: Any, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    model = Named()
+    strategy = FedAUX(model=model, features=features, public=public().numpy().astype(np.float64), classes=3)
+    usual = FedAUX(model=model, features="body", public=public(), classes=3)
+    assert np.array_equal(strategy._embedding.embedded["model"], usual._embedding.embedded["model"])
+    app = make_app(model=Named, features=features)
+    arrays = ArrayRecord(model.state_dict())
+    for round_ in (1, 2):  # what is returned can be sent again: counters are integers still
+        grid = make_grid(tmp_path, app)
+        messages = strategy.configure_train(round_, arrays, ConfigRecord(), grid)
+        arrays, _ = strategy.aggregate_train(round_, grid.send_and_receive(messages))  # type: ignore[assignment]
+    count = arrays["body.1.num_batches_tracked"].numpy()
+    assert (count, count.dtype) == (14, np.int64)
+    assert len(strategy.releases) == CLIENTS
+
+
+def test_rows_of_an_existing_app_come_with_names_of_persons() -> None:
+    given = UserRecords.of(np.zeros((4, 2)), np.zeros(4), list("baca"))
+    assert [rows.tolist() for rows in Units.of(given, "person", 10).rows] == [[1, 3], [0], [2]]
+    with pytest.raises(SettingsError, match=r"4 rows came with persons of shape \(3,\)"):
+        UserRecords.of(np.zeros((4, 2)), np.zeros(4), [1, 2, 3])
+
+
+def test_rows_are_given_to_the_model_as_they_are() -> None:
+    whole = UserRecords.of(torch.arange(6).reshape(3, 2), [0, 1, 0])
+    assert whole.batch().dtype == torch.int64  # neither scaled nor cast
+    assert UserRecords.of(np.zeros((2, 3))).batch().dtype == torch.float32  # models are float32
+    assert whole.labels.tolist() == [0, 1, 0]
+    assert whole.batch(np.array([2, 0])).tolist() == [[4, 5], [0, 1]]
+
+
+@pytest.mark.parametrize(("rows", "labels"), [(0, 0), (2, 3), (2, 0)])
+def test_rows_without_a_label_each_are_refused(rows: int, labels: int) -> None:
+    with pytest.raises(SettingsError, match=f"{rows} rows came with labels of shape"):
+        UserRecords.of(np.zeros((rows, 2)), np.zeros(labels))
+
+
+def test_a_name_that_is_not_there_says_what_to_give() -> None:
+    with pytest.raises(SettingsError, match="names nothing in Sequential: give the name of the layer or method"):
+        Extractor(net(), "backbone")(torch.zeros(1, 6))
+    with pytest.raises(SettingsError, match=r"before\('9'\): Sequential has 0, 1, 2, and no such layer"):
+        Extractor(net(), before("9"))(torch.zeros(1, 6))
+
+
+def test_looking_before_a_layer_leaves_no_hook_behind() -> None:
+    model, x = net(), torch.randn(4, 6)
+    features = Extractor(model, before("2"))(x)
+    assert torch.equal(features, model[1](model[0](x)))
+    assert not model[2]._forward_pre_hooks
+
+
+def test_features_of_any_shape_are_flattened() -> None:
+    assert Extractor(nn.Identity(), lambda model, x: x)(torch.zeros(2, 3, 4)).shape == (2, 12)

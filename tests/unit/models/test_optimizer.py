@@ -1,0 +1,68 @@
+"""Optimisers by name, step by step against their formulas; gradients as one flat vector."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedaux.models.optimizer import Optimizer, add_to_gradients, flat
+
+
+def steps(optimizer: Optimizer, count: int = 4) -> list[np.ndarray]:
+    """Where f(θ) = Σ (θ − target)²/2 takes a parameter."""
+    parameter, target = nn.Parameter(torch.tensor([1.0, -2.0])), torch.tensor([3.0, 5.0])
+    made, path = optimizer.make([parameter]), []
+    for _ in range(count):
+        made.zero_grad()
+        ((parameter - target).square().sum() / 2).backward()
+        made.step()
+        path.append(parameter.detach().numpy().astype(np.float64))
+    return path
+
+
+@pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.9, 0.0), (0.9, 0.1)])
+def test_sgd_is_its_formula(momentum: float, decay: float) -> None:
+    theta, target, velocity = np.array([1.0, -2.0]), np.array([3.0, 5.0]), np.zeros(2)
+    for found in steps(Optimizer("sgd", 0.1, momentum, decay)):
+        velocity = momentum * velocity + (theta - target) + decay * theta
+        theta = theta - 0.1 * velocity
+        assert np.allclose(found, theta, atol=1e-5)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adam_is_its_formula(decay: float) -> None:
+    theta, target, first, second = np.array([1.0, -2.0]), np.array([3.0, 5.0]), np.zeros(2), np.zeros(2)
+    for step, found in enumerate(steps(Optimizer("adam", 0.1, weight_decay=decay)), start=1):
+        gradient = theta - target + decay * theta
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        theta = theta - 0.1 * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        assert np.allclose(found, theta, atol=1e-4)
+
+
+def test_an_unknown_optimiser_names_the_others() -> None:
+    with pytest.raises(ValueError, match=r"'adamw'.*choose from adam, sgd"):
+        Optimizer("adamw").make([nn.Parameter(torch.zeros(1))])
+
+
+def test_a_flat_vector_is_a_copy_in_the_order_of_the_parameters() -> None:
+    model = nn.Linear(2, 1)
+    vector = flat(list(model.parameters()))
+    assert torch.equal(vector, torch.cat([model.weight.detach().reshape(-1), model.bias.detach()]))
+    assert not vector.requires_grad
+    vector.zero_()
+    assert model.weight.abs().sum() > 0
+
+
+def test_a_vector_is_added_to_gradients_but_not_to_frozen_parameters() -> None:
+    model = nn.Sequential(nn.Linear(2, 1), nn.Linear(1, 1))
+    frozen, *_ = model[1].parameters()
+    frozen.requires_grad_(False)
+    parameters = list(model.parameters())
+    model[0].weight.grad = torch.ones(1, 2)
+    add_to_gradients(parameters, torch.arange(5.0))
+    assert model[0].weight.grad.tolist() == [[1.0, 2.0]]  # what was there, and (0, 1)
+    assert model[0].bias.grad is not None
+    assert model[0].bias.grad.tolist() == [2.0]
+    assert frozen.grad is None
+    assert model[1].bias.grad is not None
+    assert model[1].bias.grad.tolist() == [4.0]
