@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.schema import PrivacyConfig, TeachersConfig
 from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference
 from fedaux.scoring.registry import make_scorer
@@ -55,7 +55,9 @@ def main() -> None:
         embedded = {"p": scorer.embed(public, points).astype(np.float32)}
         del points
         names = [f"client-{i}" for i in range(asked.clients)]
-        embedding = PublicEmbedding(scorer, "odds", {"p": public}, {"p": reference}, embedded, lambda client: "p")
+        embedding = PublicEmbedding(
+            scorer, TeachersConfig(), {"p": public}, {"p": reference}, embedded, lambda client: "p"
+        )
         releases = [type(made)(**{**vars(made), "client": client}) for client in names]
         before, started = megabytes(), time.perf_counter()
         weights = embedding.teacher_weights({one.client: one for one in releases}, names)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from fedaux.algorithms.aggregate import Contribution, Ensemble
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.schema import PrivacyConfig, TeachersConfig
 from fedaux.core.messages import Failure, Release, Update
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
@@ -304,7 +304,9 @@ def test_an_ensemble_stays_finite_whatever_survives(change: Change, share: float
     else:
         known["a"] = reply
     reference, shown = Reference(SCORER.embed(PUBLIC, NEGATIVES)), SCORER.embed(PUBLIC, SHOWN)
-    embedding = PublicEmbedding(SCORER, "odds", {"p": PUBLIC}, {"p": reference}, {"p": shown}, lambda _: "p", share)
+    embedding = PublicEmbedding(
+        SCORER, TeachersConfig(max_share=share), {"p": PUBLIC}, {"p": reference}, {"p": shown}, lambda _: "p"
+    )
     weights, ensemble = embedding.teacher_weights(known, ["a", "b"]), Ensemble.empty(len(shown), 3)
     for number, client in enumerate(known):
         ensemble.merge(Ensemble.of(np.full((len(shown), 3), float(number)), weights.of(client)))

@@ -33,6 +33,13 @@ class FixedSum:
         self.steps: NDArray[np.int64] = temporary_array(shape, np.int64)
 
     @classmethod
+    def from_steps(cls, steps: NDArray[np.int64], bits: int) -> Self:
+        """A sum that somebody else has made; it is not copied, and must not be merged into."""
+        total = cls((0,), bits)
+        total.steps = steps
+        return total
+
+    @classmethod
     def of(cls, values: Reals, weight: float | Reals, bits: int) -> Self:
         """`values` times one weight, or one weight per row of at most 1. What is not finite or far too large raises."""
         _check_term(values, float(weight) if np.ndim(weight) == 0 else 1.0, bits)
@@ -116,9 +123,18 @@ class Ensemble:
     squares: FixedSum  # Σ s², (N,), to know how many teachers really count
 
     @classmethod
-    def of(cls, logits: Reals, weights: Reals) -> Self:
-        """One teacher. logits: (N, C); weights: (N,), in (0, 1]."""
+    def of(cls, logits: Reals, weights: Reals | None = None) -> Self:
+        """One teacher, all of it or a ValueError. logits: (N, C); weights: (N,), in (0, 1]; without them, all 1."""
+        weights = np.ones(len(logits)) if weights is None else weights
         return cls(*(FixedSum.of(logits, weights, ENSEMBLE_BITS), _sum(weights), _sum(np.square(weights))))
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        return cls(*(FixedSum.from_steps(arrays[name], ENSEMBLE_BITS) for name in ("logits", "mass", "squares")))
+
+    def to_arrays(self) -> Arrays:
+        """As it crosses the wire: a client's half, or an aggregator's."""
+        return {"logits": self.logits.steps, "mass": self.mass.steps, "squares": self.squares.steps}
 
     @classmethod
     def empty(cls, size: int, classes: int) -> Self:
@@ -154,17 +170,13 @@ class Contribution:
         label: str,
         weights: Arrays,
         records: int,
-        logits: Reals | None = None,
-        teacher_weights: Reals | None = None,
+        ensemble: Ensemble | None = None,
         *,
         second_moment: bool = False,
     ) -> Self:
-        """One client's, all of it or a ValueError. Without logits it does not teach, without weights it counts 1."""
+        """One client's, all of it or a ValueError; `ensemble` is its half of it, None if it does not teach."""
         models = {label: ModelSum.of(weights, records, second_moment)}
-        if logits is None:
-            return cls(models, None, clients=1)
-        counts = np.ones(len(logits)) if teacher_weights is None else teacher_weights
-        return cls(models, Ensemble.of(logits, counts), clients=1, teachers=1)
+        return cls(models, ensemble, clients=1, teachers=int(ensemble is not None))
 
     def merge(self, other: Self) -> None:
         for label, model in other.models.items():

@@ -62,8 +62,8 @@ def train(
     """T1 at those chosen, until as many as are wanted have contributed; the accounts of all that answered."""
     accounts = {}
     with current.costs.phase("train"):
-        orders = current.costs.count_sent([server.orders.train(state, client) for client in chosen])
-        for reply in federation.ask(orders):
+        orders = [server.orders.train(state, client, current.teacher_weights) for client in chosen]
+        for reply in federation.ask(current.costs.count_sent(orders)):
             if isinstance(reply, Update):
                 accounts[reply.client] = Account.from_json(reply.account)
                 current.add(reply)  # T2

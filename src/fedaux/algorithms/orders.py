@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from fedaux.algorithms.hooks import Hooks, hooks_of
 from fedaux.algorithms.learners import Learners
@@ -14,10 +15,11 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Arrays, PrepareOrder, TrainOrder
+from fedaux.core.messages import Arrays, PrepareOrder, Teaching, TrainOrder
 from fedaux.core.rng import derive_seed
 from fedaux.models import published_weights, to_half
 from fedaux.scoring.base import Scorer
+from fedaux.scoring.teacher_weights import TeacherWeights
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +54,10 @@ class Orders:
             public=public,
         )
 
-    def train(self, state: RunState, client: str) -> TrainOrder:
+    def train(self, state: RunState, client: str, weights: TeacherWeights | None = None) -> TrainOrder:
+        """`weights` are those of the round's teachers, in a method that scores."""
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
+        teaching = self._teaching(state, client, weights)
         return TrainOrder(
             client=client,
             round=round_,
@@ -73,10 +77,27 @@ class Orders:
             heard=state.heard(client),
             run=config.run_id,
             last_round=state.last_round.get(client, 0),
-            extractor=self._extractor(state, client) if config.head_only else {},
+            extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
             weights=self._on_the_wire(spec.label, state.weights[spec.label]),
             broadcast=self._broadcast(spec.label, state.method_state[spec.label]),
+            **teaching,
         )
+
+    def _teaching(self, state: RunState, client: str, weights: TeacherWeights | None) -> dict[str, Any]:
+        """What a client needs to run its own model on D_distill and to weight it; {} where it does not."""
+        method, teachers = find_method(self.config.method), self.config.teachers
+        taught = method.distils and teachers.run_on == "clients"
+        if not taught or (method.scores and (weights is None or client not in weights.teachers)):
+            return {}
+        part = self.public.part(teachers.examples, state.round + 1)
+        size = len(self.public.distill) if part is None else len(part)
+        teaching = Teaching(self.public.distill_hash, size)
+        if weights is None:
+            return {"teaching": teaching.to_json()}
+        label = self.spec_of(client).label
+        scored = replace(teaching, scorer=self.scorer.name, weights=teachers.weights, h0=self.public.h0[label].hash)
+        fit, client_fit = weights.broadcast(client)
+        return {"teaching": scored.to_json(), "public": state.public[label], "fit": fit, "client_fit": client_fit}
 
     def _extractor(self, state: RunState, client: str) -> Arrays:
         """h0 itself, or nothing where the client has its features already or a copy of the published encoder."""

@@ -12,8 +12,8 @@ from fedaux.config.schema import TeachersConfig
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import numpy_stream
 from fedaux.data.auxiliary import AuxSplit
-from fedaux.data.records import Records
-from fedaux.models.inference import transform_rows
+from fedaux.data.records import Indices, Records
+from fedaux.models.inference import fingerprint, transform_rows
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.teacher_weights import LabelOf, PublicEmbedding
@@ -43,9 +43,21 @@ class PublicData:
         """Features of D⁻ under a prototype's h0."""
         return self.h0[label].features(self.aux).take(self.split.negatives)
 
-    def distill_inputs(self, label: str) -> Records:
+    @cached_property
+    def distill_hash(self) -> str:
+        return fingerprint(self.distill)
+
+    def part(self, examples: int, round_: int) -> Indices | None:
+        """Positions in D_distill of a round's examples; None for all of them."""
+        size = len(self.split.distill)
+        if not 0 < examples < size:
+            return None
+        return np.sort(numpy_stream(self.seed, "distill-part", round_).choice(size, examples, replace=False))
+
+    def distill_inputs(self, label: str, part: Indices | None = None) -> Records:
         """D_distill as a prototype's learner is called with it: records, or features where only heads train."""
-        return self.h0[label].features(self.aux).take(self.split.distill) if self.head_only else self.distill
+        rows = self.split.distill if part is None else self.split.distill[part]
+        return (self.h0[label].features(self.aux) if self.head_only else self.aux).take(rows)
 
     def test_inputs(self, label: str) -> Records | None:
         """The test records as a prototype's learner is called with them."""
@@ -65,4 +77,4 @@ class PublicData:
             distill = self.h0[label].features(self.aux).take(self.split.distill)
             reference[label] = Reference(transform_rows(self.negatives(label), embed).astype(np.float64))
             embedded[label] = transform_rows(distill, embed)
-        return PublicEmbedding(scorer, teachers.weights, public, reference, embedded, label_of, teachers.max_share)
+        return PublicEmbedding(scorer, teachers, public, reference, embedded, label_of)

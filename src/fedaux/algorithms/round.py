@@ -20,6 +20,7 @@ from fedaux.core.messages import Account, Arrays, Failure, Update
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs, payload_bytes
+from fedaux.data.records import Indices, Records
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
 
 UpdateNorm = dict[str, float]  # of each array of a model, see `update_norm`
@@ -42,6 +43,7 @@ class Round:
     limits: dict[str, UpdateNorm]
     teacher_weights: TeacherWeights | None
     costs: Costs
+    part: Indices | None = None  # of D_distill; None: all of it
     total: Contribution = field(default_factory=Contribution)
     client_metrics: dict[str, ClientMetrics] = field(default_factory=dict)  # of those that contributed
     failures: list[Failure] = field(default_factory=list)
@@ -53,9 +55,11 @@ class Round:
     def start(
         cls, server: Server, embedding: PublicEmbedding | None, state: RunState, asked: Sequence[str], costs: Costs
     ) -> Round:
+        number, teachers = state.round + 1, server.config.teachers
+        part = server.public.part(teachers.examples, number) if server.method.distils else None
         with costs.phase("weigh"):
-            weights = embedding.teacher_weights(state.releases, asked) if embedding else None
-        return cls(server, state.round + 1, state.weights, norm_limits(state.history), weights, costs)
+            weights = embedding.teacher_weights(state.releases, asked, part) if embedding else None
+        return cls(server, number, state.weights, norm_limits(state.history), weights, costs, part)
 
     def add(self, update: Update) -> None:
         """T2. An update that makes no sense costs its contribution, never the round."""
@@ -91,20 +95,33 @@ class Round:
 
     def _contribution(self, update: Update, label: str) -> tuple[Contribution, float | None]:
         """(what it adds; its mean share of all teachers' weight, or None where nothing is scored)."""
-        method, scored = self.server.method, self.teacher_weights
-        second_moment = method.teachers == "bayesian"
         arrays, records = with_extra(update.weights, update.extra), update.records if self.server.hooks.weighted else 1
-        if not method.distils or (scored is not None and update.client not in scored.teachers):
-            return Contribution.of(label, arrays, records, second_moment=second_moment), None
+        ensemble, share = self._teach(update, label)
+        second_moment = self.server.method.teachers == "bayesian"
+        return Contribution.of(label, arrays, records, ensemble, second_moment=second_moment), share
+
+    def _teach(self, update: Update, label: str) -> tuple[Ensemble | None, float | None]:
+        """(its half of the ensemble, computed here or by the client; its share): None, None if it does not teach."""
+        scored = self.teacher_weights
+        if not self.server.method.distils or (scored is not None and update.client not in scored.teachers):
+            return None, None
         with self.costs.phase("teach"):
-            logits = self._logits(label, update.weights)
-            weights = None if scored is None else scored.of(update.client)
-            share = None if scored is None or weights is None else scored.share(weights)
-            return Contribution.of(label, arrays, records, logits, weights, second_moment=second_moment), share
+            if self.server.config.teachers.run_on == "clients":
+                ensemble = Ensemble.from_arrays(update.ensemble)
+                weights = ensemble.mass.value()
+                if scored is not None:
+                    scored.check(update.client, weights)
+            else:
+                weights = np.ones(1) if scored is None else scored.of(update.client)
+                ensemble = Ensemble.of(self._logits(label, update.weights), None if scored is None else weights)
+            return ensemble, None if scored is None else scored.share(weights)
 
     def _logits(self, label: str, weights: Arrays) -> NDArray[np.float32]:
-        server = self.server
-        return teacher_logits(server.learners.trained[label], weights, server.public.distill_inputs(label))
+        return teacher_logits(self.server.learners.trained[label], weights, self._inputs(label))
+
+    def _inputs(self, label: str) -> Records:
+        """This round's part of D_distill, as a prototype's learner is called with it."""
+        return self.server.public.distill_inputs(label, self.part)
 
     @property
     def distils(self) -> bool:
@@ -122,9 +139,8 @@ class Round:
             if server.method.teachers == "bayesian":
                 self._add_bayesian_teachers(ensemble)
             with self.costs.phase("distil"):
-                inputs = server.public.distill_inputs
                 weights, distill_loss = distill_students(
-                    server.learners, weights, inputs, ensemble, server.config, self.number
+                    server.learners, weights, self._inputs, ensemble, server.config, self.number
                 )
             teachers = ensemble.effective_teachers()
         with self.costs.phase("test"):
@@ -149,7 +165,7 @@ class Round:
             rng = numpy_stream(config.seed, "bayes", label, self.number)
             for weights in bayesian_teachers(models, config.distill.samples, rng):
                 logits = self._logits(label, without_extra(weights)[0])
-                ensemble.merge(Ensemble.of(logits, np.ones(len(logits))))
+                ensemble.merge(Ensemble.of(logits))
 
     def _result(
         self,

@@ -171,10 +171,18 @@ class TeachersConfig:
 
     weights: str = "odds"  # from a client's scores s: odds are s/(1 − s), certainty is s
     max_share: float = 1.0  # largest share of the teachers' weight that one client may have on a public example
+    run_on: str = "server"  # who runs the clients' models on D_distill; "clients": each its own, on its copy of [aux]
+    examples: int = 0  # of D_distill in a round, drawn anew for each; 0: all of them
 
     def __post_init__(self) -> None:
         require_choice("teachers.weights", self.weights, ("odds", "certainty"))
         require(0 < self.max_share <= 1, f"teachers.max_share must be above 0 and at most 1, not {self.max_share}.")
+        require_choice("teachers.run_on", self.run_on, ("server", "clients"))
+        require(
+            self.run_on == "server" or self.max_share == 1,
+            "teachers.max_share below 1 needs teachers.run_on = 'server': only the server sees all teachers' weights.",
+        )
+        require(self.examples >= 0, f"teachers.examples must be 0 (all) or a number of examples, not {self.examples}.")
 
 
 @dataclass(frozen=True)

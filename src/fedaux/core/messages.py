@@ -111,6 +111,24 @@ class Release:
     arrays: Arrays = field(repr=False)  # {"values": int64 (k,)}
 
 
+@dataclass(frozen=True)
+class Teaching:
+    """T2 at the client: its half of the ensemble, on so many examples of D_distill."""
+
+    distill: str  # hash of D_distill, which the client's own must have
+    examples: int  # in this round; fewer than all are drawn from the stream (seed, "distill-part", round)
+    scorer: str = ""  # "": all teachers count alike
+    weights: str = ""
+    h0: str = ""  # hash of the extractor under which D_distill is scored
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Teaching:
+        return cls(**json.loads(text))
+
+
 @dataclass(frozen=True, eq=False)
 class TrainOrder:
     """T1: train on the client's data, starting from these weights."""
@@ -136,6 +154,10 @@ class TrainOrder:
     extractor: Arrays = field(repr=False)  # as in `PrepareOrder`; empty without h0
     weights: Arrays = field(repr=False)
     broadcast: Arrays = field(repr=False)  # what the method sends beside the model
+    teaching: str = ""  # `Teaching` as JSON; "" where the client does not teach, or the server runs its model
+    public: Arrays = field(default_factory=dict, repr=False)  # of the scorer, as in `PrepareOrder`, for teaching
+    fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to all releases; the peak of their odds
+    client_fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to this client's release
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +178,7 @@ class Update:
     account: str  # `Account` as JSON
     weights: Arrays = field(repr=False)
     extra: Arrays = field(default_factory=dict, repr=False)  # what the method sends beside the model
+    ensemble: Arrays = field(default_factory=dict, repr=False)  # its half of it, `aggregate.Ensemble`, where it teaches
 
 
 @dataclass(frozen=True)

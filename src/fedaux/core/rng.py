@@ -1,7 +1,8 @@
 """Named random streams: every generator of a run is seeded from `(seed, name, ...)`.
 
 A stream is recreated from its name where it is needed, so a resumed run draws the same numbers as an uninterrupted one.
-Names in use: `split`, `aux`, `init`, `pretrain`, `sampling`, `batches`, `distill`, `bayes`. Privacy noise comes from
+Names in use: `split`, `aux`, `init`, `pretrain`, `sampling`, `batches`, `distill`,
+`distill-part`, `bayes`. Privacy noise comes from
 the operating system instead (`privacy.release`).
 """
 

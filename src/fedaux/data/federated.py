@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import AuxConfig, Config, DataConfig
 from fedaux.core.rng import numpy_stream
 from fedaux.data.classes import declared_classes, relabel, relabel_strictly
@@ -80,6 +81,15 @@ def open_public(config: Config) -> PublicData:
     return PublicData(_open_auxiliary(config.aux, corpus.train.shape).unlabelled(), corpus.train, classes)
 
 
+def open_auxiliary(config: Config) -> Records:
+    """The auxiliary data alone, for a client that has its own copy of it."""
+    if config.data.partition != "own":
+        return open_data(config).aux
+    if not config.aux.source:
+        raise ConfigError("teachers.run_on = 'clients' needs aux.source, the public data that the server has as well.")
+    return _cached_auxiliary(config.aux).unlabelled()
+
+
 def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]:
     """(records of a client, names of the classes): its part of the split, or all records of a real site's source.
 
@@ -116,16 +126,19 @@ def _open_corpus(data: DataConfig, **options: Any) -> Corpus:
 _cached_corpus = lru_cache(maxsize=64)(_open_corpus)
 
 
-def _open_auxiliary(aux: AuxConfig, shape: tuple[int, ...], held_out: Records | None = None) -> Records:
+def _open_auxiliary(aux: AuxConfig, shape: tuple[int, ...] | None = None, held_out: Records | None = None) -> Records:
     public = held_out if held_out is not None else open_source(aux.source, aux.path or None, **dict(aux.options)).train
     if aux.limit:
         public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
-    if public.shape != shape:
+    if shape is not None and public.shape != shape:
         raise ValueError(
             f"auxiliary rows have shape {public.shape}, private rows {shape}; "
             "use the source's `size` option, or another auxiliary source"
         )
     return public
+
+
+_cached_auxiliary = lru_cache(maxsize=4)(_open_auxiliary)
 
 
 @lru_cache(maxsize=4)

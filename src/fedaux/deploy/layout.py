@@ -18,7 +18,7 @@ from fedaux.core.io import write_atomically
 from fedaux.deploy import scripts
 from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
 from fedaux.deploy.readme import readme
-from fedaux.deploy.settings import SERVER_HEAD, SERVER_NOTES, SITE_HEAD, SITE_NOTES, server_config, site_config
+from fedaux.deploy.settings import SERVER_HEAD, SERVER_NOTES, SITE_HEAD, server_config, site_config, site_notes
 
 FIRST_PORT = 9101  # of the sites' nodes, which listen on their own machine
 
@@ -105,7 +105,7 @@ def _write_site(folder: Path, name: str, port: int, address: Address, base: Conf
     generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)
     env = "# Who this site is, where its server is, and a free port that its node may use on this machine.\n"
-    settings = to_commented_toml(site_config(base, name), SITE_HEAD.format(name=name), SITE_NOTES)
+    settings = to_commented_toml(site_config(base, name), SITE_HEAD.format(name=name), site_notes(base))
     _write(folder, {"site.env": f"{env}NAME={name}\nSERVER={address.public}\nPORT={port}\n", "site.toml": settings})
     _write(folder, scripts.SITE_SCRIPTS, mode=0o755)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fedaux.config.schema import AuxConfig, Config, DataConfig, FederationConfig
 
@@ -58,19 +59,29 @@ SITE_NOTES = {
 }
 
 
+TEACHING_NOTES = {  # where sites run their own models on public data
+    "seed": "of what is drawn from the public data: the same as at the server",
+    "aux.source": "PUBLIC data without labels, the same as at the server: this site runs its model on its own copy",
+    "aux.path": "",
+    "teachers.run_on": "",
+}
+
+
+def site_notes(base: Config) -> dict[str, str]:
+    return {**SITE_NOTES, **(TEACHING_NOTES if base.teachers.run_on == "clients" else {})}
+
+
 def server_config(base: Config, sites: Sequence[str]) -> Config:
     """The server's settings from `base`; where it names no public data, its own source stands in."""
     data = _own_data(base.data)
-    aux = replace(base.aux, path=_absolute(base.aux.path))
-    if not aux.source:
-        aux = replace(aux, source=data.source, path=data.path, options=data.options)
     privacy, federation = replace(base.privacy, unsafe_seed=-1), replace(base.federation, sites=tuple(sites))
-    return replace(base, data=data, aux=aux, privacy=privacy, federation=federation)
+    return replace(base, data=data, aux=_public_data(base), privacy=privacy, federation=federation)
 
 
 def site_config(base: Config, name: str) -> Config:
     """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
     own = ":" in base.method  # code that is run at a site only if its own settings name it
+    teaching: dict[str, Any] = {"seed": base.seed, "aux": _public_data(base), "teachers": base.teachers}
     return Config(
         method=base.method if own else Config.method,
         method_options=base.method_options if own else (),
@@ -81,7 +92,13 @@ def site_config(base: Config, name: str) -> Config:
         local=base.local,
         privacy=replace(base.privacy, unsafe_seed=-1),
         federation=FederationConfig(sites=(name,)),
+        **(teaching if base.teachers.run_on == "clients" else {}),
     )
+
+
+def _public_data(base: Config) -> AuxConfig:
+    aux, data = replace(base.aux, path=_absolute(base.aux.path)), _own_data(base.data)
+    return aux if aux.source else replace(aux, source=data.source, path=data.path, options=data.options)
 
 
 def demo_config() -> Config:

@@ -10,13 +10,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from torch import nn
 
 from fedaux.algorithms.client_state import ClientState
 from fedaux.algorithms.hooks import Hooks, LocalWork, hooks_of
@@ -26,31 +23,27 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, TrainOrder, Update
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
-from fedaux.data.federated import class_names, open_private
+from fedaux.data.federated import class_names
 from fedaux.data.records import Records
+from fedaux.flower.client_data import account_path, load_features, load_records, load_task
 from fedaux.flower.error_redaction import redact_errors
-from fedaux.flower.node_settings import load_site_config, node_clients, read_node_settings
+from fedaux.flower.node_settings import load_site_config, node_clients
 from fedaux.flower.serialization import deserialize, serialize
+from fedaux.flower.teaching import prepare_teaching, teach
 from fedaux.models import (
     Prototype,
-    build,
     flatten_state,
-    linear_head,
-    load_state,
-    published_weights,
     state_sizes,
     to_half,
 )
-from fedaux.models.inference import Rows, fingerprint_arrays
+from fedaux.models.inference import fingerprint_arrays
 from fedaux.models.optimizer import Optimizer, Term
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
-from fedaux.privacy.budget import BudgetStore, Entry, account_folder
+from fedaux.privacy.budget import BudgetStore, Entry
 from fedaux.privacy.dp_sgd import train_private
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.release import release_mechanism
 from fedaux.privacy.units import Units
-from fedaux.scoring.feature_cache import FeatureCache
-from fedaux.scoring.frozen_extractor import extractor_hash
 from fedaux.scoring.registry import stored_release
 
 app = ClientApp()
@@ -72,6 +65,7 @@ def prepare(message: Message, context: Context) -> Message:
     """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
     order = deserialize(PrepareOrder, message.content)
     config = validate_order(context, order)
+    prepare_teaching(order, context, config)
     store = BudgetStore(account_path(context, order), config.privacy)
     release = stored_release(
         order, request_hash(order), store, lambda: (load_records(context, order), load_features(order, context))
@@ -103,6 +97,7 @@ def train(message: Message, context: Context) -> Message:
     if sent.state:
         states.save(order.last_round, order.round, sent.state)
     weights["parameters"] = sent.parameters
+    weights = to_half(weights) if order.weights["parameters"].dtype == "float16" else weights
     update = Update(
         client=order.client,
         round=order.round,
@@ -113,8 +108,9 @@ def train(message: Message, context: Context) -> Message:
         rate=mechanism.sample_rate,
         steps=mechanism.steps,
         account=account.to_json(),
-        weights=to_half(weights) if order.weights["parameters"].dtype == "float16" else weights,
+        weights=weights,
         extra=sent.extra,
+        ensemble=teach(order, context, config, model, weights),
     )
     return Message(serialize(update), reply_to=message)
 
@@ -144,49 +140,6 @@ def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
         return hooks_of(order.method, json.loads(order.method_options))
     except ValueError as error:
         raise OrderError(f"the order asks for a method that is not known here: {error}") from error
-
-
-def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
-    """The client's private data: its part of the configured split, or all that its site holds."""
-    return open_private(load_site_config(context), order.client)[0]
-
-
-def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
-    """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
-    records = load_records(context, order)
-    if order.h0:
-        features = load_features(order, context)
-        model = cached_head(features.shape[1], order.classes)
-        records = Records(features, records.labels, person=None if records.person is None else records.persons)
-    else:
-        model = cached_model(order.prototype, records.shape, order.classes)
-    load_state(model, order.weights)
-    return model, records
-
-
-def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
-    """h0 over the client's own data, computed once and kept where only the client can read it."""
-
-    def extractor() -> nn.Module:
-        """h0 from the order, or this site's own copy of a published encoder: to the bit what the order's hash says."""
-        module = cached_model(order.prototype, records.shape, 2).features  # the head plays no part here
-        if order.extractor:
-            load_state(module, order.extractor)
-        elif published_weights(module):
-            module.restore()  # type: ignore[operator]
-        else:
-            raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
-        if extractor_hash(flatten_state(module), order.prototype) != order.h0:
-            raise OrderError(f"the extractor here is not the one asked for, {order.h0}; is it the same release?")
-        return module
-
-    records = load_records(context, order)
-    folder = Path(read_node_settings(context).get("features", str(account_path(context, order))))
-    return FeatureCache(folder, private=True).features(order.h0, records, extractor)
-
-
-def account_path(context: Context, order: PrepareOrder | TrainOrder) -> Path:
-    return account_folder(load_site_config(context), Path(read_node_settings(context)["vault"]), order.client)
 
 
 def train_without_privacy(order: TrainOrder, model: Prototype, records: Records, term: Term | None) -> Trained:
@@ -261,14 +214,3 @@ def train_with_privacy(
 def request_hash(order: PrepareOrder) -> str:
     """Identifies what was asked for, to the bit: an equal request gets the stored release, any other a new one."""
     return fingerprint_arrays(order.public, facts=[order.prototype, order.scorer, str(order.classes), order.h0])
-
-
-@lru_cache(maxsize=8)
-def cached_model(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
-    """One model per prototype stays in memory; every order loads its own weights into it."""
-    return build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
-
-
-@lru_cache(maxsize=8)
-def cached_head(width: int, classes: int) -> Prototype:
-    return linear_head(width, classes)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays, Hello, HelloOrder, Order, PrepareOrder, Release, TrainOrder, Update
 
-VERSION = 5
+VERSION = 6
 MESSAGE_TYPES: dict[type, str] = {HelloOrder: "query.hello", PrepareOrder: "query.prepare", TrainOrder: "train"}
 
 T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | Release | Update)

@@ -61,7 +61,8 @@ class FedAUX(FedAvg):
     - `features`: the name of the layer or method of the model that gives features (B, H), a function of (model, x), or
       `before("NAME")` with the name of the last layer.
     - `public`: unlabelled rows, an array or tensor, as the model takes them.
-    - `teacher_weights`, `max_share`: how much a client's model counts on each public row, as `[teachers]` of a run.
+    - `teacher_weights`, `max_share`, `examples`: how much a client's model counts on each public row, and how many rows
+      a round takes, as `[teachers]` of a run.
     - `scorer`, `embedding_dim`, `ratio`, `ridge`: how clients summarise their data, as `[privacy]` of a run.
     - `quorum`: the share of the clients asked whose models a round needs; fewer leave the model as it was.
     - `max_records`: that one client may claim to have.
@@ -84,6 +85,7 @@ class FedAUX(FedAvg):
         distill_batch_size: int = 128,
         teacher_weights: str = "odds",
         max_share: float = 1.0,
+        examples: int = 0,
         scorer: str = "class-embedding",
         embedding_dim: int = 32,
         ratio: str = "bayes",
@@ -101,7 +103,7 @@ class FedAUX(FedAvg):
             prototypes=(MODEL,),
             local=LocalConfig(batch_size=1),  # clients train as they like, for steps in proportion to their records
             distill=DistillConfig(distill_epochs, distill_lr, distill_batch_size),
-            teachers=TeachersConfig(teacher_weights, max_share),
+            teachers=TeachersConfig(teacher_weights, max_share, examples=examples),
             privacy=PrivacyConfig(scorer, embedding_dim=embedding_dim, ratio=ratio, ridge=ridge),
             federation=FederationConfig(timeout=release_timeout, quorum=quorum, max_records=max_records),
         )

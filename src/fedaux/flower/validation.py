@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.algorithms.aggregate import ENSEMBLE_BITS
 from fedaux.algorithms.hooks import Hooks, LocalWork, hooks_of, with_extra
-from fedaux.core.messages import Account, Arrays, Order, PrepareOrder, Release, TrainOrder, Update
+from fedaux.core.messages import Account, Arrays, Order, PrepareOrder, Release, Teaching, TrainOrder, Update
 from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, Bounds
 from fedaux.privacy.gaussian import CALIBRATIONS
 from fedaux.privacy.release import release_multiplier
@@ -54,6 +55,7 @@ def validate_reply(
         if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
             raise InvalidReplyError("the noise it states for its training means nothing here")
         validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
+        _check_ensemble(order, reply.ensemble)
     else:
         raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
 
@@ -100,6 +102,23 @@ def validate_weights(sent: Arrays, received: Arrays) -> None:
         size, limit = _norm(theirs), NORM_FACTOR * (_norm(ours) + np.sqrt(ours.size))
         if not size <= limit:
             raise InvalidReplyError(f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed")
+
+
+def _check_ensemble(order: TrainOrder, ensemble: Arrays) -> None:
+    """A client's half of the ensemble: weights in (0, 1], and logits that `Ensemble.of` would take."""
+    size = Teaching.from_json(order.teaching).examples if order.teaching else 0
+    shapes = {"logits": (size, order.classes), "mass": (size,), "squares": (size,)} if order.teaching else {}
+    integers = all(array.dtype == np.int64 for array in ensemble.values())
+    if not integers or {name: array.shape for name, array in ensemble.items()} != shapes:
+        raise InvalidReplyError(f"its half of the ensemble should be 64-bit integers of the shapes {shapes}")
+    if not shapes:
+        return
+    logits, mass, squares = (ensemble[name] for name in shapes)
+    limit = 2 ** (58 - ENSEMBLE_BITS)
+    if mass.min() < 1 or mass.max() > 2**ENSEMBLE_BITS or squares.min() < 0 or (squares > mass).any():
+        raise InvalidReplyError("its teacher weights do not lie above 0 and at most at 1")
+    if (logits > limit * mass[:, None]).any() or (logits < -limit * mass[:, None]).any():
+        raise InvalidReplyError(f"its logits exceed {limit}")
 
 
 def _norm(array: NDArray[Any]) -> float:

@@ -2,7 +2,8 @@
 
 `PUBLIC` follows from orders, settings and the client's account of earlier orders: no record influences it. `COVERED`
 depends on records and is under the promise. `UNPROTECTED` depends on records and is NOT under it. Hooks of a method
-see models and never a record (`algorithms.hooks`): what they send is post-processing, covered where the model is.
+see models and never a record (`algorithms.hooks`): what they send is post-processing, covered where the model is. So
+are a model's logits on public data, weighted with what the server makes of the client's release.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
         "account": _ACCOUNT,
         "weights": Disclosure("local models", UNPROTECTED, COVERED),
         "extra": Disclosure("what the method computes from local models: control variates, …", UNPROTECTED, COVERED),
+        "ensemble": Disclosure("logits of local models on public data (teachers.run_on)", UNPROTECTED, COVERED),
     },
 }
 SIDE_CHANNELS = (  # observable, but no field of any message

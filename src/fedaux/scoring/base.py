@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,14 @@ Labels = NDArray[np.int64]
 Vector = NDArray[np.float64]
 Shares = Vector
 LogOdds = Callable[[Features], Vector]  # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean and covariance of φ(D⁻)."""
+
+    mean: Vector
+    covariance: Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +53,7 @@ class Fitted:
     transform: Callable[[Features], Features] | None = None  # the same for all clients; None: φ(x) itself
 
 
+Fit = tuple[Arrays, dict[str, Arrays]]  # what all clients of a cohort share, and what is each client's own
 MIN_WEIGHT = 1e-8  # the paper's ξ: every teacher keeps a positive weight
 
 
@@ -85,6 +94,17 @@ class Scorer(Protocol):
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         """From φ(D⁻) and the releases of a cohort: each client's log-odds on any embedded row."""
+        ...
+
+
+@runtime_checkable
+class PortableScorer(Scorer, Protocol):
+    """A scorer whose `fit` is `from_arrays(*fit_arrays(…))`: clients can weight themselves with what they are sent."""
+
+    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit: ...
+
+    def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
+        """For the clients whose own arrays are given."""
         ...
 
 

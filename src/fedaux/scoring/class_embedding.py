@@ -7,7 +7,7 @@ falls by √n. Labels are covered by the release as everything else is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,8 @@ from fedaux.core.messages import Arrays, Release
 from fedaux.privacy.clipping import Bound
 from fedaux.privacy.release import Summary
 from fedaux.scoring import embedding
-from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares, Vector
-from fedaux.scoring.class_sums import class_sums, pool, sums_bound
+from fedaux.scoring.base import Features, Fit, Fitted, Labels, LogOdds, Moments, Reference, Shares, Vector
+from fedaux.scoring.class_sums import Pooled, class_sums, pool, sums_bound
 from fedaux.scoring.density_ratio import public_density
 
 
@@ -48,17 +48,30 @@ class ClassEmbeddingScorer:
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
         """log D_i(x)/D⁻(x) = log Σ_c π_ic p_c(x)/p(x), p_c the predictive Gaussian under the pooled noise."""
-        pooled, public_rows = pool(releases, self.classes), public_density(reference)
-        densities = pooled.densities(reference)
+        return self.from_arrays(*self.fit_arrays(public, reference, releases))
+
+    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
+        """Shared: the pooled classes and the moments of D⁻. Own: the client's class shares π_i, and log |D_i|/|D⁻|."""
+        pooled, count = pool(releases, self.classes), len(reference.rows)
+        shared = {"means": pooled.means, "sigma": pooled.sigma, "records": pooled.records}
+        shared |= {"centre": reference.mean, "covariance": reference.covariance}
+        each = zip(releases, pooled.shares, strict=True)
+        return shared, {r.client: {"shares": shares, "offset": np.log([r.records / count])} for r, shares in each}
+
+    def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
+        moments = Moments(shared["centre"], shared["covariance"])
+        pooled = Pooled(shared["means"], shared["sigma"], shared["records"], np.zeros((0, self.classes)))
+        densities, public_rows = pooled.densities(moments), public_density(moments)
 
         def transform(embedded: Features) -> Vector:
             """(B, k) → (B, C), log p_c(x)/p(x)."""
             ratios = [np.atleast_1d(density.logpdf(embedded)) for density in densities]
             return np.asarray(np.stack(ratios, axis=1) - np.atleast_1d(public_rows.logpdf(embedded))[:, None])
 
-        def log_odds(release: Release, shares: Vector) -> LogOdds:
-            offset, present = np.log(release.records / len(reference.rows)), shares > 0
+        def log_odds(shares: Vector, offset: Vector) -> LogOdds:
+            present = shares > 0
             return lambda ratios: logsumexp(ratios[:, present], axis=1, b=shares[present]) + offset
 
-        by_client = {r.client: log_odds(r, shares) for r, shares in zip(releases, pooled.shares, strict=True)}
-        return Fitted(by_client, transform)
+        return Fitted(
+            {client: log_odds(arrays["shares"], arrays["offset"]) for client, arrays in own.items()}, transform
+        )

@@ -11,7 +11,7 @@ import numpy as np
 from fedaux.core.messages import Release
 from fedaux.privacy.clipping import GRID, Bound, max_norm, quantize
 from fedaux.privacy.release import Summary
-from fedaux.scoring.base import Labels, Reference, Shares, Vector
+from fedaux.scoring.base import Labels, Moments, Reference, Shares, Vector
 from fedaux.scoring.density_ratio import predictive
 
 SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; proven in `class_sums`
@@ -49,7 +49,7 @@ class Pooled:
     records: Vector  # (C,): in each class
     shares: Vector  # (clients, C), each row summing to 1
 
-    def densities(self, reference: Reference) -> list[Any]:
+    def densities(self, reference: Reference | Moments) -> list[Any]:
         """The density of each class (`predictive`), given the noise on its mean."""
         columns = zip(self.means, self.sigma, self.records, strict=True)
         return [predictive(mean, reference, sigma, records) for mean, sigma, records in columns]

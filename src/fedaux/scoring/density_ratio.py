@@ -5,19 +5,19 @@ SciPy's slow subpackages are imported where they are used: a real client starts 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from fedaux.scoring.base import LogOdds, Reference, Vector
+from fedaux.core.messages import Arrays
+from fedaux.scoring.base import LogOdds, Moments, Reference, Vector
 
 BETWEEN_GROUPS = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
 RIDGE_FACTOR = 3.0  # on Wiener's ridge: far from w = 0 the linear argument shrinks too little (docs/scoring.md)
 
 
-def predictive(mean: Vector, reference: Reference, sigma: float, records: float) -> Any:
+def predictive(mean: Vector, reference: Reference | Moments, sigma: float, records: float) -> Any:
     """The density of new rows from a group whose mean is known only through a noisy release: a frozen Gaussian.
 
     Random effects: public rows vary by S, of which B = βS lies between groups and W = S − B within one. So the true
@@ -32,7 +32,7 @@ def predictive(mean: Vector, reference: Reference, sigma: float, records: float)
     return _gaussian(centre + gain @ (mean - centre), within + gain @ noise)
 
 
-def public_density(reference: Reference) -> Any:
+def public_density(reference: Reference | Moments) -> Any:
     return _gaussian(reference.mean, reference.covariance)
 
 
@@ -42,21 +42,29 @@ def _gaussian(mean: Vector, covariance: Vector) -> Any:
     return multivariate_normal(mean, covariance, allow_singular=True)
 
 
-def bayes_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
+def bayes_fit(mean: Vector, reference: Reference, sigma: float, records: int) -> Arrays:
+    return {"mean": mean, "noise": np.array([sigma, records, np.log(records / len(reference.rows))])}
+
+
+def bayes_ratio(own: Arrays, moments: Moments) -> LogOdds:
     """The predictive density of the client's rows over the density of D⁻."""
-    client, public = predictive(mean, reference, sigma, records), public_density(reference)
-    offset = np.log(records / len(reference.rows))
+    sigma, records, offset = own["noise"]
+    client, public = predictive(own["mean"], moments, sigma, records), public_density(moments)
     return lambda embedded: np.atleast_1d(client.logpdf(embedded) - public.logpdf(embedded) + offset)
 
 
-def kliep_ratio(mean: Vector, reference: Reference, sigma: float, records: int) -> LogOdds:
+def kliep_fit(mean: Vector, reference: Reference, sigma: float, records: int) -> Arrays:
     """An exponential family fitted to the mean, with a ridge set by the known noise."""
     weights, log_z = kliep(mean, reference, noise_ridge(mean, reference, sigma, records))
-    offset = np.log(records / len(reference.rows)) - log_z
-    return lambda embedded: embedded @ weights + offset
+    return {"weights": weights, "offset": np.array([np.log(records / len(reference.rows)) - log_z])}
 
 
-RATIOS: dict[str, Callable[[Vector, Reference, float, int], LogOdds]] = {"bayes": bayes_ratio, "kliep": kliep_ratio}
+def kliep_ratio(own: Arrays, moments: Moments) -> LogOdds:
+    return lambda embedded: np.asarray(embedded @ own["weights"] + own["offset"], np.float64)
+
+
+RATIOS = {"bayes": (bayes_fit, bayes_ratio), "kliep": (kliep_fit, kliep_ratio)}
+"""By name: (mean, reference, sigma, records) → a client's own arrays, (own arrays, moments of D⁻) → its log-odds."""
 
 
 def kliep(mean: Vector, reference: Reference, ridge: float) -> tuple[Vector, float]:

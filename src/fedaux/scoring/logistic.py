@@ -6,7 +6,7 @@ gradient at the returned point certified; N = |D_i| + |D⁻|; nothing but the no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy.special import expit
 from fedaux.core.messages import Arrays, Release
 from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, clip_rows
 from fedaux.privacy.release import Summary
-from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares, Vector, check_shapes
+from fedaux.scoring.base import Features, Fit, Fitted, Labels, LogOdds, Reference, Shares, Vector, check_shapes
 
 GRADIENT_TOLERANCE = 1e-3  # ‖∇J‖ at the returned point, as a share of the gradient's sensitivity
 STEP = 2.0**-40  # much finer than any useful noise, coarse enough for 64-bit integers
@@ -63,10 +63,16 @@ class LogisticScorer:
         return Bound(float(norm / STEP + rounding), STEP, float(delta / STEP + rounding))
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+        return self.from_arrays(*self.fit_arrays(public, reference, releases))
+
+    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
+        return {}, {r.client: {"weights": r.arrays["values"] * r.step} for r in releases}
+
+    def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
         def log_odds(w: Vector) -> LogOdds:
             return lambda embedded: embedded @ w
 
-        return Fitted({release.client: log_odds(release.arrays["values"] * release.step) for release in releases})
+        return Fitted({client: log_odds(arrays["weights"]) for client, arrays in own.items()})
 
 
 def objective(

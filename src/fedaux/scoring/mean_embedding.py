@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaux.core.messages import Arrays, Release
 from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY, Bound, quantize
 from fedaux.privacy.release import Summary
 from fedaux.scoring import embedding
-from fedaux.scoring.base import Features, Fitted, Labels, Reference, Shares, Vector
+from fedaux.scoring.base import Features, Fit, Fitted, Labels, Moments, Reference, Shares, Vector
 from fedaux.scoring.density_ratio import RATIOS
 
 
@@ -37,10 +37,18 @@ class MeanEmbeddingScorer:
         return mean_bound(adjacency, size)
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
-        ratio = RATIOS[self.ratio]
-        return Fitted(
-            {r.client: ratio(r.arrays["values"] * r.step, reference, r.scale * r.step, r.records) for r in releases}
-        )
+        return self.from_arrays(*self.fit_arrays(public, reference, releases))
+
+    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
+        """Shared: the moments of D⁻. Own: what `RATIOS` makes of the client's release."""
+        fit, shared = RATIOS[self.ratio][0], {"centre": reference.mean, "covariance": reference.covariance}
+        return shared, {
+            r.client: fit(r.arrays["values"] * r.step, reference, r.scale * r.step, r.records) for r in releases
+        }
+
+    def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
+        moments = Moments(shared["centre"], shared["covariance"])
+        return Fitted({client: RATIOS[self.ratio][1](arrays, moments) for client, arrays in own.items()})
 
 
 def mean_embedding(embedded: Vector, adjacency: str, size: int, shares: Shares) -> Summary:

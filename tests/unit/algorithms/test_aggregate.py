@@ -36,7 +36,8 @@ def weights_of(drawn: Update) -> tuple[Arrays, int]:
 
 def contribution(drawn: Client) -> Contribution:
     label, model, taught = drawn
-    return Contribution.of(label, *weights_of(model), *(taught or ()), second_moment=True)
+    half = None if taught is None else Ensemble.of(*taught)
+    return Contribution.of(label, *weights_of(model), half, second_moment=True)
 
 
 def merged(parts: list[Contribution]) -> Contribution:
@@ -106,7 +107,7 @@ def test_who_does_not_teach_is_in_the_average_only() -> None:
     weights, logits = {"parameters": np.ones(2, np.float32)}, np.ones((4, 3), np.float32)
     total = Contribution.of("a", weights, 5)
     assert total.finish()[1] is None
-    total.merge(Contribution.of("a", {"parameters": np.zeros(2, np.float32)}, 5, logits))
+    total.merge(Contribution.of("a", {"parameters": np.zeros(2, np.float32)}, 5, Ensemble.of(logits)))
     averages, ensemble = total.finish()
     assert (total.clients, total.teachers) == (2, 1)
     assert averages["a"]["parameters"].tolist() == [0.5, 0.5]
@@ -115,7 +116,8 @@ def test_who_does_not_teach_is_in_the_average_only() -> None:
 
 
 def test_merging_leaves_the_other_as_it_was() -> None:
-    one, other = (Contribution.of("a", {"parameters": np.full(2, v)}, 1, np.ones((3, 2))) for v in (1.0, 2.0))
+    half = Ensemble.of(np.ones((3, 2)))
+    one, other = (Contribution.of("a", {"parameters": np.full(2, value)}, 1, half) for value in (1.0, 2.0))
     before, total = bits_of_parameters(other), Contribution()
     total.merge(other)
     total.merge(one)
@@ -139,6 +141,19 @@ def test_uniform_and_sharp_ensembles_count_their_teachers() -> None:
     assert ensemble([(logits, np.ones(6))] * 4).effective_teachers() == pytest.approx(4.0)
     sharp = [(logits, np.ones(6))] + [(logits, np.full(6, 1e-8))] * 3
     assert ensemble(sharp).effective_teachers() == pytest.approx(1.0)
+
+
+def test_a_half_that_crossed_the_wire_is_the_same_half() -> None:
+    rng = np.random.default_rng(0)
+    halves = [Ensemble.of(rng.normal(size=(6, 3)), rng.uniform(0.1, 1, 6)) for _ in range(3)]
+    here, there = Ensemble.empty(6, 3), Ensemble.empty(6, 3)
+    for half in halves:
+        here.merge(half)
+        arrays = {name: array.copy() for name, array in half.to_arrays().items()}
+        for array in arrays.values():
+            array.flags.writeable = False  # as a message's arrays are
+        there.merge(Ensemble.from_arrays(arrays))
+    assert all(np.array_equal(array, there.to_arrays()[name]) for name, array in here.to_arrays().items())
 
 
 def test_gaussian_over_client_weights() -> None:
@@ -204,10 +219,10 @@ def test_a_large_ensemble_lives_on_disk_and_gives_the_same(monkeypatch: pytest.M
 )
 def test_a_contribution_is_made_whole_or_not_at_all(spoil: Callable[[Arrays, np.ndarray], None]) -> None:
     weights, logits = {"parameters": np.ones(3, np.float32), "buffers": np.ones(2, np.float32)}, np.ones((6, 3))
-    Contribution.of("a", weights, 5, logits)
+    Contribution.of("a", weights, 5, Ensemble.of(logits))
     spoil(weights, logits)
     with pytest.raises(ValueError, match="refused"):
-        Contribution.of("a", weights, 5, logits)
+        Contribution.of("a", weights, 5, Ensemble.of(logits))
 
 
 def test_an_update_stands_for_records() -> None:

@@ -5,12 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedaux import Config
+from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
-from fedaux.core.messages import Account
+from fedaux.config.schema import TeachersConfig
+from fedaux.core.messages import Account, Teaching
 from fedaux.core.rng import derive_seed
+from fedaux.models.inference import fingerprint
 from fedaux.scoring.frozen_extractor import extractor_hash
-from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, make_server
+from fedaux.scoring.teacher_weights import TeacherWeights
+from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, make_server, release
 
 HEADS = replace(CONFIG, head_only=True)
 
@@ -67,6 +72,52 @@ def test_half_precision_is_made_once_a_round() -> None:
     assert one["parameters"].dtype == np.float16
     moved = replace(state, weights={MLP.label: {**state.weights[MLP.label]}})
     assert server.orders.train(moved, "a").weights is not one
+
+
+def started(config: Config, clients: str = "abcd") -> tuple[Server, RunState, TeacherWeights | None]:
+    server = make_server(config)
+    state = initial_state(server)
+    if server.method.scores:
+        state = state.with_releases({name: release(server.orders.prepare(state, name)) for name in clients})
+    embedding = server.restore(state)
+    return server, state, embedding.teacher_weights(state.releases, CLIENTS) if embedding else None
+
+
+AT_CLIENTS = replace(CONFIG, teachers=TeachersConfig(run_on="clients"))
+
+
+def test_a_teacher_is_told_what_to_score_and_against_what() -> None:
+    server, state, weights = started(AT_CLIENTS, "ab")
+    order, other = (server.orders.train(state, client, weights) for client in "ac")
+    asked = Teaching.from_json(order.teaching)
+    assert asked == Teaching(
+        fingerprint(server.public.distill), 40, "mean-embedding", "odds", server.public.h0[MLP.label].hash
+    )
+    assert order.public is state.public[MLP.label]
+    assert order.fit["peak"].shape == (40,)
+    assert (other.teaching, other.public, other.fit, other.client_fit) == ("", {}, {}, {})  # it has made no release
+
+
+def test_where_all_count_alike_nothing_is_scored() -> None:
+    server, state, weights = started(
+        replace(AT_CLIENTS, method="feddf", teachers=replace(AT_CLIENTS.teachers, examples=7))
+    )
+    order = server.orders.train(state, "a", weights)
+    assert Teaching.from_json(order.teaching) == Teaching(server.public.distill_hash, 7)
+    assert (order.public, order.fit, order.client_fit) == ({}, {}, {})
+
+
+@pytest.mark.parametrize("config", [CONFIG, replace(AT_CLIENTS, method="fedavg")], ids=["server", "fedavg"])
+def test_clients_are_not_asked_to_teach_where_the_server_does_or_nobody(config: Config) -> None:
+    server, state, weights = started(config)
+    assert server.orders.train(state, "a", weights).teaching == ""
+
+
+def test_the_extractor_goes_to_a_teacher_that_may_have_lost_its_features() -> None:
+    server, state, weights = started(AT_CLIENTS)
+    assert server.orders.train(state, "a", weights).extractor == {}
+    lost = replace(state, prepared=frozenset("bcd"))
+    assert server.orders.train(lost, "a", weights).extractor is state.extractors[MLP.label]
 
 
 def test_prototypes_are_dealt_in_turn() -> None:

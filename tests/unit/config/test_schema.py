@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, ConfigError, DataConfig, FederationConfig, LocalConfig, PrivacyConfig, flatten
+from fedaux.config.schema import (
+    Config,
+    ConfigError,
+    DataConfig,
+    FederationConfig,
+    LocalConfig,
+    PrivacyConfig,
+    TeachersConfig,
+    flatten,
+)
 from helpers.settings import LEAVES, nested
 from helpers.tiny import TINY_CONFIG
 
@@ -16,6 +25,7 @@ OTHER_CHOICE = {
     "head_init": "closed-form",
     "federation.sites": [f"s{i}" for i in range(10)],
     "teachers.max_share": 0.5,
+    "teachers.run_on": "clients",
     "federation.precision": "float16",
     "federation.over_selection": 0.5,
     "pretrain.precision": "bfloat16",
@@ -201,6 +211,8 @@ CHECKS = [
     ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
     ("privacy.scorer=meen-embedding", "choose from class-embedding, mean-embedding, logistic"),
     ("teachers.weights=certain", "choose from odds, certainty"),
+    ("teachers.run_on=nobody", "choose from server, clients"),
+    ("teachers.examples=-1", "teachers.examples must be 0 (all) or a number of examples, not -1"),
     ("data.partition=random", "choose from dirichlet, shards, iid"),
     ("method=fed", "choose from fedavg, fedprox, feddf, fedbe, fedavg+p"),
 ]
@@ -211,6 +223,12 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, [override])
     assert fragment in str(caught.value)
+
+
+def test_a_limited_share_needs_a_server_that_sees_all_teachers() -> None:
+    with pytest.raises(ConfigError, match=r"max_share below 1 needs teachers\.run_on = 'server'"):
+        TeachersConfig(max_share=0.5, run_on="clients")
+    assert TeachersConfig(max_share=1.0, run_on="clients").run_on == "clients"
 
 
 @pytest.mark.parametrize("declared", [-1, 0])

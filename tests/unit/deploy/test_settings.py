@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.schema import AuxConfig, Config, DataConfig
+from fedaux.config.schema import AuxConfig, Config, DataConfig, TeachersConfig
 from fedaux.config.toml import to_commented_toml
-from fedaux.deploy.settings import SERVER_NOTES, SITE_NOTES, demo_config, server_config, site_config
+from fedaux.deploy.settings import (
+    SERVER_NOTES,
+    SITE_NOTES,
+    TEACHING_NOTES,
+    demo_config,
+    server_config,
+    site_config,
+    site_notes,
+)
 from helpers.deployments import ODD, deploy
 
 
@@ -59,7 +67,20 @@ def test_a_server_without_public_data_gets_a_stand_in() -> None:
     assert (made.aux.source, made.aux.path, made.aux.options) == (made.data.source, made.data.path, made.data.options)
 
 
-@pytest.mark.parametrize(("notes", "made"), [(SERVER_NOTES, server_config(Config(), ["a"])), (SITE_NOTES, Config())])
+def test_sites_that_teach_get_the_servers_public_data_and_seed() -> None:
+    base = replace(ODD, seed=7, teachers=TeachersConfig(run_on="clients", examples=50))
+    site, server = site_config(base, "a"), server_config(base, ["a"])
+    assert (site.aux, site.seed, site.teachers) == (server.aux, server.seed, server.teachers)
+    assert set(TEACHING_NOTES) < set(site_notes(base))
+    plain = site_config(ODD, "a")
+    assert (plain.aux, plain.seed, plain.teachers) == (AuxConfig(), 0, TeachersConfig())
+    assert site_notes(ODD) == SITE_NOTES
+
+
+@pytest.mark.parametrize(
+    ("notes", "made"),
+    [(SERVER_NOTES, server_config(Config(), ["a"])), (SITE_NOTES, Config()), (TEACHING_NOTES, Config())],
+)
 def test_every_note_is_about_a_setting(notes: dict[str, str], made: Config) -> None:
     written = tomllib.loads(to_commented_toml(made, "head", notes))
     for key in notes:

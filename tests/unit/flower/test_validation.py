@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaux.algorithms.aggregate import ENSEMBLE_BITS, Ensemble
 from fedaux.config.schema import PrivacyConfig
-from fedaux.core.messages import Release
+from fedaux.core.messages import Release, Teaching
 from fedaux.flower.validation import (
     MAX_RECORDS,
     MAX_STEPS,
@@ -344,3 +345,53 @@ def test_a_scorer_without_bounds_has_none() -> None:
         name = "mine:scorer"
 
     assert bound_function(Own()) is None  # type: ignore[arg-type]
+
+
+# A client's half of the ensemble
+
+
+TEACHING = train_order(classes=3, teaching=Teaching("f00d", 4).to_json())
+ONE = 2**ENSEMBLE_BITS
+
+
+def half(**changes: Any) -> dict[str, Any]:
+    honest = Ensemble.of(np.linspace(-5, 5, 12).reshape(4, 3), np.array([1e-8, 0.1, 0.5, 1.0]))
+    return {**honest.to_arrays(), **changes}
+
+
+def test_an_honest_half_passes_and_nobody_teaches_unasked() -> None:
+    validate_reply(TEACHING, update(ensemble=half()))
+    for order, arrays in ((TEACHING, {}), (train_order(classes=3), half())):
+        with pytest.raises(InvalidReplyError, match="half of the ensemble"):
+            validate_reply(order, update(ensemble=arrays))
+
+
+def with_entry(name: str, value: int) -> dict[str, Any]:
+    """One entry of the honest half is another."""
+    arrays = {key: array.copy() for key, array in half().items()}
+    arrays[name].flat[-1] = value
+    return arrays
+
+
+HALVES = {
+    "no weight": (with_entry("mass", 0), "teacher weights"),
+    "negative weight": (with_entry("mass", -1), "teacher weights"),
+    "more than one": (with_entry("mass", ONE + 1), "teacher weights"),
+    "negative square": (with_entry("squares", -1), "teacher weights"),
+    "square above weight": (with_entry("squares", ONE + 1), "teacher weights"),
+    "large logit": (with_entry("logits", ONE * 2**19), "logits exceed"),
+    "smallest logit": (with_entry("logits", -(2**63)), "logits exceed"),
+    "largest logit": (with_entry("logits", 2**63 - 1), "logits exceed"),
+    "other rows": (half(mass=np.ones(5, np.int64)), "shapes"),
+    "other classes": (half(logits=np.ones((4, 2), np.int64)), "shapes"),
+    "reals": (half(mass=np.ones(4)), "64-bit integers"),
+    "32 bits": (half(mass=np.ones(4, np.int32)), "64-bit integers"),
+    "one more": (half(more=np.ones(4, np.int64)), "shapes"),
+}
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_a_half_that_cannot_be_is_refused(kind: str) -> None:
+    arrays, reason = HALVES[kind]
+    with pytest.raises(InvalidReplyError, match=reason):
+        validate_reply(TEACHING, update(ensemble=arrays))

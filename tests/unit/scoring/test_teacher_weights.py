@@ -1,5 +1,6 @@
 """No teacher is louder than the federation allows, and what is cut is cut no further than that."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedaux.config.schema import PrivacyConfig, TeachersConfig
 from fedaux.core.messages import Release
+from fedaux.privacy.release import release
 from fedaux.scoring import teacher_weights as room
-from fedaux.scoring.base import MIN_WEIGHT, Fitted, Reference, teacher_weights
+from fedaux.scoring.base import MIN_WEIGHT, Fitted, PortableScorer, Reference, teacher_weights
+from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
-from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights, ceiling, trusted
+from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights, ceiling, client_weights, trusted
 
 SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
 WEIGHTS = hnp.arrays(
@@ -58,7 +63,8 @@ ODDS = {"a": [9.0, -9.0, 0.0, 3.0], "b": [0.0, 0.1, 0.0, -80.0], "c": [-1.0, 0.2
 def weights_under(share: float, kind: str = "odds", **odds: Any) -> TeacherWeights:
     found = {client: (lambda rows, values=values: np.array(values)[rows[:, 0]]) for client, values in odds.items()}
     rows = np.arange(4)[:, None]
-    return TeacherWeights(kind, {"p": Fitted(found)}, {"p": rows}, lambda client: "p", list(odds), share)
+    config = TeachersConfig(kind, share)
+    return TeacherWeights(config, {"p": Fitted(found)}, {"p": rows}, lambda client: "p", list(odds))
 
 
 @pytest.mark.parametrize("kind", ["odds", "certainty"])
@@ -128,7 +134,7 @@ def embedding() -> PublicEmbedding:
     public = scorer.publish(negatives)
     return PublicEmbedding(
         scorer,
-        "odds",
+        TeachersConfig(),
         {"p": public},
         {"p": Reference(scorer.embed(public, negatives))},
         {"p": scorer.embed(public, distill)},
@@ -156,6 +162,59 @@ def test_blocks_do_not_matter(embedding: PublicEmbedding, monkeypatch: pytest.Mo
     whole = weighing.log_odds("a")
     monkeypatch.setattr(room, "_BLOCK", 7)
     assert np.allclose(weighing.log_odds("a"), whole)
+
+
+def test_a_part_of_the_examples_has_the_weights_that_all_of_them_have(embedding: PublicEmbedding) -> None:
+    releases, part = {"a": made("a", 1), "b": made("b", 2)}, np.array([3, 5, 60])
+    whole, some = (embedding.teacher_weights(releases, ["a", "b"], rows) for rows in (None, part))
+    assert np.allclose(some.of("a"), whole.of("a")[part], rtol=1e-6)
+
+
+SCORERS: list[PortableScorer] = [
+    ClassEmbeddingScorer(3, embedding_dim=4),
+    MeanEmbeddingScorer(embedding_dim=4),
+    MeanEmbeddingScorer(embedding_dim=4, ratio="kliep"),
+    LogisticScorer(ridge=0.1),
+]
+
+
+@pytest.mark.parametrize("kind", ["odds", "certainty"])
+@pytest.mark.parametrize("scorer", SCORERS, ids=repr)
+def test_a_client_computes_the_servers_weights_from_what_it_is_sent(scorer: PortableScorer, kind: str) -> None:
+    rng = np.random.default_rng(1)
+    negatives, distill = (rng.normal(size=(size, 5)).astype(np.float32) for size in (200, 70))
+    public, privacy = scorer.publish(negatives), PrivacyConfig(epsilon=2.0, unsafe_seed=1)
+    embedded = scorer.embed(public, distill).astype(np.float32)
+    reference = Reference(np.asarray(scorer.embed(public, negatives), np.float64))
+    config = TeachersConfig(kind, run_on="clients")
+    known = PublicEmbedding(scorer, config, {"p": public}, {"p": reference}, {"p": embedded}, lambda client: "p")
+    releases = {}
+    for number, client in enumerate("abc"):
+        rows, labels = number + rng.normal(size=(40, 5)), rng.integers(number, 3, size=40)
+        summary = scorer.summarise(public, rows, labels, "replace-one", 40, np.ones(40))
+        releases[client] = release(summary, client, privacy)
+    found = known.teacher_weights(releases, ["a", "b", "c"])
+    for client in "abc":
+        shared, own = found.broadcast(client)
+        assert shared is found.broadcast("a")[0]  # serialized once for all
+        weights = client_weights(scorer, kind, embedded, shared, own)
+        assert weights.tobytes() == found.of(client).tobytes()
+        found.check(client, weights)
+        with pytest.raises(ValueError, match="not those of its release"):
+            found.check(client, np.clip(weights[::-1] * 1.5, 0, 1))
+
+
+def test_a_scorer_that_cannot_be_sent_says_what_to_do(embedding: PublicEmbedding) -> None:
+    class Local:
+        name = "alignment:make"
+
+        def fit(self, public: Any, reference: Any, releases: Any) -> Fitted:
+            return Fitted({each.client: lambda rows: np.zeros(len(rows)) for each in releases})
+
+    at_server = replace(embedding, scorer=Local())  # type: ignore[arg-type]
+    assert at_server.teacher_weights({"a": made("a", 1)}, ["a"]).teachers == {"a"}
+    with pytest.raises(ValueError, match="has no fit_arrays and from_arrays"):
+        replace(at_server, teachers=TeachersConfig(run_on="clients")).teacher_weights({"a": made("a", 1)}, ["a"])
 
 
 def test_only_those_asked_are_teachers_but_all_known_releases_count(embedding: PublicEmbedding) -> None:

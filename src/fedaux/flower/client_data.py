@@ -1,0 +1,78 @@
+"""What a client loads for an order: its records, their features, and the ordered model."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from flwr.app import Context
+from torch import nn
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.messages import OrderError, PrepareOrder, TrainOrder
+from fedaux.core.rng import derive_seed
+from fedaux.data.federated import open_private
+from fedaux.data.records import Records
+from fedaux.flower.node_settings import load_site_config, read_node_settings
+from fedaux.models import Prototype, build, flatten_state, linear_head, load_state, published_weights
+from fedaux.models.inference import Rows
+from fedaux.privacy.budget import account_folder
+from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.frozen_extractor import extractor_hash
+
+
+def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
+    """The client's private data: its part of the configured split, or all that its site holds."""
+    return open_private(load_site_config(context), order.client)[0]
+
+
+def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
+    """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
+    records = load_records(context, order)
+    if order.h0:
+        features = load_features(order, context)
+        model = cached_head(features.shape[1], order.classes)
+        records = Records(features, records.labels, person=None if records.person is None else records.persons)
+    else:
+        model = cached_model(order.prototype, records.shape, order.classes)
+    load_state(model, order.weights)
+    return model, records
+
+
+def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
+    """h0 over the client's own data, computed once and kept where only the client can read it."""
+    records, cache = load_records(context, order), FeatureCache(feature_folder(context, order), private=True)
+    return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
+
+
+def ordered_extractor(order: PrepareOrder | TrainOrder, h0: str, shape: tuple[int, ...]) -> nn.Module:
+    """h0 from the order, or this site's own copy of a published encoder: to the bit what the hash says."""
+    module = cached_model(order.prototype, shape, 2).features  # the head plays no part here
+    if order.extractor:
+        load_state(module, order.extractor)
+    elif published_weights(module):
+        module.restore()  # type: ignore[operator]
+    else:
+        raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
+    if extractor_hash(flatten_state(module), order.prototype) != h0:
+        raise OrderError(f"the extractor here is not the one asked for, {h0}; is it the same release?")
+    return module
+
+
+def feature_folder(context: Context, order: PrepareOrder | TrainOrder) -> Path:
+    return Path(read_node_settings(context).get("features", str(account_path(context, order))))
+
+
+def account_path(context: Context, order: PrepareOrder | TrainOrder) -> Path:
+    return account_folder(load_site_config(context), Path(read_node_settings(context)["vault"]), order.client)
+
+
+@lru_cache(maxsize=8)
+def cached_model(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
+    """One model per prototype stays in memory; every order loads its own weights into it."""
+    return build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
+
+
+@lru_cache(maxsize=8)
+def cached_head(width: int, classes: int) -> Prototype:
+    return linear_head(width, classes)

@@ -1,0 +1,199 @@
+"""teachers.run_on = "clients": every site runs its own model on its own copy of D_distill, and the run is the same."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux import Config, run
+from fedaux.algorithms import round as round_module
+from fedaux.algorithms.loop import run as run_rounds
+from fedaux.algorithms.results import Result
+from fedaux.algorithms.server import make_server
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import (
+    AuxConfig,
+    DataConfig,
+    DistillConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+    TeachersConfig,
+)
+from fedaux.core.messages import Order, Refusal, Reply, Teaching, TrainOrder, Update
+from fedaux.experiments.runner import in_process
+from fedaux.flower import teaching
+
+CNN = PrototypeSpec.of("cnn", width=8, features=16, norm="batch")
+MLP = PrototypeSpec.of("mlp", features=8, hidden=16)
+CONFIG = Config(
+    rounds=2,
+    prototypes=(CNN, MLP),
+    data=DataConfig(clients=4, alpha=0.3),
+    aux=AuxConfig(limit=200),
+    pretrain=PretrainConfig(epochs=0),
+    local=LocalConfig(lr=5e-3),
+    distill=DistillConfig(lr=1e-3, samples=2),
+    privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8, unsafe_seed=3),
+)
+SETTINGS = {
+    "networks": CONFIG,
+    "heads": replace(CONFIG, head_only=True),
+    "a part of D_distill": replace(CONFIG, teachers=TeachersConfig(examples=60)),
+    "heads on a part": replace(CONFIG, head_only=True, teachers=TeachersConfig(examples=60)),
+    "certainty": replace(CONFIG, teachers=TeachersConfig(weights="certainty")),
+    "mean embedding": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding")),
+    "kliep": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding", ratio="kliep")),
+    "logistic": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="logistic", epsilon=50.0)),
+    "half precision": replace(CONFIG, federation=FederationConfig(precision="float16")),
+    "feddf": replace(CONFIG, method="feddf"),
+    "fedbe": replace(CONFIG, method="fedbe", prototypes=(MLP,)),
+}
+
+
+def at(config: Config, who: str) -> Config:
+    return replace(config, teachers=replace(config.teachers, run_on=who))
+
+
+def both(config: Config, folder: Path) -> tuple[Result, Result]:
+    one, other = (run(at(config, who), folder / who, cache=folder / "cache") for who in ("server", "clients"))
+    return one, other
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_weights_are_those_of_a_server_that_teaches(name: str, tmp_path: Path) -> None:
+    server, clients = both(SETTINGS[name], tmp_path)
+    assert not any(result.failures for each in (server, clients) for result in each.state.history)
+    for label, arrays in server.state.weights.items():
+        for key, array in arrays.items():
+            assert np.abs(array - clients.state.weights[label][key]).max() <= 1e-5
+    for one, other in zip(server.state.history, clients.state.history, strict=True):
+        assert one.distill_loss == pytest.approx(other.distill_loss, rel=1e-5)
+        assert one.effective_teachers == pytest.approx(other.effective_teachers, rel=1e-5)
+        assert other.bytes_received > one.bytes_received
+        for client, metrics in one.client_metrics.items():
+            assert other.client_metrics[client].teacher_share == pytest.approx(metrics.teacher_share, rel=1e-5)
+
+
+def test_the_server_never_runs_a_clients_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a teacher pass on the server")
+
+    monkeypatch.setattr(round_module, "teacher_logits", refuse)
+    result = run(at(CONFIG, "clients"), tmp_path / "run", cache=tmp_path / "cache")
+    assert all(each.distill_loss is not None for each in result.state.history)
+    with pytest.raises(AssertionError, match="teacher pass"):
+        run(CONFIG, tmp_path / "other", cache=tmp_path / "cache")
+
+
+def test_private_heads_teach_as_well(tmp_path: Path) -> None:
+    privacy = replace(
+        CONFIG.privacy, epsilon_total=3.0, private_training=True, unsafe_seed=1, embedding_dim=4, sample_rate=0.5
+    )
+    config = replace(CONFIG, head_only=True, prototypes=(MLP,), privacy=privacy)
+    server, clients = both(config, tmp_path)
+    (label,) = server.state.weights
+    assert not any(result.failures for result in clients.state.history)
+    found, expected = (each.state.weights[label]["parameters"] for each in (clients, server))
+    assert np.abs(found - expected).max() <= 1e-5
+
+
+def test_each_round_has_its_own_part(tmp_path: Path) -> None:
+    server = make_server(SETTINGS["a part of D_distill"], cache=tmp_path)
+    parts = [server.public.part(60, number) for number in (1, 1, 2)]
+    assert all(part is not None and len(set(part)) == 60 for part in parts)
+    assert np.array_equal(parts[0], parts[1])
+    assert not np.array_equal(parts[0], parts[2])
+    assert server.public.part(0, 1) is None
+    assert server.public.part(len(server.public.distill), 1) is None
+
+
+# A client's own settings
+
+
+class Watched:
+    """Clients of this process whose settings may differ from the server's."""
+
+    def __init__(self, config: Config, folder: Path, own: dict[str, Config] | None = None) -> None:
+        self.inner, self.orders = in_process(config, folder), list[Order]()
+        contexts = self.inner.grid._contexts
+        for name, node in self.inner.nodes.items():
+            settings = json.dumps((own or {}).get(name, config).to_dict())
+            contexts[node].node_config.update({"config": settings, "clients": name})
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+        self.orders += orders
+        yield from self.inner.ask(orders)
+
+
+OTHER_DATA = {
+    "another seed": replace(at(CONFIG, "clients"), seed=1),
+    "other negatives": replace(at(CONFIG, "clients"), aux=replace(CONFIG.aux, negatives=0.3)),
+    "other rows": replace(at(CONFIG, "clients"), aux=replace(CONFIG.aux, limit=150)),
+    "does not teach": CONFIG,
+}
+
+
+@pytest.mark.parametrize("which", OTHER_DATA)
+def test_a_client_with_other_public_data_refuses(which: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = replace(at(CONFIG, "clients"), prototypes=(MLP,), rounds=1)
+    own = replace(OTHER_DATA[which], prototypes=(MLP,))
+    federation = Watched(config, tmp_path, {"client-001": own})
+    state = run_rounds(make_server(config, cache=tmp_path / "cache"), federation, None, lambda state: None)
+    (result,) = state.history
+    assert [(failure.client, failure.reason) for failure in result.failures] == [("client-001", Refusal.ORDER.in_words)]
+    assert ("D_distill here has the hash" if which != "does not teach" else "its own settings say") in caplog.text
+
+
+def test_what_is_broadcast_is_the_same_arrays_for_all_and_no_other_clients_release(tmp_path: Path) -> None:
+    config = replace(at(CONFIG, "clients"), prototypes=(MLP,), rounds=1)
+    federation = Watched(config, tmp_path)
+    run_rounds(make_server(config, cache=tmp_path / "cache"), federation, None, lambda state: None)
+    orders = [order for order in federation.orders if isinstance(order, TrainOrder)]
+    assert len({id(order.fit) for order in orders}) == len({id(order.public) for order in orders}) == 1
+    assert set(orders[0].fit) == {"means", "sigma", "records", "centre", "covariance", "peak"}
+    assert all(set(order.client_fit) == {"shares", "offset"} for order in orders)
+    asked = Teaching.from_json(orders[0].teaching)
+    assert (asked.examples, asked.scorer, asked.weights) == (160, "class-embedding", "odds")
+
+
+class Boastful(Watched):
+    """One client states that every public example is its own."""
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+        for reply in super().ask(orders):
+            if isinstance(reply, Update) and reply.client == "client-002":
+                full = np.full(len(reply.ensemble["mass"]), 2**40)
+                reply = replace(reply, ensemble={**reply.ensemble, "mass": full, "squares": full})
+            yield reply
+
+
+def test_weights_that_are_not_those_of_the_release_cost_the_contribution(tmp_path: Path) -> None:
+    config = replace(at(CONFIG, "clients"), prototypes=(MLP,), rounds=1)
+    federation = Boastful(config, tmp_path)
+    state = run_rounds(make_server(config, cache=tmp_path / "cache"), federation, None, lambda state: None)
+    assert [failure.client for failure in state.history[0].failures] == ["client-002"]
+    assert "not those of its release" in state.history[0].failures[0].reason
+
+
+def test_a_client_that_lost_its_features_is_sent_the_extractor_again(tmp_path: Path) -> None:
+    """Whole networks too need h0: their weights are scores of its features."""
+    config = replace(at(CONFIG, "clients"), prototypes=(MLP,), rounds=3)
+    federation = Watched(config, tmp_path)
+    server = make_server(config, cache=tmp_path / "cache")
+
+    def lose(state: object) -> None:
+        if getattr(state, "round", 0) == 1:
+            teaching._features.clear()
+            for file in (tmp_path / "clients" / "client-002").glob("features-*"):
+                file.unlink()
+
+    state = run_rounds(server, federation, None, lose)
+    orders = [order for order in federation.orders if isinstance(order, TrainOrder)]
+    sent = [{order.client for order in orders if order.round == number and order.extractor} for number in (1, 2, 3)]
+    assert sent == [set(), set(), {"client-002"}]
+    assert [[failure.client for failure in result.failures] for result in state.history] == [[], ["client-002"], []]
