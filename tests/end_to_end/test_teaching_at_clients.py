@@ -146,7 +146,9 @@ def test_a_client_with_other_public_data_refuses(which: str, tmp_path: Path, cap
     federation = Watched(config, tmp_path, {"client-001": own})
     state = run_rounds(make_server(config, cache=tmp_path / "cache"), federation, None, lambda state: None)
     (result,) = state.history
-    assert [(failure.client, failure.reason) for failure in result.failures] == [("client-001", Refusal.ORDER.description)]
+    assert [(failure.client, failure.reason) for failure in result.failures] == [
+        ("client-001", Refusal.ORDER.description)
+    ]
     assert ("D_distill here has the hash" if which != "does not teach" else "its own settings say") in caplog.text
 
 
