@@ -1,6 +1,6 @@
 """What teaching costs: a server that runs each client's model on D_distill, or clients that each run their own.
 
-python benchmarks/teachers.py [--examples 2000 20000] [--classes 10 100] [--models resnet8 head] [--teachers 2]
+python benchmarks/teachers.py [--examples 2000 20000] [--classes 10 100] [--models resnet8 head] [--teachers 5]
 
 For each setting one row of a table: seconds that the server spends per client of a round (weights, checks, teacher
 pass, sums), seconds that a client spends on teaching, and megabytes of arrays both ways per client. One thread.
@@ -85,7 +85,9 @@ def own_half(server: Server, order: TrainOrder, weights: dict[str, Any]) -> dict
     return Ensemble.of(logits, client_weights(scorer, kind, embedded, order.fit, order.client_fit)).to_arrays()
 
 
-def measure(model: str, examples: int, classes: int, teachers: int, run_on: str, cache: Path) -> None:
+def measure(
+    model: str, examples: int, classes: int, teachers: int, run_on: str, cache: Path, show: bool = True
+) -> None:
     rows, names = public_rows(model, examples), [f"c{number}" for number in range(teachers)]
     test, costs = Records(rows.x[:10], np.arange(10) % classes), Costs()
     server = Server.of(settings(model, run_on), rows, test, classes, names, cache)
@@ -108,7 +110,8 @@ def measure(model: str, examples: int, classes: int, teachers: int, run_on: str,
     seconds = [f"{costs.seconds[who] / teachers:.3f}" if who in costs.seconds else "–" for who in ("server", "client")]
     megabytes = [f"{payload_bytes(message) / 1e6:.2f}" for message in (order, update)]
     name = "ResNet-8, width 16" if model == "resnet8" else "head on 512 features"
-    print(f"| {name} | {examples:,} | {classes} | {run_on} | {' | '.join([*seconds, *megabytes])} |", flush=True)
+    if show:
+        print(f"| {name} | {examples:,} | {classes} | {run_on} | {' | '.join([*seconds, *megabytes])} |", flush=True)
 
 
 def main() -> None:
@@ -116,9 +119,11 @@ def main() -> None:
     parser.add_argument("--examples", type=int, nargs="+", default=[2000, 20_000])
     parser.add_argument("--classes", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--models", nargs="+", default=["resnet8", "head"])
-    parser.add_argument("--teachers", type=int, default=2)
+    parser.add_argument("--teachers", type=int, default=5)
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as cache:
+        measure("head", 100, 10, 2, "clients", Path(cache), show=False)  # whatever is imported or allocated first
     print("| model | examples | classes | run_on | server, s | client, s | MB to a client | MB from it |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as cache:

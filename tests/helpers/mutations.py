@@ -18,6 +18,7 @@ from fedaux.core.messages import Account, Release, Update
 from fedaux.data import federated
 from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
+from fedaux.flower import client_data
 from fedaux.flower.serialization import serialize
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import accounting, budget, gaussian, ledger, per_record, site_account
@@ -182,7 +183,7 @@ def scores_only(patch: pytest.MonkeyPatch) -> None:
 
 def account_by_name(patch: pytest.MonkeyPatch) -> None:
     """An account for every name, whichever records they have."""
-    patch.setattr(client, "account_folder", lambda config, vault, name: vault / name)
+    patch.setattr(client_data, "account_folder", lambda config, vault, name: vault / name)
 
 
 def plain_handlers(patch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process
 from fedaux.flower import client_app as client_module
+from fedaux.flower import client_data
 from fedaux.flower.client_app import app, request_hash, validate_order
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import serialize
@@ -342,7 +343,7 @@ class Talkative:
         ("fedaux.privacy.release.Summary.__post_init__", fail),
         ("fedaux.scoring.feature_cache.per_record.outputs", fail),
         ("fedaux.scoring.registry.release", fail),
-        ("fedaux.flower.client_app.load_records", fail),
+        ("fedaux.flower.client_data.load_records", fail),
         ("fedaux.privacy.gaussian.add_noise", fail),
     ],
     ids=["scorer", "embedding", "summary", "features", "release", "records", "noise"],
@@ -381,7 +382,8 @@ def test_no_record_is_read_for_a_release_that_is_refused(
     assert isinstance(ask(site, order), Release)
     opened = []
     monkeypatch.setattr(Records, "gather", lambda *_: opened.append("gather"))
-    monkeypatch.setattr(client_module, "load_records", lambda _: opened.append("open"))
+    for module in (client_module, client_data):
+        monkeypatch.setattr(module, "load_records", lambda *_: opened.append("open"))
     assert ask(site, changed(order, {"extractor": "shifted"})).reason == Refusal.BUDGET.description
     assert ask(replace_node(site, "x"), replace(order, client="x")).reason == Refusal.ORDER.description
     assert opened == []

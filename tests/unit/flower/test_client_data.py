@@ -1,0 +1,80 @@
+"""What a client loads for an order: its own records, and an extractor that is to the bit the one asked for."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.server import Server, make_server
+from fedaux.algorithms.start import initial_state
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import AuxConfig, Config, DataConfig, PretrainConfig
+from fedaux.core.messages import OrderError
+from fedaux.data.federated import open_data
+from fedaux.experiments.runner import in_process
+from fedaux.flower.client_data import account_path, feature_folder, load_features, load_records, load_task
+from fedaux.flower.client_data import ordered_extractor as extractor
+from fedaux.models import flatten_state
+
+CONFIG = Config(
+    method="fedavg",
+    head_only=True,
+    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8),),
+    data=DataConfig(clients=3, alpha=1.0),
+    aux=AuxConfig(limit=100),
+    pretrain=PretrainConfig(epochs=0),
+)
+SHAPE = (1, 8, 8)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return make_server(CONFIG, cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def state(server: Server) -> RunState:
+    state = initial_state(server)
+    server.restore(state)
+    return state
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Any:
+    site = in_process(CONFIG, tmp_path)
+    return site.grid._contexts[site.nodes["client-001"]]
+
+
+def test_records_are_the_clients_part(server: Server, state: RunState, context: Any) -> None:
+    order = server.orders.train(state, "client-001")
+    assert np.array_equal(load_records(context, order).gather(), open_data(CONFIG).client(1).gather())
+
+
+def test_a_task_is_the_ordered_model_and_the_rows_it_is_for(server: Server, state: RunState, context: Any) -> None:
+    order = server.orders.train(state, "client-001")
+    model, rows = load_task(order, context)
+    assert rows.gather().shape == (len(open_data(CONFIG).client(1)), 8)
+    assert np.array_equal(flatten_state(model)["parameters"], order.weights["parameters"])
+    assert load_task(order, context)[0] is model  # one for all orders
+
+
+def test_features_are_kept_for_orders_without_an_extractor(server: Server, state: RunState, context: Any) -> None:
+    order = server.orders.train(state, "client-001")
+    features = load_features(order, context)
+    assert np.array_equal(load_features(replace(order, extractor={}), context), features)
+    for file in feature_folder(context, order).glob("features-*"):
+        file.unlink()
+    with pytest.raises(OrderError, match="was not sent the extractor"):
+        load_features(replace(order, extractor={}), context)
+    assert feature_folder(context, order) == account_path(context, order)
+
+
+def test_an_extractor_is_what_its_hash_says(server: Server, state: RunState) -> None:
+    order = server.orders.train(state, "client-001")
+    found = flatten_state(extractor(order, order.h0, SHAPE))
+    assert all(np.array_equal(array, order.extractor[name]) for name, array in found.items())
+    with pytest.raises(OrderError, match="not the one asked for"):
+        extractor(order, order.h0[::-1], SHAPE)

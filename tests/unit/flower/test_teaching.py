@@ -1,0 +1,134 @@
+"""A client that teaches: on the server's D_distill or not at all, and what it sends follows from what it was sent."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaux.algorithms.aggregate import Ensemble
+from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.server import Server, make_server
+from fedaux.algorithms.start import initial_state
+from fedaux.algorithms.teachers import teacher_logits
+from fedaux.config.parsing import ConfigError
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import (
+    AuxConfig,
+    Config,
+    DataConfig,
+    FederationConfig,
+    PretrainConfig,
+    PrivacyConfig,
+    TeachersConfig,
+)
+from fedaux.core.messages import OrderError, Teaching, TrainOrder
+from fedaux.experiments.runner import in_process
+from fedaux.flower.client_data import load_task
+from fedaux.flower.federation import GridFederation
+from fedaux.flower.teaching import own_public_data, prepare_teaching, teach
+from fedaux.scoring.teacher_weights import TeacherWeights
+
+CONFIG = Config(
+    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8),),
+    data=DataConfig(clients=3, alpha=1.0),
+    aux=AuxConfig(limit=100),
+    pretrain=PretrainConfig(epochs=0),
+    teachers=TeachersConfig(run_on="clients"),
+    privacy=PrivacyConfig(epsilon=1.0, embedding_dim=4, unsafe_seed=1),
+)
+CLIENT = "client-001"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return make_server(CONFIG, cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> GridFederation:
+    return in_process(CONFIG, tmp_path)
+
+
+@pytest.fixture
+def context(site: GridFederation) -> Any:
+    return site.grid._contexts[site.nodes[CLIENT]]  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def state(server: Server, site: GridFederation) -> RunState:
+    """After all clients have made their release, and so have features of D_distill."""
+    state = initial_state(server)
+    releases = {one.client: one for one in site.ask([server.orders.prepare(state, name) for name in server.clients])}
+    return state.with_releases(releases)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def weights(server: Server, state: RunState) -> TeacherWeights:
+    embedding = server.restore(state)
+    assert embedding is not None
+    return embedding.teacher_weights(state.releases, server.clients)
+
+
+@pytest.fixture
+def order(server: Server, state: RunState, weights: TeacherWeights) -> TrainOrder:
+    return server.orders.train(state, CLIENT, weights)
+
+
+def test_the_half_is_the_models_logits_with_the_servers_weights(
+    server: Server, order: TrainOrder, context: Any, weights: TeacherWeights
+) -> None:
+    model, _ = load_task(order, context)
+    sent = {**order.weights, "parameters": order.weights["parameters"] * 2}
+    found = teach(order, context, CONFIG, model, sent)
+    (label,) = server.learners.trained
+    logits = teacher_logits(server.learners.trained[label], sent, server.public.distill)
+    expected = Ensemble.of(logits, weights.of(CLIENT)).to_arrays()
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(array, expected[name]) for name, array in found.items())
+
+
+def test_without_a_scorer_the_weights_are_one(server: Server, order: TrainOrder, context: Any) -> None:
+    alike = replace(order, teaching=Teaching(server.public.distill_hash, len(server.public.distill)).to_json())
+    found = teach(alike, context, CONFIG, load_task(order, context)[0], order.weights)
+    assert set(found["mass"].tolist()) == {2**40}
+
+
+def test_who_is_not_asked_does_not_teach(order: TrainOrder, context: Any) -> None:
+    assert teach(replace(order, teaching=""), context, CONFIG, load_task(order, context)[0], order.weights) == {}
+
+
+def other(**changes: Any) -> Config:
+    return replace(CONFIG, **changes)
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        (other(seed=3), "seed of this client's settings must be the server's"),
+        (other(aux=AuxConfig(limit=99)), "D_distill here has the hash"),
+        (other(teachers=TeachersConfig()), "its own settings say teachers.run_on = 'server'"),
+        (other(privacy=replace(CONFIG.privacy, scorer="logistic")), "which this client cannot make"),
+    ],
+    ids=["seed", "aux", "run_on", "scorer"],
+)
+def test_other_settings_refuse(own: Config, reason: str, order: TrainOrder, context: Any) -> None:
+    with pytest.raises(OrderError, match=reason):
+        teach(order, context, own, load_task(order, context)[0], order.weights)
+
+
+def test_a_site_needs_public_data_of_its_own() -> None:
+    real = replace(CONFIG, data=DataConfig(partition="own"), federation=FederationConfig(sites=("a",)))
+    with pytest.raises(ConfigError, match=r"needs aux\.source"):
+        own_public_data(real)
+
+
+def test_features_are_prepared_only_where_clients_teach(server: Server, context: Any, tmp_path: Path) -> None:
+    order = server.orders.prepare(initial_state(server), CLIENT)
+    prepare_teaching(order, context, replace(CONFIG, teachers=TeachersConfig()))
+    assert not list(tmp_path.rglob("clients/*/features-*"))
+    prepare_teaching(order, context, CONFIG)
+    (file,) = tmp_path.rglob("clients/*/features-*")
+    assert np.load(file).shape == (100, 8)
+    assert file.parent.stat().st_mode & 0o077 == 0  # the account will be there
