@@ -18,10 +18,9 @@ from rich.progress import (
     Progress,
     Task,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fedaux.core.errors import Exit
@@ -78,11 +77,11 @@ class Live:
         self.console, self._clock = console, clock
         self.bars = Progress(
             TextColumn("{task.description}", style="dim"),
-            BarColumn(24),
+            BarColumn(20),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            expand=True,
             get_time=clock,
             speed_estimate_period=3600,  # a round may take minutes
         )
@@ -123,10 +122,14 @@ class Live:
             self._remove(run)
 
     def _move(self, run: str, event: ProgressEvent) -> Task:
-        """The event's bar; what follows one another within a run shares one."""
+        """The event's bar. Steps within a run share one; in a sweep they are the note of the run's own."""
         name, done, total, note = step(event)
-        key = (run, name if isinstance(event, RunStarted | RoundFinished | SweepProgress) else "now")
-        name = ", ".join(filter(None, (run, name)))
+        spans = isinstance(event, RunStarted | RoundFinished | SweepProgress)
+        if run and run in self._running and not spans:
+            bar = self._tasks[run, "rounds"]
+            self.bars.update(bar.id, note=f"{name}: {done}/{total}" if total else f"{name}: {note}")
+            return bar
+        key, name = (run, name if spans else "now"), run if spans and run else ", ".join(filter(None, (run, name)))
         if key not in self._tasks:
             number = self.bars.add_task(name, total=total, note=note)
             (self._tasks[key],) = (task for task in self.bars.tasks if task.id == number)
@@ -135,7 +138,9 @@ class Live:
             self.bars.reset(bar.id, total=total, description=name)
         if total:  # the first step says when the work began, the others how fast it goes
             self.bars.update(bar.id, total=total, completed=done)
-        self.bars.update(bar.id, note=note)
+        self.bars.update(
+            bar.id, note=note if run or not isinstance(event, RoundFinished) else ""
+        )  # the panel has it below
         return bar
 
     def _remove(self, run: str) -> None:

@@ -66,10 +66,10 @@ def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
     for done, name in enumerate(("FedAVG", "FedDF"), 1):
         live.on_progress(SweepRunProgress("extractor 1", PretrainingProgress("cnn", 2, 2)))
         live.on_progress(SweepRunProgress(name, RunStarted(name, "digits", (), 1)))
-        assert f"{name}, rounds" in shown(live)
+        assert f"│ {name} " in shown(live)
         live.on_progress(SweepRunProgress(name, RoundFinished(RESULT, 1, "")))
         live.on_progress(SweepProgress(done, 3, name, 0.5))
-        assert f"{name}, rounds" not in shown(live)
+        assert f"│ {name} " not in shown(live)
     live.on_progress(SweepProgress(3, 3, "FedAUX"))
     lines = [line.split() for line in shown(live).splitlines()]
     assert lines[:3] == [["FedAVG", "0.500"], ["FedDF", "0.500"], ["FedAUX", "failed"]]
