@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def config(place: Path) -> Path:
     return place / "tiny.toml"
+
+
+@pytest.fixture
+def workers_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Private records are shared out among workers wherever that is allowed, whether it pays or not."""
+    import torch
+
+    from fedaux.privacy import per_record
+
+    monkeypatch.setattr(per_record, "MIN_PARALLEL_SECONDS", 0.0)
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.flower.user_model import Extractor, UserRecords
 from fedaux.models import linear_head
@@ -18,7 +19,8 @@ from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.feature_cache import private_outputs
-from helpers.networks import text_network
+from helpers.networks import IMAGES, TEXTS, image_network, text_network
+from helpers.odd_rows import PICTURES, ROWS, TEXT_ROWS, keeps_its_bits
 
 
 def moved(one: np.ndarray, other: np.ndarray) -> float:
@@ -140,3 +142,20 @@ def test_weights_that_sleep_on_other_rows_do_not_hide_batch_norm() -> None:
     assert np.array_equal(tried[:2], predict(Extractor(net, "features"), strange.take(np.arange(2))))  # and hides
     with pytest.raises(UnsupportedModuleError, match=r"model\.features\.2: BatchNorm1d has no running statistics"):
         private_outputs(Extractor(net, "features"), UserRecords.of(rows))
+
+
+@pytest.mark.usefixtures("workers_everywhere")
+@pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)
+def test_a_record_keeps_its_bits_in_every_network(spec: PrototypeSpec) -> None:
+    module = image_network(spec)
+    torch.set_num_threads(1)
+    keeps_its_bits(module, ROWS)()
+    torch.set_num_threads(1)
+    keeps_its_bits(module, PICTURES)()
+
+
+@pytest.mark.usefixtures("workers_everywhere")
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_text_keeps_its_bits_in_every_network(kind: str) -> None:
+    torch.set_num_threads(1)
+    keeps_its_bits(text_network(kind), TEXT_ROWS)()

@@ -27,7 +27,7 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert (state.round, len(state.releases)) == (2, 3)
     history = json.loads((out / "history.json").read_text())
     assert [record["round"] for record in history] == [1, 2]
-    assert f"FedAUX after 2 rounds: accuracy {history[-1]['accuracy']['mlp(features=8, hidden=8)']:.3f}" in said
+    assert f"FedAUX after 2 rounds: accuracy {next(iter(history[-1]['accuracy'].values())):.3f}" in said
     assert "Privacy. The certainty scores of this run are (0.1, 1e-05)-differentially private" in said
     assert "Not covered: local models, their losses and training times are sent without" in said
     assert "failed" not in said

@@ -45,6 +45,6 @@ def test_the_command_prints_a_table_a_statement_and_two_pictures_in_time(tmp_pat
     assert "(1, 1e-05)-differentially" in out
     assert "Not covered" in " ".join(out.split())
     for name in ("split.svg", "curves.svg"):
-        assert (tmp_path / "fedaux-demo" / name).stat().st_size > 10_000
+        assert (tmp_path / "fedaux-demo" / name).read_text().count("<text") > 10
     again = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert again[again.index("Test accuracy") :] == out[out.index("Test accuracy") :]  # nothing is run or drawn twice

@@ -162,7 +162,7 @@ class Round:
         return RoundResult(
             round=self.number,
             accuracy={label: float(np.trace(table) / table.sum()) for label, table in tables.items()},
-            client_metrics=self.client_metrics,
+            client_metrics=dict(sorted(self.client_metrics.items())),  # whoever answered first
             failures=tuple(Failure(failure.client, failure.reason[:_REASON]) for failure in self.failures),
             private_training=self.private_training,
             unprotected_models=self.unprotected,

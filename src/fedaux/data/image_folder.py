@@ -48,9 +48,8 @@ def image_folder(
         raise ValueError(f"{root} holds no image; put them there, labelled ones in a sub-folder for each class")
     test = labelled_files(path / "test") if root != path and not declared else {}
     corpus = image_files("images", train, test, names, size, mode)
-    return replace(
-        corpus, train=replace(corpus.train, person=persons_from_paths(person, list(train), root) if person else None)
-    )
+    ids = persons_from_paths(person, list(train), root) if person else None
+    return replace(corpus, train=replace(corpus.train, person=ids))
 
 
 def _class_folders(root: Path, classes: Sequence[str]) -> list[str]:

@@ -89,10 +89,8 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
     def records(file: Path) -> Records:
         planes = np.memmap(file, dtype=np.uint8, mode="r").reshape(-1, 3, 96, 96)  # planes are column-major
         labels = file.with_name(file.name.replace("_X", "_y"))
-        return Records(
-            planes.transpose(0, 3, 2, 1),
-            np.fromfile(labels, np.uint8).astype(np.int64) - 1 if part == "train" else None,
-        )
+        y = np.fromfile(labels, np.uint8).astype(np.int64) - 1 if part == "train" else None
+        return Records(planes.transpose(0, 3, 2, 1), y)
 
     def read(file: Path) -> Iterator[Block]:
         full = records(file)

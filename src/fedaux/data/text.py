@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.arrays import require_file
@@ -166,18 +165,12 @@ def _corpus(table: _Table, read: Callable[[Path], Iterable[Row]], path: Path, te
         )
     position = {name: index for index, name in enumerate(names)}
 
-    def to_labels(column: list[str]) -> NDArray[np.int64]:
-        return np.array([position.get(name, UNDECLARED) for name in column], dtype=np.int64)
+    def to_records(x: list[str], y: list[str], persons: list[str]) -> Records:
+        labels = np.array([position.get(name, UNDECLARED) for name in y], dtype=np.int64) if table.label else None
+        return Records(np.array(x, dtype=object), labels, person=factorize(persons) if table.person else None)
 
-    records = [
-        Records(
-            np.array(x, dtype=object),
-            to_labels(y) if table.label else None,
-            person=factorize(persons) if table.person else None,
-        )
-        for x, y, persons in tables
-    ]
-    return Corpus(records[0], records[1] if test else None, tuple(names))
+    train, *rest = [to_records(*columns) for columns in tables]
+    return Corpus(train, rest[0] if rest else None, tuple(names))
 
 
 def _columns(table: _Table, rows: Iterable[Row], file: Path) -> tuple[list[str], list[str], list[str]]:

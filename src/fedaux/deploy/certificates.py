@@ -17,6 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 
+Key = ec.EllipticCurvePrivateKey
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
 
 
@@ -29,7 +30,7 @@ class KeyExistsError(FedauxError, ValueError):
 @dataclass(frozen=True)
 class IssuedCertificate:
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: Key
 
     def certificate_pem(self) -> bytes:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
@@ -80,17 +81,17 @@ def generate_key_pair(folder: Path) -> Path:
     return folder / "key.pub"
 
 
-def public_key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
+def public_key_bytes(key: Key) -> bytes:
     return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
 
 
-def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+def load_key(path: Path) -> Key:
     """A site's private key."""
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), password=None)
     except (TypeError, UnsupportedAlgorithm) as error:
         raise ValueError(str(error)) from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
+    if not isinstance(key, Key):
         raise ValueError("it is not an ECDSA key")
     return key
 
@@ -102,13 +103,7 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    issuer_key: ec.EllipticCurvePrivateKey,
-    days: int,
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: Key, issuer_key: Key, days: int) -> x509.CertificateBuilder:
     """What both certificates have in common; valid since yesterday, for clocks that are behind."""
     day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
     end = now + days * day

@@ -64,13 +64,8 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
     aux = replace(base.aux, path=_absolute(base.aux.path))
     if not aux.source:
         aux = replace(aux, source=data.source, path=data.path, options=data.options)
-    return replace(
-        base,
-        data=data,
-        aux=aux,
-        privacy=replace(base.privacy, unsafe_seed=-1),
-        federation=replace(base.federation, sites=tuple(sites)),
-    )
+    privacy, federation = replace(base.privacy, unsafe_seed=-1), replace(base.federation, sites=tuple(sites))
+    return replace(base, data=data, aux=aux, privacy=privacy, federation=federation)
 
 
 def site_config(base: Config, name: str) -> Config:

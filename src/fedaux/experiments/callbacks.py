@@ -140,7 +140,7 @@ class JsonLines(Callback):
 
 
 class Tracker(Callback):
-    """Logs the metrics of every round once; what it missed, at the next round or when the run is resumed."""
+    """Logs the metrics of every round once. What it missed is logged at the next round, or when the run is resumed."""
 
     logged = 0  # rounds
 

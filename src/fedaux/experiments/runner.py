@@ -25,7 +25,7 @@ from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.models import flatten_state
-from fedaux.pretraining.probe import linear_probe
+from fedaux.pretraining.metrics import linear_probe
 from fedaux.privacy.clipping import Bounds
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.feature_cache import FeatureCache

@@ -80,7 +80,9 @@ class Model:
         try:
             shape = RecordSpec.from_card(card["record"]).input_shape
             network = build(_spec(card, folder), shape, len(card["classes"]), seed=0)
-            data = _read(folder / WEIGHTS)
+            if not (folder / WEIGHTS).is_file():
+                raise ValueError(f"{WEIGHTS} is missing")
+            data = (folder / WEIGHTS).read_bytes()
             if hashlib.sha256(data).hexdigest() != card["weights"]["sha256"]:
                 raise ValueError(f"{WEIGHTS} is not the file that the card was written for")
             network.load_state_dict(load(data))
@@ -138,12 +140,6 @@ def read_card(folder: Path) -> Card:
     if version != FORMAT:
         raise ModelError(f"{folder / CARD} was written by another version of fedaux (format {version}, not {FORMAT})")
     return dict(card)
-
-
-def _read(file: Path) -> bytes:
-    if not file.is_file():
-        raise ValueError(f"{file.name} is missing")
-    return file.read_bytes()
 
 
 def _spec(card: Card, folder: Path) -> PrototypeSpec:

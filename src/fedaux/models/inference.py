@@ -20,14 +20,12 @@ Rows = NDArray[np.float32]
 BLOCK = 512  # rows in one forward pass
 
 
-def predict_batches(
-    module: nn.Module, records: Records, block: int = BLOCK
-) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+def predict_batches(module: nn.Module, records: Records, block: int = BLOCK) -> Iterator[tuple[slice, Rows]]:
     """The module's outputs in eval mode, block by block: logits of a model, features of an extractor."""
     module.eval()
     for rows in records.blocks(block):
         with torch.inference_mode():
-            output: NDArray[np.float32] = module(records.batch(rows)).float().numpy()
+            output: Rows = module(records.batch(rows)).float().numpy()
         yield rows, output
 
 

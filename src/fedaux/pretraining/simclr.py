@@ -46,11 +46,8 @@ class SimCLR(SelfSupervisedTask):
         with respect to them, a second backpropagates it part by part. BatchNorm sees the parts.
         """
         views = torch.cat(self._views(rows, generator)).to(self.device, memory_format=torch.channels_last)
-        parts = (
-            views.tensor_split(-(-len(views) // self.config.micro_batch_size))
-            if self.config.micro_batch_size
-            else [views]
-        )
+        size = self.config.micro_batch_size or len(views)
+        parts = views.tensor_split(-(-len(views) // size))
         if len(parts) == 1:
             loss = self._loss(self._project(views, seed))
             loss.backward()  # type: ignore[no-untyped-call]
@@ -66,8 +63,8 @@ class SimCLR(SelfSupervisedTask):
         return loss.item()
 
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
-        first, second = self._views(rows, generator)
-        return feature_quality(*(self.extractor(view.to(self.device)).float().cpu() for view in (first, second)))
+        views = self._views(rows, generator)
+        return feature_quality(*(self.extractor(view.to(self.device)).float().cpu() for view in views))
 
     def _views(self, rows: Indices, generator: torch.Generator) -> list[Tensor]:
         images = self.aux.tensor(rows)

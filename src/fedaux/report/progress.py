@@ -62,8 +62,8 @@ def step(event: ProgressEvent) -> Step:
         case FeaturesProgress():
             return Step(f"features of {event.prototype}", event.done, event.total, "")
         case ReleasesProgress():
-            extractor = f"extractor {event.extractor_bytes / 1e6:.2f} MB" if event.extractor_bytes else ""
-            parts = (_failed(event.failed), extractor, f"public map {event.public_bytes / 1e6:.2f} MB")
+            extractor = f"{event.extractor_bytes / 1e6:.2f} MB" if event.extractor_bytes else "not sent"
+            parts = (_failed(event.failed), f"extractor {extractor}", f"public map {event.public_bytes / 1e6:.2f} MB")
             return Step("releases", event.done, event.total, ", ".join(filter(None, parts)))
         case TrainingProgress():
             return Step(f"round {event.round}", event.done, event.total, _failed(event.failed) or "training")

@@ -36,12 +36,9 @@ def stored_release(
 
     `request` identifies the question: asked again, it gets the stored answer.
     """
-
-    def make() -> Release:
-        return release_scores(order, *own_data(), store.privacy)
-
-    release = store.release(request, release_mechanism(order.size, store.privacy), make, order.heard)
-    return replace(release, client=order.client)
+    mechanism = release_mechanism(order.size, store.privacy)
+    stored = store.release(request, mechanism, lambda: release_scores(order, *own_data(), store.privacy), order.heard)
+    return replace(stored, client=order.client)
 
 
 def release_scores(order: PrepareOrder, records: Records, features: Features, privacy: PrivacyConfig) -> Release:

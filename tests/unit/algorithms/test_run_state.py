@@ -2,7 +2,6 @@
 
 import json
 import struct
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -201,20 +200,6 @@ def test_releases_of_different_lengths_are_told_apart(tmp_path: Path) -> None:
         "b": [],
         "c": [5, 6, 7, 8, 9],
     }
-
-
-def test_many_clients_are_no_matter(tmp_path: Path) -> None:
-    values = np.arange(32)
-    releases = {
-        name: replace(release(name), arrays={"values": values + i})
-        for i, name in enumerate(f"client-{i:03d}" for i in range(50_000))
-    }
-    started = time.perf_counter()
-    RunState(Config(), 0, {"mlp": {"x": np.ones(1)}}, releases=releases).save(tmp_path)
-    loaded = RunState.load(tmp_path).releases
-    assert time.perf_counter() - started < 20  # a second or two on an idle machine
-    assert list(loaded) == list(releases)
-    assert all(np.array_equal(loaded[name].arrays["values"], values + i) for i, name in enumerate(releases))
 
 
 def test_a_folder_without_a_run_says_what_to_do(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_adam_is_its_formula(decay: float) -> None:
 
 
 def test_an_unknown_optimiser_names_the_others() -> None:
-    with pytest.raises(ValueError, match="no optimiser 'adamw'; choose from adam, sgd"):
+    with pytest.raises(ValueError, match=r"'adamw'.*choose from adam, sgd"):
         Optimizer("adamw").make([nn.Parameter(torch.zeros(1))])
 
 

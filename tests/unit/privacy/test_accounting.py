@@ -60,7 +60,7 @@ def test_whole_sums_compose_in_closed_form(mechanisms: list[Mechanism], adjacenc
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 20.0])
-def test_a_release_costs_what_it_was_calibrate_for_and_never_more(epsilon: float, adjacency: str) -> None:
+def test_a_release_costs_what_it_was_calibrated_for_and_never_more(epsilon: float, adjacency: str) -> None:
     assert (1 - 1e-5) * epsilon < total_epsilon([scores(epsilon, adjacency)], DELTA, adjacency) <= epsilon
 
 
@@ -86,31 +86,29 @@ def test_nothing_costs_nothing() -> None:
 
 def test_a_noise_that_is_known_is_checked_and_not_just_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     before = (scores(0.3),)
-    found = training_noise_multiplier(1.0, DELTA, "replace-one", 0.05, 100, before=before)
+    found = training_noise_multiplier(1.0, DELTA, "replace-one", 1.0, 100, before=before)
     with monkeypatch.context() as patch:
         patch.setattr("fedaux.privacy.accounting._calibrate", lambda *_: pytest.fail("searched for it again"))
-        assert training_noise_multiplier(1.0, DELTA, "replace-one", 0.05, 100, before=before, previous=found) == found
-        half = (*before, Mechanism(found, 0.05, 40))
-        assert training_noise_multiplier(1.0, DELTA, "replace-one", 0.05, 60, before=half, previous=found) == found
+        assert training_noise_multiplier(1.0, DELTA, "replace-one", 1.0, 100, before=before, previous=found) == found
+        half = (*before, Mechanism(found, 1.0, 40))
+        assert training_noise_multiplier(1.0, DELTA, "replace-one", 1.0, 60, before=half, previous=found) == found
     for wrong in (0.9 * found, 1.5 * found, -1.0, float("nan"), math.inf, 0.01):
-        assert training_noise_multiplier(1.0, DELTA, "replace-one", 0.05, 100, before=before, previous=wrong) == found
+        assert training_noise_multiplier(1.0, DELTA, "replace-one", 1.0, 100, before=before, previous=wrong) == found
 
 
-@pytest.mark.parametrize("rate", [0.05, 1.0])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_training_noise_is_enough_and_hardly_more(adjacency: str, rate: float) -> None:
-    noise = training_noise_multiplier(1.0, DELTA, adjacency, rate, 200)
-    assert total_epsilon([Mechanism(noise, rate, 200)], DELTA, adjacency) <= 1.0
-    assert total_epsilon([Mechanism(0.99 * noise, rate, 200)], DELTA, adjacency) > 1.0
+def test_training_noise_is_enough_and_hardly_more(adjacency: str) -> None:
+    noise = training_noise_multiplier(1.0, DELTA, adjacency, 1.0, 200)
+    assert total_epsilon([Mechanism(noise, 1.0, 200)], DELTA, adjacency) <= 1.0
+    assert total_epsilon([Mechanism(0.99 * noise, 1.0, 200)], DELTA, adjacency) > 1.0
 
 
-@pytest.mark.parametrize("sample_rate", [0.0, 1.0])
 @pytest.mark.parametrize("epsilon", [0.1, 0.9])
-def test_training_after_scores_spends_the_total_and_never_more(epsilon: float, sample_rate: float) -> None:
-    privacy = PrivacyConfig(epsilon=epsilon, epsilon_total=1.0, private_training=True, sample_rate=sample_rate)
+def test_training_after_scores_spends_the_total_and_never_more(epsilon: float) -> None:
+    privacy = PrivacyConfig(epsilon=epsilon, epsilon_total=1.0, private_training=True, sample_rate=1.0)
     before = (scores(epsilon),)
     plan = plan_training(privacy, LocalConfig(epochs=2, batch_size=32), 640, 5, 650, before)
-    assert (plan.sample_rate, plan.steps, plan.size) == ((0.05, 40, 650) if sample_rate == 0 else (1.0, 2, 650))
+    assert (plan.sample_rate, plan.steps, plan.size) == (1.0, 2, 650)
     assert 0.995 < total_epsilon([*before, *[plan] * 5], DELTA, "replace-one") <= 1.0
     assert total_epsilon([*before, *[plan] * 2], DELTA, "replace-one") < 0.99
 

@@ -82,7 +82,7 @@ def test_releases_go_on_for_as_long_as_the_composed_total_allows(tmp_path: Path)
 
 def test_scores_and_training_share_one_total_however_the_rounds_are_raised(tmp_path: Path) -> None:
     """An owner who raises the number of rounds step by step gets more noise, not more ε (1.66 under 1 before)."""
-    privacy = replace(PRIVACY, epsilon_total=1.0, private_training=True)
+    privacy = replace(PRIVACY, epsilon_total=1.0, private_training=True, sample_rate=1.0)
     account = BudgetStore(tmp_path, privacy)
     account.release("x", release_mechanism(3, privacy), made)
 

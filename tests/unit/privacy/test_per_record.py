@@ -1,7 +1,5 @@
 """The contract: the bits of what a record adds are its own, alone and in any company, at any place, in any thread."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -18,59 +16,24 @@ from fedaux.privacy import per_record
 from fedaux.privacy.clipping import clip_rows, unit_rows
 from fedaux.privacy.module_validation import keeps_records_apart
 from fedaux.privacy.per_record import gradient, parallel_apply, project, replicate, single_thread
-from helpers.networks import IMAGES, TEXTS, image_network, text_network
-from helpers.odd_rows import COMPANY, EXAMPLES, ROWS
+from helpers.networks import IMAGES, image_network, text_network
+from helpers.odd_rows import PICTURES, ROWS, TEXT_ROWS, collected, keeps_its_bits
 
 pytestmark = pytest.mark.usefixtures("workers_everywhere")
 
 RNG = np.random.default_rng(0)
-PICTURES = np.stack([*RNG.integers(0, 256, (4, 8, 8, 3)), np.zeros((8, 8, 3)), np.full((8, 8, 3), 255)]).astype(
-    np.uint8
-)
-STRINGS = [
-    "the team was new",
-    "oil",
-    "rocket launch in the old league",
-    "",
-    "the " * 100,
-    "[PAD] [PAD] [PAD]",
-    "é\x00 😀 star",
-]
-TEXT_ROWS = np.array(STRINGS, dtype=object)
 
 
-def collected(module: nn.Module, records: Records) -> np.ndarray:
-    return np.concatenate([block for _, block in per_record.outputs(module, records)])
-
-
-def keeps_its_bits(module: nn.Module, pool: np.ndarray) -> Callable[[], None]:
-    """Alone, with 1 thread, against: anywhere among any neighbours, as a view or not, with 1 or 2 threads."""
-    alone = [collected(module, Records(pool[[i]])).tobytes() for i in range(len(pool))]
-
-    @EXAMPLES
-    @given(st.integers(0, len(pool) - 1), COMPANY, COMPANY, st.sampled_from([1, 2]), st.booleans())
-    def check(own: int, before: list[int], after: list[int], threads: int, view: bool) -> None:
-        positions = np.array([*before, own, *after]) % len(pool)
-        torch.set_num_threads(threads)
-        found = collected(module, Records(pool).take(positions) if view else Records(pool[positions]))
-        assert [row.tobytes() for row in found] == [alone[position] for position in positions]
-
-    return check
-
-
-@pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)
-def test_a_record_keeps_its_bits_in_every_network(spec: PrototypeSpec) -> None:
-    module = image_network(spec)
+@pytest.mark.parametrize("pool", [ROWS, PICTURES], ids=["rows", "pictures"])
+def test_a_record_keeps_its_bits_in_any_company(pool: np.ndarray) -> None:
+    """In every built-in network: tests/attacks/test_records_apart.py."""
     torch.set_num_threads(1)
-    keeps_its_bits(module, ROWS)()
-    torch.set_num_threads(1)
-    keeps_its_bits(module, PICTURES)()
+    keeps_its_bits(image_network(IMAGES[4]), pool)()
 
 
-@pytest.mark.parametrize("kind", TEXTS)
-def test_a_text_keeps_its_bits_in_every_network(kind: str) -> None:
+def test_a_text_keeps_its_bits_in_any_company() -> None:
     torch.set_num_threads(1)
-    keeps_its_bits(text_network(kind), TEXT_ROWS)()
+    keeps_its_bits(text_network("encoder"), TEXT_ROWS)()
 
 
 def test_memory_that_is_not_aligned_changes_no_bit() -> None:

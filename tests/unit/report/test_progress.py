@@ -54,8 +54,8 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
     ),
     (
         ReleasesProgress(1, 3, 3, 0, 0, 0),
-        "releases: 3/3, public map 0.00 MB",
-        Step("releases", 3, 3, "public map 0.00 MB"),
+        "releases: 3/3, extractor not sent, public map 0.00 MB",
+        Step("releases", 3, 3, "extractor not sent, public map 0.00 MB"),
     ),
     (TrainingProgress(4, 1, 3, 0), "round 4: 1/3, training", Step("round 4", 1, 3, "training")),
     (TrainingProgress(4, 2, 3, 2), "round 4: 2/3, 2 failed", Step("round 4", 2, 3, "2 failed")),

@@ -74,16 +74,12 @@ def distinguish(
     detail: str = "",
     direction: Vector | None = None,
 ) -> AttackResult:
-    """The attack of telling two neighbours apart by their replies, under the claim `audit.epsilon`."""
-    bound = empirical_epsilon(neighbours, audit, direction)
-    return AttackResult.of(name, attacked, audit.epsilon, bound, audit.draws, detail)
+    """The attack of telling two neighbours apart by their replies, under the claim `audit.epsilon`.
 
-
-def empirical_epsilon(neighbours: Sequence[Draw], audit: AuditConfig, direction: Vector | None = None) -> float:
-    """A lower bound on ε from replies of two neighbours: the better of both bounds, which agree for Gaussian noise.
-
-    An attacker who knows in which `direction` the second differs from the first need not learn it from the draws.
+    It proves the better of both lower bounds on ε, which agree for Gaussian noise. An attacker who knows in which
+    `direction` the second neighbour differs from the first need not learn it from the draws.
     """
     first, second = (np.stack([draw() for _ in range(audit.draws)]) for draw in neighbours)
     scores = linear_scores(first, second) if direction is None else (first @ direction, second @ direction)
-    return max(lower_bounds(*scores, audit.delta, 1 - FAILURE_PROBABILITY))
+    bound = max(lower_bounds(*scores, audit.delta, 1 - FAILURE_PROBABILITY))
+    return AttackResult.of(name, attacked, audit.epsilon, bound, audit.draws, detail)

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from fedaux.core.messages import Hello, HelloOrder, PrepareOrder, Release, TrainOrder, Update
 from fedaux.data.records import Corpus
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
-from fedaux.deploy.audit.dropin import Net
+from fedaux.deploy.audit.dropin import MAP, Net
 from fedaux.deploy.audit.records import IDENTITY, identity_server, scores, training
 from fedaux.deploy.audit.site import Server, Site, refused, write_rows
 from fedaux.deploy.audit.texts import write_csv
@@ -90,20 +90,18 @@ def errors(folder: Path, audit: AuditConfig) -> AttackResult:
     ]
     server = identity_server(sites[0])
     replies = [site.send(order) for site in sites for order in _orders(server)]
-    replies.append(_failing_drop_in(folder / "app", server))
+    replies.append(_failing_drop_in(folder / "app"))
     leaks = [r for r in replies if SECRET in repr(dict(_fields(r))) or (r.has_error() and not refused(r))]
     detail = "; ".join(sorted({str(r.error.reason) if r.has_error() else "in a reply" for r in leaks}))[:200]
     detail = detail or f"{sum(map(refused, replies))} failures, each sent as one of four words"
     return AttackResult.exact("errors", "a record in the text of an exception", bool(leaks), detail)
 
 
-def _failing_drop_in(folder: Path, server: Server) -> Message:
+def _failing_drop_in(folder: Path) -> Message:
     """The reply of a drop-in client whose data cannot be read."""
     app = ClientApp()
     answer(app, model=Net, data=lambda context: (float(SECRET),), vault=folder, epsilon=1.0)
-    order = server.prepare(server.map())
-    public = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}
-    order = PrepareOrder("1", "model", order.scorer, 2, 4, "", 0, flatten_state(Net()), public)
+    order = PrepareOrder("1", "model", "class-embedding", 2, 4, "", 0, flatten_state(Net()), MAP)
     (reply,) = InProcessGrid(app, 1, {}).send_and_receive([Message(serialize(order), 2, f"query.{ACTION}")])
     return reply
 

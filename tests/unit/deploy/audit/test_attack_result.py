@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, distinguish, empirical_epsilon
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, distinguish
 
 
 @pytest.mark.parametrize(("bound", "violated"), [(0.0, False), (4.0, False), (4.01, True), (math.inf, True)])
@@ -49,4 +49,5 @@ def test_who_knows_the_direction_need_not_learn_it() -> None:
     rng, direction = np.random.default_rng(1), np.eye(200)[0]
     draws = [lambda shift=shift: rng.normal(size=200) + shift * direction for shift in (0.0, 3.0)]
     audit = AuditConfig(draws=200)
-    assert empirical_epsilon(draws, audit, direction) > empirical_epsilon(draws, audit) + 0.5
+    known, learned = (distinguish("a", "noise", draws, audit, direction=way) for way in (direction, None))
+    assert known.bound > learned.bound + 0.5
