@@ -36,7 +36,7 @@ def examples(*lines: str) -> str:
 
 def console_for(as_json: bool) -> Console:
     """Standard output, or standard error if a script reads the former."""
-    return Console(stderr=as_json)
+    return Console(stderr=as_json, highlight=False)
 
 
 def with_local_modules(config: Path) -> Path:

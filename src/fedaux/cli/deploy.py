@@ -41,9 +41,7 @@ def init(
     if as_json:
         print_json({"folder": str(folder), "sites": site, "readme": str(folder / "README.md")})
         return
-    console_for(as_json).print(
-        f"{folder / 'README.md'} says what to do next, in order.", highlight=False, soft_wrap=True
-    )
+    console_for(as_json).print(f"{folder / 'README.md'} says what to do next, in order.", soft_wrap=True)
 
 
 @app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))
@@ -55,7 +53,7 @@ def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], a
     if as_json:
         print_json({"public_key": str(public)})
         return
-    console_for(as_json).print(f"Send {public} to the server, and nothing else.", highlight=False, soft_wrap=True)
+    console_for(as_json).print(f"Send {public} to the server, and nothing else.", soft_wrap=True)
 
 
 @app.command(epilog=examples("fedaux deploy check hospitals/sites/berlin     # at the site, before it takes part"))
@@ -67,11 +65,9 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
     findings, console = [], console_for(as_json)
     for found in check_site(folder):
         findings.append(found)
-        console.print(
-            f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}", highlight=False, soft_wrap=True
-        )
+        console.print(f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}", soft_wrap=True)
         if found.remedy:
-            console.print(f"         → {escape(found.remedy)}", highlight=False, soft_wrap=True)
+            console.print(f"         → {escape(found.remedy)}", soft_wrap=True)
     if as_json:
         print_json({"findings": [vars(one) for one in findings]})
     if any(one.ok is False for one in findings):

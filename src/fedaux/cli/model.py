@@ -42,9 +42,9 @@ def export(
     for folder, card in zip(folders, cards, strict=True):
         accuracy, count = card["metrics"]["accuracy"], card["metrics"]["test_records"]
         text = f"{folder}: accuracy {accuracy:.3f} on {count} test records"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"[bold]Privacy.[/bold] {cards[0]['privacy']['statement']}", highlight=False, soft_wrap=True)
-    console.print("README.md is the model card; choose a licence in it before you publish.", highlight=False)
+        console.print(text, markup=False, soft_wrap=True)
+    console.print(f"[bold]Privacy.[/bold] {cards[0]['privacy']['statement']}", soft_wrap=True)
+    console.print("README.md is the model card; choose a licence in it before you publish.")
 
 
 @app.command(
@@ -84,9 +84,9 @@ def predict(
         results_table(title, ("input", "class", "probability", "or else"), [_row(one) for one in found[:SHOWN]])
     )
     if out is not None:
-        console.print(f"All predictions are in {escape(str(out))}.", highlight=False, soft_wrap=True)
+        console.print(f"All predictions are in {escape(str(out))}.", soft_wrap=True)
     elif len(found) > SHOWN:
-        console.print("--out predictions.csv writes all of them.", highlight=False)
+        console.print("--out predictions.csv writes all of them.")
 
 
 def _summary(folder: Path, card: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def report(
         title = f"ε at δ = {ledger.delta:g}; the {len(rows[: limit or None])} of {len(rows)} clients that spent most"
         console.print(results_table(title, header, rows[: limit or None]))
     console.print(_crossing_table(facts["crosses"]))
-    console.print(f"[bold]Privacy.[/bold] {ledger.statement()}", highlight=False)
+    console.print(f"[bold]Privacy.[/bold] {ledger.statement()}")
 
 
 def _site_report(vault: Path, delta: float, as_json: bool) -> None:
@@ -74,7 +74,7 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
     for account in accounts:
         header = ("entry", "what", "noise σ", "sampling rate", "steps")
         console.print(results_table(str(account.folder), header, account.rows()))
-        console.print(f"[bold]Privacy.[/bold] {account.statement()}", highlight=False)
+        console.print(f"[bold]Privacy.[/bold] {account.statement()}")
 
 
 def _crossing_table(crosses: list[dict[str, str]]) -> Table:
@@ -116,7 +116,6 @@ def plan(
         f"With {records} records and ({epsilon:g}, {delta:g})-privacy ({adjacency}), each coordinate of a client's "
         f"mean gets noise of σ = {found.sigma:.4f}, where the clients' means differ by {found.signal:.4f}: "
         f"signal to noise {found.signal / found.sigma:.2f}.",
-        highlight=False,
     )
     right, ideal, even, kept = (
         round(100 * x) for x in (found.right, found.right_without_noise, found.even, found.kept)
@@ -126,14 +125,13 @@ def plan(
         f"to the right ones ({ideal} % without noise, {even} % if all counted alike). "
         f"[bold]{kept} % of the signal is kept[/bold]; expect no more than that of what FedAUX without noise would "
         "gain over FedDF+P.",
-        highlight=False,
     )
     for share in KEPT:
-        console.print(_advice(plans, share, epsilon, records), highlight=False)
+        console.print(_advice(plans, share, epsilon, records))
     _draw(plans, records, out)
     if as_json:
         print_json({**vars(found), "kept": found.kept, "delta": delta, "chart": str(out)})
-    console.print(f"The trade-off is drawn in {out}.", highlight=False)
+    console.print(f"The trade-off is drawn in {out}.")
 
 
 def _draw(planner: Planner, records: int, out: Path) -> None:
@@ -190,7 +188,7 @@ def audit(
         console.print(_findings_table(found, delta))
         for one in found:
             if one.skipped or one.violated:
-                console.print(f"{one.name}: {'skipped, ' if one.skipped else ''}{one.detail}", highlight=False)
+                console.print(f"{one.name}: {'skipped, ' if one.skipped else ''}{one.detail}")
     if violated:
         console.print(f"[bold red]The claim does not hold[/bold red] against {', '.join(violated)}.")
         raise typer.Exit(Exit.NEGATIVE)

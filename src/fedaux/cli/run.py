@@ -51,8 +51,8 @@ def init(
         print_json({"files": [str(path) for path in paths]})
         return
     console = console_for(as_json)
-    console.print(f"Wrote {' and '.join(map(str, paths))}.", highlight=False, soft_wrap=True)
-    console.print(f"Next: look through it, then `fedaux run {paths[0]}`.", highlight=False, soft_wrap=True)
+    console.print(f"Wrote {' and '.join(map(str, paths))}.", soft_wrap=True)
+    console.print(f"Next: look through it, then `fedaux run {paths[0]}`.", soft_wrap=True)
 
 
 @app.command(
@@ -137,7 +137,7 @@ def prepare(
         curve = read_pretraining_card(path)["curve"] if path.with_suffix(".json").is_file() else ()
         if curve:  # neither a published encoder nor a random one has any
             page = write_pretraining_page(path.with_suffix(".html"), label, curve)
-            console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+            console.print(f"Report: {page}", soft_wrap=True)
     if accuracies:
         title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
         rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]
@@ -165,7 +165,7 @@ def report(
     if as_json:
         print_json({"report": str(path)})
     else:
-        console_for(as_json).print(f"Report: {path}", highlight=False, soft_wrap=True)
+        console_for(as_json).print(f"Report: {path}", soft_wrap=True)
 
 
 def show(result: Result, console: Console, as_json: bool) -> None:

@@ -157,11 +157,11 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json({one.name: {"title": one.title, "about": one.about, "minutes": one.minutes} for one in found})
         return
-    console = Console()
+    console = console_for(as_json)
     for one in found:
         question = one.about[: one.about.index("?") + 1]
-        console.print(f"[bold]{one.name:<14}[/bold] {f'{one.minutes:g} min':>8}  {escape(question)}", highlight=False)
-    console.print("\n`fedaux study NAME --jobs 2` runs one; minutes are for two idle cores.", highlight=False)
+        console.print(f"[bold]{one.name:<14}[/bold] {f'{one.minutes:g} min':>8}  {escape(question)}")
+    console.print("\n`fedaux study NAME --jobs 2` runs one; minutes are for two idle cores.")
 
 
 def _sweep(
@@ -174,7 +174,7 @@ def _sweep(
     set_threads(threads)
     console = console_for(as_json)
     if plan.about:
-        console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}", highlight=False)
+        console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}")
     with Live(console) as live:
         result = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
     result = write_results(result)

@@ -9,8 +9,12 @@ from typing import Literal
 from fedaux.core.results import RoundResult
 
 
+class ProgressEvent:
+    """One of the types below."""
+
+
 @dataclass(frozen=True)
-class RunStarted:
+class RunStarted(ProgressEvent):
     """A run starts, or continues after the rounds of its history."""
 
     method: str  # its label: FedAUX
@@ -20,7 +24,7 @@ class RunStarted:
 
 
 @dataclass(frozen=True)
-class PretrainingProgress:
+class PretrainingProgress(ProgressEvent):
     """An epoch is done; or all of them at once, where the weights come from the cache or were published."""
 
     prototype: str
@@ -33,7 +37,7 @@ class PretrainingProgress:
 
 
 @dataclass(frozen=True)
-class FeaturesProgress:
+class FeaturesProgress(ProgressEvent):
     """Records that have passed a frozen extractor; features that are in the cache make no event."""
 
     prototype: str
@@ -42,7 +46,7 @@ class FeaturesProgress:
 
 
 @dataclass(frozen=True)
-class ReleasesProgress:
+class ReleasesProgress(ProgressEvent):
     """Clients asked for their private release; bytes are the most that any of them is sent."""
 
     round: int
@@ -54,7 +58,7 @@ class ReleasesProgress:
 
 
 @dataclass(frozen=True)
-class TrainingProgress:
+class TrainingProgress(ProgressEvent):
     """Clients asked for an update."""
 
     round: int
@@ -64,14 +68,14 @@ class TrainingProgress:
 
 
 @dataclass(frozen=True)
-class AggregationStarted:
+class AggregationStarted(ProgressEvent):
     """Updates are in; the server averages, distils and tests."""
 
     round: int
 
 
 @dataclass(frozen=True)
-class RoundFinished:
+class RoundFinished(ProgressEvent):
     """The round is saved."""
 
     result: RoundResult
@@ -80,8 +84,8 @@ class RoundFinished:
 
 
 @dataclass(frozen=True)
-class SweepProgress:
-    """Runs of a sweep that have ended, and how the last of them did: None without accuracy is one that failed."""
+class SweepProgress(ProgressEvent):
+    """Runs of a sweep that have ended, and the last of them; without accuracy, it failed."""
 
     done: int
     total: int
@@ -90,7 +94,7 @@ class SweepProgress:
 
 
 @dataclass(frozen=True)
-class SweepRunProgress:
+class SweepRunProgress(ProgressEvent):
     """What happens in one run of a sweep, or in the pre-training of an extractor that several share."""
 
     run: str
@@ -98,7 +102,7 @@ class SweepRunProgress:
 
 
 @dataclass(frozen=True)
-class AuditProgress:
+class AuditProgress(ProgressEvent):
     """An attack starts, the n-th of all."""
 
     attack: str
@@ -107,25 +111,12 @@ class AuditProgress:
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notice(ProgressEvent):
     """Something that a person should know: a site has come, a node is left out."""
 
     text: str
 
 
-ProgressEvent = (
-    RunStarted
-    | PretrainingProgress
-    | FeaturesProgress
-    | ReleasesProgress
-    | TrainingProgress
-    | AggregationStarted
-    | RoundFinished
-    | SweepProgress
-    | SweepRunProgress
-    | AuditProgress
-    | Notice
-)
 OnProgress = Callable[[ProgressEvent], None]
 
 

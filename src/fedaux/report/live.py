@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -17,10 +18,9 @@ from rich.progress import (
     Progress,
     Task,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fedaux.core.errors import Exit
@@ -43,6 +43,33 @@ _EVERY = 10.0  # seconds between lines of one task where there is no terminal
 _SHOWN = 12  # finished runs of a sweep
 
 
+@dataclass
+class _Run:
+    started: RunStarted
+    results: list[RoundResult]
+    privacy: str = ""
+
+    def facts(self) -> Table:
+        grid = Table.grid(padding=(0, 2), expand=True)
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(ratio=1)
+        if self.results:
+            last, curve = self.results[-1], [result.mean_accuracy for result in self.results]
+            grid.add_row("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}"))
+            if last.effective_teachers:
+                text = f"{last.effective_teachers:.1f} effective of {len(last.client_metrics)}"
+                if last.largest_teacher:
+                    text += "; largest weight: {}, {:.0%}".format(*last.largest_teacher)
+                grid.add_row("teachers", Text(text))
+        if self.privacy:
+            grid.add_row("privacy", Text(self.privacy))
+        failures = [failure for result in self.results for failure in result.failures]
+        if failures:
+            text = f"{len(failures)}, last {failures[-1].client}: {failures[-1].reason}"
+            grid.add_row("failed", Text(text, style="yellow", overflow="fold"))
+        return grid
+
+
 class Live:
     """`with Live(console) as live: run(…, on_progress=live.on_progress)`."""
 
@@ -50,18 +77,16 @@ class Live:
         self.console, self._clock = console, clock
         self.bars = Progress(
             TextColumn("{task.description}", style="dim"),
-            BarColumn(24),
+            BarColumn(20),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            expand=True,
             get_time=clock,
             speed_estimate_period=3600,  # a round may take minutes
         )
         self._tasks: dict[tuple[str, str], Task] = {}  # by run and kind of bar
-        self._running: dict[str, RunStarted] = {}  # "" is the name of a run outside of sweeps
-        self._results: list[RoundResult] = []  # of the run that spoke last
-        self._privacy = ""
+        self._running: dict[str, _Run] = {}  # "" is the name of a run outside of sweeps
         self._finished: list[tuple[str, str]] = []
         self._printed: dict[str, float] = {}
         self._screen = RichLive(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
@@ -84,9 +109,10 @@ class Live:
             self.console.print(inner.text, highlight=False, markup=False, soft_wrap=True)
             return
         if isinstance(inner, RunStarted):
-            self._running[run], self._results, self._privacy = inner, list(inner.history), ""
+            self._running[run] = _Run(inner, list(inner.history))
         elif isinstance(inner, RoundFinished):
-            self._results, self._privacy = [*self._results, inner.result], inner.privacy
+            self._running[run].results.append(inner.result)
+            self._running[run].privacy = inner.privacy
         bar = self._move(run, inner)
         if not self.console.is_terminal:
             self._print(event, inner, bar)
@@ -96,10 +122,14 @@ class Live:
             self._remove(run)
 
     def _move(self, run: str, event: ProgressEvent) -> Task:
-        """The event's bar; what follows one another within a run shares one."""
+        """The event's bar. Steps within a run share one; in a sweep they are the note of the run's own."""
         name, done, total, note = step(event)
-        key = (run, name if isinstance(event, RunStarted | RoundFinished | SweepProgress) else "now")
-        name = ", ".join(filter(None, (run, name)))
+        spans = isinstance(event, RunStarted | RoundFinished | SweepProgress)
+        if run and run in self._running and not spans:
+            bar = self._tasks[run, "rounds"]
+            self.bars.update(bar.id, note=f"{name}: {done}/{total}" if total else f"{name}: {note}")
+            return bar
+        key, name = (run, name if spans else "now"), run if spans and run else ", ".join(filter(None, (run, name)))
         if key not in self._tasks:
             number = self.bars.add_task(name, total=total, note=note)
             (self._tasks[key],) = (task for task in self.bars.tasks if task.id == number)
@@ -108,7 +138,9 @@ class Live:
             self.bars.reset(bar.id, total=total, description=name)
         if total:  # the first step says when the work began, the others how fast it goes
             self.bars.update(bar.id, total=total, completed=done)
-        self.bars.update(bar.id, note=note)
+        self.bars.update(
+            bar.id, note=note if run or not isinstance(event, RoundFinished) else ""
+        )  # the panel has it below
         return bar
 
     def _remove(self, run: str) -> None:
@@ -140,29 +172,10 @@ class Live:
             finished.add_row(Text(name, style="dim"), Text(outcome))
         parts: list[RenderableType] = [self.bars]
         title = "fedaux"
-        if len(self._running) == 1:
-            (started,) = self._running.values()
+        running = list(self._running.values())  # a copy: the screen is drawn in a thread of its own
+        if len(running) == 1:
+            started = running[0].started
             title = f"[bold]{started.method}[/bold]  [dim]{escape(started.setting)}[/dim]"
-            parts.append(self._facts())
+            parts.append(running[0].facts())
         panel = Panel(Group(*parts), title=title, title_align="left", border_style="dim")
         return Group(finished, panel) if self._finished else panel
-
-    def _facts(self) -> Table:
-        grid = Table.grid(padding=(0, 2), expand=True)
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column(ratio=1)
-        if self._results:
-            last, curve = self._results[-1], [result.mean_accuracy for result in self._results]
-            grid.add_row("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}"))
-            if last.effective_teachers:
-                text = f"{last.effective_teachers:.1f} effective of {len(last.client_metrics)}"
-                if last.largest_teacher:
-                    text += "; largest weight: {}, {:.0%}".format(*last.largest_teacher)
-                grid.add_row("teachers", Text(text))
-        if self._privacy:
-            grid.add_row("privacy", Text(self._privacy))
-        failures = [failure for result in self._results for failure in result.failures]
-        if failures:
-            text = f"{len(failures)}, last {failures[-1].client}: {failures[-1].reason}"
-            grid.add_row("failed", Text(text, style="yellow", overflow="fold"))
-        return grid

@@ -73,6 +73,7 @@ def step(event: ProgressEvent) -> Step:
             return Step("attacks", event.number, event.total, event.attack)
         case Notice():
             return Step(event.text, 0, 0, "")
+    raise TypeError(f"unknown progress event {event!r}")
 
 
 def _round_note(result: RoundResult) -> str:

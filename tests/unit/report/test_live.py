@@ -66,15 +66,26 @@ def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
     for done, name in enumerate(("FedAVG", "FedDF"), 1):
         live.on_progress(SweepRunProgress("extractor 1", PretrainingProgress("cnn", 2, 2)))
         live.on_progress(SweepRunProgress(name, RunStarted(name, "digits", (), 1)))
-        assert f"{name}, rounds" in shown(live)
+        assert f"│ {name} " in shown(live)
         live.on_progress(SweepRunProgress(name, RoundFinished(RESULT, 1, "")))
         live.on_progress(SweepProgress(done, 3, name, 0.5))
-        assert f"{name}, rounds" not in shown(live)
+        assert f"│ {name} " not in shown(live)
     live.on_progress(SweepProgress(3, 3, "FedAUX"))
     lines = [line.split() for line in shown(live).splitlines()]
     assert lines[:3] == [["FedAVG", "0.500"], ["FedDF", "0.500"], ["FedAUX", "failed"]]
     assert "3/3" in shown(live)
     assert "extractor" not in shown(live)
+
+
+def test_runs_at_the_same_time_keep_their_figures_apart() -> None:
+    live = Live(console(terminal=True))
+    for name in ("FedAVG", "FedDF"):
+        live.on_progress(SweepRunProgress(name, RunStarted(name, "digits", (), 2)))
+    live.on_progress(SweepRunProgress("FedAVG", RoundFinished(replace(RESULT, accuracy={"mlp": 0.9}), 2, "")))
+    live.on_progress(SweepRunProgress("FedDF", RoundFinished(replace(RESULT, accuracy={"mlp": 0.1}), 2, "")))
+    assert "▁" not in shown(live)  # a curve is shown of one run only
+    live.on_progress(SweepProgress(1, 2, "FedDF", 0.1))
+    assert "0.900  █ " in shown(live)
 
 
 def test_an_interrupt_ends_with_its_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
