@@ -54,7 +54,7 @@ def tuned(method: str, cache: Path) -> dict[str, float]:
 
 def row(method: str, rates: Mapping[str, float], cache: Path) -> str:
     curves = np.array([curve(method, rates, seed, cache) for seed in SEEDS]) * 100
-    figures = [f"{at.mean():.1f} ± {at.std():.1f}" for at in (curves[:, 0], curves[:, 4], curves[:, -1])]
+    figures = [f"{at.mean():.1f} ± {at.std(ddof=1):.1f}" for at in (curves[:, 0], curves[:, 4], curves[:, -1])]
     words = ", ".join(f"{key.rpartition('.')[2]} {value:g}" for key, value in rates.items())
     return f"| {METHODS[method].label} | {words} | {' | '.join(figures)} |"
 

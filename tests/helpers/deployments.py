@@ -45,7 +45,7 @@ def answering(server: Path | None, date: str = "") -> Iterator[str]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(server / "server.pem", server / "server.key")
         made.socket = context.wrap_socket(made.socket, server_side=True)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)  # looks often if it shall stop
     thread.start()
     try:
         yield f"127.0.0.1:{made.server_address[1]}"

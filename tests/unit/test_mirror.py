@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 UNIT, PACKAGE = TESTS / "unit", TESTS.parent / "src" / "fedaux"
@@ -40,13 +38,16 @@ def twins() -> set[str]:
     return {(path.parent / path.stem.removeprefix("test_")).as_posix() for path in paths} - WHOLE_PACKAGE
 
 
-def imports(source: str) -> Iterator[tuple[str, str]]:
-    """(module, name) of everything that a source imports; ("module", "") for a whole module."""
+@cache
+def imports(source: str) -> frozenset[tuple[str, str]]:
+    """(module, name) of everything that a source imports; (module, "") for a whole module."""
+    found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
+            found |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            yield from (("." * node.level + (node.module or ""), alias.name) for alias in node.names)
+            found |= {("." * node.level + (node.module or ""), alias.name) for alias in node.names}
+    return frozenset(found)
 
 
 def misplaced(source: str) -> set[str]:
@@ -73,9 +74,9 @@ def test_exceptions_are_modules_without_a_twin_and_have_a_reason() -> None:
     assert all(WITHOUT_TWIN.values())
 
 
-@pytest.mark.parametrize("path", sorted(UNIT.rglob("*.py")), ids=lambda path: path.relative_to(UNIT).as_posix())
-def test_unit_tests_start_no_process_and_train_no_run(path: Path) -> None:
-    assert misplaced(path.read_text(encoding="utf-8")) == set()
+def test_unit_tests_start_no_process_and_train_no_run() -> None:
+    found = {path.relative_to(UNIT).as_posix(): misplaced(path.read_text("utf-8")) for path in UNIT.rglob("*.py")}
+    assert {name: what for name, what in found.items() if what} == {}
 
 
 def test_what_is_misplaced_would_be_found() -> None:
@@ -87,11 +88,13 @@ def test_what_is_misplaced_would_be_found() -> None:
     assert misplaced("from fedaux.algorithms.loop import run\nfrom fedaux import Config") == set()
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix())
-def test_no_test_imports_a_test(path: Path) -> None:
+def test_no_test_imports_a_test() -> None:
     """What tests share is in `helpers`."""
-    names = {module.split(".")[0] for module, _ in imports(path.read_text(encoding="utf-8"))}
-    assert not {name for name in names if name in ("", "tests", "conftest") or name.startswith("test_")}
+    for path in TESTS.rglob("*.py"):
+        for module, _ in imports(path.read_text("utf-8")):
+            first = module.split(".")[0]
+            assert first not in ("", "tests", "conftest"), path
+            assert not first.startswith("test_"), path
 
 
 def test_helpers_are_used() -> None:

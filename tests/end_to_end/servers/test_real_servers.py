@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 from fedaux import Config, Result, run
 from fedaux.algorithms.run_state import RunState
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import LocalConfig
 from helpers.harness import Servers
 from helpers.three_sites import CONFIG as THREE
 from helpers.three_sites import SITES, Federation
@@ -76,3 +77,27 @@ def test_flowers_simulation_does_what_one_process_does(here: Result, tmp_path: P
         servers.run(made.file, made.out, connection=("real", "--federation-config", nodes))
         servers.finish()
     check_same(here, made.out)
+
+
+@pytest.mark.parametrize("where", ["sites", "simulation"])
+def test_what_clients_keep_of_a_method_lasts_from_round_to_round(tmp_path: Path, where: str) -> None:
+    """SCAFFOLD's control variates: each round may run in a new process, and finds them in the vault."""
+    if where == "simulation":
+        pytest.importorskip("ray", reason="Flower's simulation needs ray: pip install 'fedaux[simulation]'")
+    local = LocalConfig(optimizer="sgd", lr=0.05, batch_size=8)
+    config = replace(CONFIG, method="scaffold", prototypes=CONFIG.prototypes[:1], local=local)
+    here = run(config, tmp_path / "here", cache=tmp_path / "cache")
+    assert same(here.state, run(replace(config, method="fedavg"), tmp_path / "plain").state) > 1e-3
+    with Servers(tmp_path / "servers", plain=True) as servers:
+        made = Federation(tmp_path, servers, config)
+        if where == "sites":
+            made.up()
+            made.begin()
+        else:
+            servers.superlink("--simulation")
+            nodes = "num-supernodes=3 client-resources-num-cpus=1"
+            servers.run(made.file, made.out, connection=("real", "--federation-config", nodes))
+        servers.finish()
+    assert same(here.state, RunState.load(made.out)) < 1e-5
+    vaults = tmp_path / "vaults" if where == "sites" else made.out / "clients"
+    assert sorted(path.parent.name for path in vaults.glob("*/state-*.safetensors")) == SITES
