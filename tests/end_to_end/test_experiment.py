@@ -61,16 +61,22 @@ def same_weights(one: RunState, other: RunState) -> bool:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_and_learns_something(method: str, tmp_path: Path) -> None:
-    local = replace(TINY.local, optimizer="sgd") if method.startswith("scaffold") else TINY.local
+    local = LocalConfig(epochs=3, lr=1e-2)
+    if method.startswith("scaffold"):
+        local = LocalConfig(epochs=3, lr=0.1, optimizer="sgd")
     result = run(replace(TINY, method=method, rounds=3, local=local), tmp_path / "run", cache=tmp_path)
     assert len(result.curve) == 3
+    assert result.accuracy > 0.2  # chance is 0.1; the slowest, FedAdam, has 0.24, most have 0.6
     assert result.state.round == 3
     assert len(result.state.releases) == (4 if method == "fedaux" else 0)
     last = result.state.history[-1]
     assert (last.distill_loss is not None) == METHODS[method].distils
     if METHODS[method].distils:
-        teachers = pytest.approx(15.0 if method.startswith("fedbe") else 4.0)
-        assert last.effective_teachers == teachers or method == "fedaux"
+        assert last.effective_teachers is not None
+        if method == "fedaux":
+            assert 1 < last.effective_teachers < 3.9  # certainty weighs them differently
+        else:
+            assert last.effective_teachers == pytest.approx(15.0 if method.startswith("fedbe") else 4.0)
     changed = RunState.load(tmp_path / "run").weights
     assert same_weights(result.state, replace(result.state, weights=changed))
 

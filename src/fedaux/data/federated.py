@@ -161,7 +161,8 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...]
     classes = _class_names(corpus)
     for name, part in (("training", corpus.train), ("test", test)):
         if len(part) == 0 or not 0 <= int(part.labels.min()) <= int(part.labels.max()) < len(classes):
-            raise ValueError(f"the {name} part needs records with labels 0..{len(classes) - 1}, one for each class")
+            labels = f"labels 0..{len(classes) - 1}, one for each class" if classes else "labels that count from 0"
+            raise ValueError(f"the {name} part needs records with {labels}")
     private = corpus.train.take(order)
     parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
     return FederatedData(private, tuple(parts), test, public.unlabelled(), classes, clients)

@@ -74,6 +74,7 @@ def test_how_a_command_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     assert run_app(lambda: None) == 0
+    assert sys.path[-1] == str(Path.cwd())  # a module:function is looked for there as well
     assert run_app(interrupted) == Exit.STOPPED
 
 

@@ -84,9 +84,10 @@ def test_every_error_has_its_exit_code(error: BaseException, code: Exit) -> None
     assert exit_code(error) == code
 
 
-def test_exit_codes_differ_and_none_is_success() -> None:
-    assert 0 not in list(Exit)
-    assert len({int(code) for code in Exit}) == len(Exit)
+def test_exit_codes_are_a_promise_to_scripts() -> None:
+    names = ("NEGATIVE", "USAGE", "SETTINGS", "DATA", "FOLDER", "MISSING", "CLIENTS", "DIVERGED", "DISK", "PRIVACY")
+    expected = {name: number for number, name in enumerate(names, start=1)} | {"BUG": 70, "STOPPED": 130}
+    assert {code.name: int(code) for code in Exit} == expected
 
 
 def test_an_unknown_name_comes_with_the_nearest_and_all_allowed() -> None:

@@ -1,7 +1,7 @@
 """One finished round: what follows from it, and that it survives as JSON."""
 
 import json
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from hypothesis import given
@@ -45,3 +45,17 @@ def test_a_round_survives_as_json() -> None:
 def test_clients_of_any_name_survive(metrics: dict[str, ClientMetrics]) -> None:
     result = RoundResult(1, {}, metrics)
     assert RoundResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+def test_a_round_of_which_nothing_more_is_known_has_cost_and_revealed_nothing() -> None:
+    bare = RoundResult(1, {}, {})
+    assert (bare.unprotected_models, bare.bytes_sent, bare.bytes_received) == (0, 0, 0)
+    assert (bare.epsilon, bare.distill_loss, bare.effective_teachers, bare.confusion) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    "value", [RESULT, METRICS["a"], RESULT.private_training["a"]], ids=lambda one: type(one).__name__
+)
+def test_history_cannot_be_changed(value: object) -> None:
+    with pytest.raises(FrozenInstanceError):
+        value.records = 7  # type: ignore[attr-defined]

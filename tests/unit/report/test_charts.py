@@ -88,9 +88,12 @@ def test_whatever_others_wrote_is_escaped() -> None:
 def test_any_size_is_drawn(size: int) -> None:
     rng = np.random.default_rng(0)
     names = [f"n{i}" for i in range(size)]
-    parsed(bubbles(rng.integers(0, 9, (size, size)), names, names))
-    parsed(heat(rng.random((size, size)), names, names))
-    parsed(line_chart([Line(name, rng.random(size).tolist()) for name in names[:12]], "x", "y"))
+    counts = rng.integers(0, 9, (size, size))
+    assert len(list(parsed(bubbles(counts, names, names)).iter("circle"))) == (counts > 0).sum()
+    assert len(list(parsed(heat(rng.random((size, size)), names, names)).iter("rect"))) >= size * size
+    lines = [Line(name, rng.random(size).tolist()) for name in names[:12]]
+    drawn = [one for one in parsed(line_chart(lines, "x", "y")).iter() if one.tag in ("polyline", "circle")]
+    assert len(drawn) >= len(lines)
 
 
 def test_values_below_zero_have_their_place() -> None:
