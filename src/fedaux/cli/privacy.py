@@ -211,4 +211,4 @@ def _findings_table(found: list[AttackResult], delta: float) -> Table:
 
 def _finding_facts(one: AttackResult) -> dict[str, object]:
     """JSON knows no infinity: null is an ε that nothing bounds."""
-    return {**vars(one), "bound": one.bound if one.bound < float("inf") else None}
+    return {**vars(one), "violated": one.violated, "bound": one.bound if one.bound < float("inf") else None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import secrets
 import sys
@@ -12,12 +13,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fedaux.config.schema import Config, FederationConfig
-from fedaux.config.toml import to_commented_toml, toml_value
+from fedaux.config.toml import to_commented_toml
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.deploy import scripts
 from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
-from fedaux.deploy.readme import readme
 from fedaux.deploy.settings import SERVER_HEAD, SERVER_NOTES, SITE_HEAD, server_config, site_config, site_notes
 
 FIRST_PORT = 9101  # of the sites' nodes, which listen on their own machine
@@ -97,51 +97,37 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
         public = (folder / "sites" / name / "key.pub").read_bytes()
         write_atomically(folder / "server" / "keys" / f"{name}.pub", public)
     _write(folder / "systemd", scripts.systemd_units(folder, Path(sys.executable).parent))
-    _write(folder, {"compose.yaml": scripts.compose(sites), "README.md": readme(sites, address.public)})
+    compose = scripts.render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
+    readme = scripts.render("README.md", sites=sites, server=address.public)
+    _write(folder, {"compose.yaml": compose, "README.md": readme})
 
 
 def _write_site(folder: Path, name: str, port: int, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
     generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)
-    env = "# Who this site is, where its server is, and a free port that its node may use on this machine.\n"
+    env = scripts.render("site.env", name=name, address=address, port=port)
     settings = to_commented_toml(site_config(base, name), SITE_HEAD.format(name=name), site_notes(base))
-    _write(folder, {"site.env": f"{env}NAME={name}\nSERVER={address.public}\nPORT={port}\n", "site.toml": settings})
-    _write(folder, scripts.SITE_SCRIPTS, mode=0o755)
+    _write(folder, {"site.env": env, "site.toml": settings})
+    _write_scripts(folder, scripts.SITE_SCRIPTS, "site.env")
 
 
 def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
     write_atomically(folder / "ca.crt", authority)
     write_atomically(folder / "superexec.secret", secrets.token_hex(32).encode(), private=True)
-    env = "# Where the server listens, and where it is found from its own machine, which alone may control it.\n"
-    connection = {"address": address.local, "root-certificates": str(folder / "ca.crt")}
-    run = {"config": str(folder / "fedaux.toml"), "out": str(folder / "run"), "set": ""}
     files = {
-        "server.env": f"{env}BIND={address.bind}\nPORT={address.port}\nLOCAL={address.local}\n",
+        "server.env": scripts.render("server.env", address=address),
         "fedaux.toml": to_commented_toml(server_config(base, sites), SERVER_HEAD, SERVER_NOTES),
-        "flwr-home/config.toml": _table("superlink.fedaux", connection),
-        "app/pyproject.toml": _app(run),
+        "flwr-home/config.toml": scripts.render("superlink.toml", address=address, folder=folder),
+        "app/pyproject.toml": scripts.render("app.toml", folder=folder, version=version("fedaux")),
     }
     _write(folder, files)
-    _write(folder, scripts.SERVER_SCRIPTS, mode=0o755)
+    _write_scripts(folder, scripts.SERVER_SCRIPTS, "server.env")
 
 
-def _app(run: Mapping[str, str]) -> str:
-    """A Flower app that names installed components and carries no code, which sites would refuse."""
-    parts = {"serverapp": "fedaux.experiments.server_app:app", "clientapp": "fedaux.flower.client_app:app"}
-    about = {"name": "fedaux-run", "version": version("fedaux"), "description": "fedaux", "license": "Apache-2.0"}
-    return (
-        _table("project", about)
-        + _table("tool.flwr.app", {"publisher": "fedaux"})
-        + _table("tool.flwr.app.components", parts)
-        + "# run.sh says where config and out are now; `set` holds overrides: 'rounds=3; local.lr=0.01'\n"
-        + _table("tool.flwr.app.config", run)
-    )
-
-
-def _table(name: str, values: Mapping[str, str]) -> str:
-    return f"[{name}]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in values.items()) + "\n"
+def _write_scripts(folder: Path, names: Sequence[str], env: str) -> None:
+    _write(folder, {name: scripts.render(name, env=env) for name in names}, mode=0o755)
 
 
 def _write(folder: Path, files: Mapping[str, str], mode: int = 0o644) -> None:

@@ -1,5 +1,6 @@
-"""Units and containers are told paths as they are."""
+"""Units and containers are told paths as they are, and what the README names is there."""
 
+import re
 from pathlib import Path
 
 import yaml
@@ -29,3 +30,11 @@ def test_containers_see_their_own_folder_only(folder: Path) -> None:
         mounted, script = service["volumes"][0].split(":"), service["command"][1]
         assert (folder / mounted[0] / Path(script).relative_to(mounted[1])).is_file()
         assert service["network_mode"] == "host"
+
+
+def test_what_the_readme_names_is_there(folder: Path) -> None:
+    text = (folder / "README.md").read_text()
+    named = re.findall(r"\./((?:server|sites)/\S+?\.sh)", text)
+    assert {"server/superlink.sh", "server/superexec.sh", "server/register.sh", "server/run.sh"} <= set(named)
+    assert {"sites/berlin/supernode.sh", "sites/paris/supernode.sh"} <= set(named)
+    assert all((folder / name).is_file() for name in [*named, *re.findall(r"systemd/\S+\.service", text)])

@@ -27,7 +27,7 @@ def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:
         replies += list(_replies(site, [identity_server(site).train(np.zeros(6))] * (rounds + 1)))
     bound = _composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} rounds of training were answered"
-    return AttackResult.of("rounds-raised", "the owner's total, by more rounds", audit.epsilon, bound, 0, detail)
+    return AttackResult(audit.epsilon, bound, detail)
 
 
 def repeated_requests(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -35,8 +35,7 @@ def repeated_requests(folder: Path, audit: AuditConfig) -> AttackResult:
     site = _site(folder, scores(audit))
     server = identity_server(site)
     orders = [server.prepare(server.map(column=np.array([1.0, -scale]))) for scale in (1, 1, 2, 3, 4)]
-    bound = _composed_epsilon(list(_replies(site, [*orders, *orders])), audit)
-    return AttackResult.of("questions", "the owner's total, by asking again", audit.epsilon, bound, 0)
+    return AttackResult(audit.epsilon, _composed_epsilon(list(_replies(site, [*orders, *orders])), audit))
 
 
 def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -49,7 +48,7 @@ def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
     replies = list(_replies(site, [large, order, *[server.train(np.zeros(6))] * 2]))
     bound = _composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} replies, after a question of size {large.size:,}"
-    return AttackResult.of("wrong-size", "the owner's total, by a false size", audit.epsilon, bound, 0, detail)
+    return AttackResult(audit.epsilon, bound, detail)
 
 
 def failed_release(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -61,8 +60,7 @@ def failed_release(folder: Path, audit: AuditConfig) -> AttackResult:
         raise AssertionError("a client answered without an extractor")
     raised = replace(site.config, privacy=replace(site.config.privacy, epsilon=audit.epsilon))
     replies = list(_replies(replace(site, config=raised), [order]))
-    claimed, bound = _account(replies[-1]).epsilon, _composed_epsilon(replies, audit)
-    return AttackResult.of("half-way", "the total that the client reports, after a failure", claimed, bound, 0)
+    return AttackResult(_account(replies[-1]).epsilon, _composed_epsilon(replies, audit))
 
 
 def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -72,8 +70,7 @@ def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
     first = site.release(server.prepare(server.map(column=np.array([1.0, -1.0]))))
     site.forget()
     again = replace(server.prepare(server.map(column=np.array([1.0, -2.0]))), heard=_account(first).entries)
-    bound = _composed_epsilon([first, *_replies(site, [again])], audit)
-    return AttackResult.of("old-copy", "the owner's total, by an old account", audit.epsilon, bound, 0)
+    return AttackResult(audit.epsilon, _composed_epsilon([first, *_replies(site, [again])], audit))
 
 
 def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -83,9 +80,8 @@ def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
     server = identity_server(site)
     orders = [server.prepare(server.map(column=np.array([1, -1])), name) for name in names]
     replies = list(_replies(site, orders))
-    bound = _composed_epsilon(replies, audit)
     detail = f"{len(names)} names got {len(_distinct(replies))} different releases"
-    return AttackResult.of("many-names", "the owner's total, by names", audit.epsilon, bound, 0, detail)
+    return AttackResult(audit.epsilon, _composed_epsilon(replies, audit), detail)
 
 
 def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -95,9 +91,8 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
     server = identity_server(site)
     orders: list[Order] = [server.prepare(server.map(column=np.array([1, -1]))), *[server.train(np.zeros(6))] * 2]
     replies = list(_replies(site, orders))
-    claimed, bound = _account(replies[-1]).epsilon, _composed_epsilon(replies, audit, "add-remove")
-    detail = f"{len(replies)} replies"
-    return AttackResult.of("reported", "the total that the client reports", claimed, bound, 0, detail)
+    bound = _composed_epsilon(replies, audit, "add-remove")
+    return AttackResult(_account(replies[-1]).epsilon, bound, f"{len(replies)} replies")
 
 
 def _site(folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)) -> Site:

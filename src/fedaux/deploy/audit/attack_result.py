@@ -37,29 +37,26 @@ class AuditConfig:
 class AttackResult:
     """`bound` is an ε that was proven against the claim; the claim is refuted where it is larger."""
 
-    name: str
-    attacked: str
     claimed: float
     bound: float
-    draws: int
-    violated: bool
-    detail: str
+    detail: str = ""
+    draws: int = 0
     skipped: bool = False
+    name: str = ""  # this and the next are added from the table of attacks
+    attacked: str = ""
+
+    @property
+    def violated(self) -> bool:
+        return self.bound > self.claimed
 
     @classmethod
-    def of(
-        cls, name: str, attacked: str, claimed: float, bound: float, draws: int = 0, detail: str = ""
-    ) -> AttackResult:
-        return cls(name, attacked, claimed, bound, draws, bound > claimed, detail)
-
-    @classmethod
-    def exact(cls, name: str, attacked: str, leaks: bool, detail: str) -> AttackResult:
+    def exact(cls, leaks: bool, detail: str) -> AttackResult:
         """An attack that needs no draws: what leaks is read without any noise, so no ε bounds it."""
-        return cls.of(name, attacked, 0.0, math.inf if leaks else 0.0, 0, detail)
+        return cls(0.0, math.inf if leaks else 0.0, detail)
 
-    @classmethod
-    def skip(cls, name: str, attacked: str, reason: str) -> AttackResult:
-        return cls(name, attacked, 0.0, 0.0, 0, False, reason, skipped=True)
+
+class AttackSkipped(Exception):
+    """An attack that cannot be made on this machine; the message says why."""
 
 
 Draw = Callable[[], Vector]  # one reply, drawn anew
@@ -67,12 +64,7 @@ Attack = Callable[[Path, AuditConfig], AttackResult]  # (an empty folder, settin
 
 
 def distinguish(
-    name: str,
-    attacked: str,
-    neighbours: Sequence[Draw],
-    audit: AuditConfig,
-    detail: str = "",
-    direction: Vector | None = None,
+    neighbours: Sequence[Draw], audit: AuditConfig, detail: str = "", direction: Vector | None = None
 ) -> AttackResult:
     """The attack of telling two neighbours apart by their replies, under the claim `audit.epsilon`.
 
@@ -82,4 +74,4 @@ def distinguish(
     first, second = (np.stack([draw() for _ in range(audit.draws)]) for draw in neighbours)
     scores = linear_scores(first, second) if direction is None else (first @ direction, second @ direction)
     bound = max(lower_bounds(*scores, audit.delta, 1 - FAILURE_PROBABILITY))
-    return AttackResult.of(name, attacked, audit.epsilon, bound, audit.draws, detail)
+    return AttackResult(audit.epsilon, bound, detail, audit.draws)

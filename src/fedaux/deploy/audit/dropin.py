@@ -73,16 +73,15 @@ class DropInClient:
 
 def batch_norm(folder: Path, audit: AuditConfig) -> AttackResult:
     """Weights whose activations are zero on random rows, not on the client's: no test run would show the mixing."""
-    name, attacked = "drop-in-batchnorm", "a network that normalises over the batch"
     rows = np.random.default_rng(0).uniform(0.9, 1.1, size=(64, 8))
     other = np.concatenate([np.full((1, 8), 1000.0), rows[1:]])
     weights = _mixing_weights(norm=True)
     clients = [DropInClient(folder / which, x, audit, norm=True) for which, x in (("one", rows), ("other", other))]
     DropInClient(folder / "control", rows, audit).values(_mixing_weights(norm=False))  # clients answer such an order
     if all(refused(client.ask(weights)) for client in clients):
-        return AttackResult.of(name, attacked, audit.epsilon, 0.0, 0, "both neighbours refuse the network")
+        return AttackResult(audit.epsilon, 0.0, "both neighbours refuse the network")
     draws = [partial(client.values, weights) for client in clients]
-    return distinguish(name, attacked, draws, audit.fewer_draws(), "one of 64 rows is an outlier")
+    return distinguish(draws, audit.fewer_draws(), "one of 64 rows is an outlier")
 
 
 def noise(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -97,7 +96,7 @@ def noise(folder: Path, audit: AuditConfig) -> AttackResult:
     middle = {**MAP, "mean": np.full(4, 0.5, np.float32)}
     clients = [DropInClient(folder / which, x, audit, public=middle) for which, x in (("one", rows), ("other", other))]
     draws = [partial(client.values, weights) for client in clients]
-    return distinguish("noise-drop-in", "noise of a drop-in's release", draws, audit.more_draws())
+    return distinguish(draws, audit.more_draws())
 
 
 def _mixing_weights(norm: bool) -> Arrays:

@@ -29,7 +29,7 @@ def exchanged(folder: Path, audit: AuditConfig) -> AttackResult:
         for which, (row, label) in neighbours.items()
     ]
     draws = opposite_scores([Site.at(path, IDENTITY, **scores(audit)) for path in data])
-    return distinguish("noise-scores", "noise on class sums, replace-one", draws, audit.more_draws())
+    return distinguish(draws, audit.more_draws())
 
 
 def added(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -37,7 +37,7 @@ def added(folder: Path, audit: AuditConfig) -> AttackResult:
     settings = scores(audit, scorer="mean-embedding", adjacency="add-remove", declared_records=8)
     data = [write_rows(folder / f"{n}", np.array([(1, 0)] * n), [0] * n, ("a", "b")) for n in (7, 8)]
     draws = opposite_scores([Site.at(path, IDENTITY, **settings) for path in data])
-    return distinguish("noise-mean", "noise on a mean of φ, add-remove", draws, audit.more_draws())
+    return distinguish(draws, audit.more_draws())
 
 
 def trained(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -47,7 +47,7 @@ def trained(folder: Path, audit: AuditConfig) -> AttackResult:
     sites = [Site.at(path, IDENTITY, **training(audit)) for path in data]
     order, direction = identity_server(sites[0]).train(np.zeros(6)), gradient(np.array([LOUD, 0.0]), np.zeros(2), 0)
     draws = [partial(site.noisy_sum, order) for site in sites]
-    return distinguish("noise-training", "noise on gradients", draws, audit.more_draws(), direction=direction)
+    return distinguish(draws, audit.more_draws(), direction=direction)
 
 
 def canaries(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -67,7 +67,7 @@ def canaries(folder: Path, audit: AuditConfig) -> AttackResult:
     right, guesses = _guess(noisy_sum, labels, included)
     bound = one_run_bound(CANARIES, guesses, right, audit.delta, 1 - FAILURE_PROBABILITY)
     detail = f"{right} of {guesses} guesses on {CANARIES} canaries are right"
-    return AttackResult.of("canaries", "who took part in private training", audit.epsilon, bound, 1, detail)
+    return AttackResult(audit.epsilon, bound, detail, draws=1)
 
 
 def _guess(noisy_sum: Vector, labels: NDArray[Any], included: NDArray[np.bool_]) -> tuple[int, int]:

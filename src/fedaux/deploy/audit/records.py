@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, Draw, distinguish
+from fedaux.deploy.audit.attack_result import AttackResult, AttackSkipped, AuditConfig, Draw, distinguish
 from fedaux.deploy.audit.site import Server, Site, Vector, set_mlp, write_rows
 
 Floats = NDArray[np.float32]
@@ -20,7 +20,7 @@ Product = Callable[[Floats, Floats, int], NDArray[Any]]  # (h, w, n) → h·w, n
 TRIES = 500  # of the search for vectors on which kernels disagree
 MANY = 10**6  # declared records: gradients are divided by it, which lets Adam's first step be inverted
 HUGE = 2.0**50  # a power of two: no product is rounded differently
-AGREE = "the matrix kernels of this machine agree on all that was tried"
+PERSON = "100 of 104 records, of which 10 are used"
 IDENTITY = PrototypeSpec.of("mlp", hidden=2, features=2, norm="none")
 
 
@@ -46,16 +46,12 @@ def training(audit: AuditConfig, **more: Any) -> dict[str, Any]:
 
 def map_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     """All features are equal, and the public map's product with them has the sign that the kernel gives it."""
-    name, attacked, rows, width = "batch-shape-map", "one record more, on the public map of others", 1953, 128
+    rows, width = 1953, 128
 
     def product(h: Floats, column: Floats, count: int) -> NDArray[Any]:
         return (np.tile(h, (count, 1)).astype(np.float64) @ np.outer(column, np.eye(4)[0]))[:, 0]
 
-    vectors = find_shape_dependent(product, width, rows)
-    if vectors is None:
-        return AttackResult.skip(name, attacked, AGREE)
-    h, column, *_ = vectors
-    audit = audit.fewer_draws()
+    h, column, *_ = find_shape_dependent(product, width, rows)
     spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
     settings = scores(audit, adjacency="add-remove", declared_records=rows)
     sites, server = one_record_more(folder, rows, spec, settings)
@@ -63,34 +59,26 @@ def map_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     basis = np.outer(column, np.eye(4)[0]).astype(np.float32)
     order = server.prepare({"mean": np.zeros(width, np.float32), "basis": basis})
     draws = [partial(site.values, order) for site in sites]
-    return distinguish(name, attacked, draws, audit, f"{rows:,} records or one more")
+    return distinguish(draws, audit.fewer_draws(), f"{rows:,} records or one more")
 
 
 def network_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     """The same inside the network, whose weights are the server's: a feature is a rounding error."""
-    name, attacked, rows, width = "batch-shape-network", "one record more, on the features of others", 15, 512
-    vectors = find_shape_dependent(_linear, width, rows)
-    if vectors is None:
-        return AttackResult.skip(name, attacked, AGREE)
-    h, weights, small, large = vectors
-    audit = audit.fewer_draws()
+    rows, width = 15, 512
+    h, weights, small, large = find_shape_dependent(_linear, width, rows)
     spec = PrototypeSpec.of("mlp", hidden=width, features=3, norm="none")
     settings = scores(audit, adjacency="add-remove", declared_records=rows)
     sites, server = one_record_more(folder, rows, spec, settings)
     set_mlp(server.model, hidden=h, second=np.outer(np.eye(3)[0], weights))
     order = server.prepare(server.map(mean=max(small, large) / 2))
     draws = [partial(site.values, order) for site in sites]
-    return distinguish(name, attacked, draws, audit, f"{rows} records or one more")
+    return distinguish(draws, audit.fewer_draws(), f"{rows} records or one more")
 
 
 def training_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     """The same in private training: weights of 2⁵⁰ turn the sign of a logit into all of the gradient."""
-    name, attacked, rows, width = "batch-shape-training", "one record more, on the gradients of others", 15, 512
-    vectors = find_shape_dependent(_linear, width, rows)
-    if vectors is None:
-        return AttackResult.skip(name, attacked, AGREE)
-    h, weights, small, large = vectors
-    audit = audit.fewer_draws()
+    rows, width = 15, 512
+    h, weights, small, large = find_shape_dependent(_linear, width, rows)
     spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
     sites, server = one_record_more(folder, rows, spec, training(audit))
     set_mlp(server.model, bias=h)
@@ -98,16 +86,14 @@ def training_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     order = server.train(head, lr=1e25)  # those weights are negligible beside it
     first, second = (gradient(h, np.array([HUGE * logit, 0, 0]), 2) for logit in (small, large))
     draws = [partial(site.noisy_sum, order) for site in sites]
-    return distinguish(name, attacked, draws, audit, f"{rows} records or one more", second - first)
+    return distinguish(draws, audit.fewer_draws(), f"{rows} records or one more", second - first)
 
 
 def person(folder: Path, audit: AuditConfig) -> AttackResult:
     """A person's hundred records, all moved together, where the privacy unit is a person."""
     settings = scores(audit, unit="person", max_records_per_person=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
-    detail = "100 of 104 records, of which 10 are used"
-    draws = opposite_scores(sites)
-    return distinguish("person", "all records of a person, on scores", draws, audit.fewer_draws(), detail)
+    return distinguish(opposite_scores(sites), audit.fewer_draws(), PERSON)
 
 
 def person_training(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -116,9 +102,8 @@ def person_training(folder: Path, audit: AuditConfig) -> AttackResult:
     sites = [_persons(folder / which, row, settings) for which, row in (("without", None), ("with", (1000, 0)))]
     order = identity_server(sites[0]).train(np.zeros(6))
     direction = gradient(np.array([1000.0, 0.0]), np.zeros(2), 0)
-    draws, detail = [partial(site.noisy_sum, order) for site in sites], "100 of 104 records, of which 10 are used"
-    attacked = "all records of a person, on training"
-    return distinguish("person-training", attacked, draws, audit.fewer_draws(), detail, direction)
+    draws = [partial(site.noisy_sum, order) for site in sites]
+    return distinguish(draws, audit.fewer_draws(), PERSON, direction)
 
 
 def identity_server(site: Site) -> Server:
@@ -144,8 +129,8 @@ def cancelling_pairs(width: int) -> Iterator[tuple[Floats, Floats]]:
         yield np.concatenate([half, half])[order], np.concatenate([signs, -signs])[order]
 
 
-def find_shape_dependent(product: Product, width: int, rows: int) -> tuple[Floats, Floats, float, float] | None:
-    """(h, w, h·w among `rows`, h·w among one more) with products of different signs; None if no try gives such.
+def find_shape_dependent(product: Product, width: int, rows: int) -> tuple[Floats, Floats, float, float]:
+    """(h, w, h·w among `rows`, h·w among one more) with products of different signs, if there are such.
 
     A hostile server could search at home: kernels choose the order of their sums by the shape.
     """
@@ -154,7 +139,7 @@ def find_shape_dependent(product: Product, width: int, rows: int) -> tuple[Float
         uniform = small.min() == small.max() and large.min() == large.max()
         if uniform and small[0] * large[0] < 0:
             return h, weights, float(small[0]), float(large[0])
-    return None
+    raise AttackSkipped("the matrix kernels of this machine agree on all that was tried")
 
 
 def one_record_more(

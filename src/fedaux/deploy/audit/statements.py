@@ -38,7 +38,7 @@ def lost_replies(folder: Path, audit: AuditConfig) -> AttackResult:
     printed, accounts = _printed_epsilon(state.ledger.statement()), _accounts(folder, audit)
     detail = f"{len(accounts[0].entries)} rounds were trained, {state.round} of them kept"
     bound = max(account.epsilon for account in accounts)
-    return AttackResult.of("lost-replies", "the total that the server prints", printed, bound, 0, detail)
+    return AttackResult(printed, bound, detail)
 
 
 def spare_clients(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -53,16 +53,14 @@ def spare_clients(folder: Path, audit: AuditConfig) -> AttackResult:
     statement = state.ledger.statement()
     covered = [a for a in _accounts(folder, audit) if f"{a.folder.name} did not answer" not in statement]
     bound, detail = max(a.epsilon for a in covered), f"the statement covers {len(covered)} of 2 clients"
-    printed = _printed_epsilon(statement)
-    return AttackResult.of("spare-clients", "the total, beside spare clients", printed, bound, 0, detail)
+    return AttackResult(_printed_epsilon(statement), bound, detail)
 
 
 def rounded_down(folder: Path, audit: AuditConfig) -> AttackResult:
     """A printed ε is a promise: rounded up, wherever it is printed."""
     pairs = [pair for epsilon in TOTALS for pair in _printed_and_true(folder, epsilon, audit)]
     printed, true = min(pairs, key=lambda pair: pair[0] / pair[1])
-    detail = f"{len(pairs)} were compared"
-    return AttackResult.of("printed", "ε as statements and tables print it", printed, true, 0, detail)
+    return AttackResult(printed, true, f"{len(pairs)} were compared")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -13,20 +12,16 @@ from typing import Any
 import torch
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, distinguish
+from fedaux.deploy.audit.attack_result import AttackResult, AttackSkipped, AuditConfig, distinguish
 from fedaux.deploy.audit.records import scores
 from fedaux.deploy.audit.site import Server, Site
 
 WORDS = ("good", "film", "but", "far", "too", "long", "for", "me", "now")
-MISSING = "transformers is not installed: pip install 'fedaux[text]'"
 Rows = Sequence[tuple[str, str]]  # (label, text)
 
 
 def text_length(folder: Path, audit: AuditConfig) -> AttackResult:
     """The embedding of the padding is NaN: a text beside a longer one would become NaN, and count for nothing."""
-    name, attacked = "text-length", "the length of one text, on the features of others"
-    if importlib.util.find_spec("transformers") is None:
-        return AttackResult.skip(name, attacked, MISSING)
     rows = [("flu", "good")] * 32
     sites = _sites(folder, audit, short=[*rows, ("flu", "good")], long=[*rows, ("flu", " ".join(WORDS))])
     server = Server.against(sites[0], (), 2)
@@ -35,20 +30,17 @@ def text_length(folder: Path, audit: AuditConfig) -> AttackResult:
         text.encoder.embeddings.word_embeddings.weight[text.tokenizer.pad_token_id] = float("nan")
     order = server.prepare(server.map(mean=-1e6))  # φ is +1 for every row that is finite
     draws = [partial(site.values, order) for site in sites]
-    return distinguish(name, attacked, draws, audit.fewer_draws(), "one of 33 texts, of 1 word or of 9")
+    return distinguish(draws, audit.fewer_draws(), "one of 33 texts, of 1 word or of 9")
 
 
 def new_label(folder: Path, audit: AuditConfig) -> AttackResult:
     """A record with an undeclared label: if classes were numbered from the records, it would renumber all others."""
-    name, attacked = "new-label", "a label that is not declared, on those of others"
-    if importlib.util.find_spec("transformers") is None:
-        return AttackResult.skip(name, attacked, MISSING)
     rows = [(label, "good film") for label in ("cold", "flu") for _ in range(16)]
     sites = _sites(folder, audit, known=[*rows, ("flu", "good")], new=[*rows, ("aids", "good")])
     server = Server.against(sites[0], (), 2)
     order = server.prepare(server.map(mean=-1e6))
     draws = [partial(site.values, order) for site in sites]
-    return distinguish(name, attacked, draws, audit.fewer_draws(), "one of 33 records in a .csv")
+    return distinguish(draws, audit.fewer_draws(), "one of 33 records in a .csv")
 
 
 def write_csv(path: Path, rows: Rows) -> Path:
@@ -68,7 +60,10 @@ def _sites(folder: Path, audit: AuditConfig, **tables: Rows) -> list[Site]:
 
 def _tokenizer(folder: Path) -> Path:
     """A vocabulary of a dozen words: loading a real one would take longer than the attack."""
-    transformers = importlib.import_module("transformers")
+    try:
+        transformers = importlib.import_module("transformers")
+    except ModuleNotFoundError as error:
+        raise AttackSkipped("transformers is not installed: pip install 'fedaux[text]'") from error
     folder.mkdir(parents=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")

@@ -44,7 +44,7 @@ def oracle(folder: Path, audit: AuditConfig) -> AttackResult:
     known = set(client.app._registered_funcs)
     extra = sorted({*answered, *(known - ORDERS)})
     detail = f"answers {', '.join(extra)}" if extra else f"{len(OTHERS) * len(contents)} other orders are refused"
-    return AttackResult.exact("oracle", "orders beyond hello, prepare and train", bool(extra), detail)
+    return AttackResult.exact(bool(extra), detail)
 
 
 def fields(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -58,7 +58,7 @@ def fields(folder: Path, audit: AuditConfig) -> AttackResult:
         wrong |= {f"{name} is not classified" for name in {*first, *second} - set(classes)}
         wrong |= {f"{name} is said to be public" for name in public if first.get(name) != second.get(name)}
     detail = "; ".join(sorted(wrong)) or "all are classified, and the public ones agree"
-    return AttackResult.exact("fields", "fields of replies of two neighbours", bool(wrong), detail)
+    return AttackResult.exact(bool(wrong), detail)
 
 
 def hello(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -70,9 +70,7 @@ def hello(folder: Path, audit: AuditConfig) -> AttackResult:
     sites += [Site.at(path, IDENTITY, **scores(audit)) for path in arrays]
     replies = [dict(_fields(site.send(HelloOrder()))) for site in sites]
     differ = replies[0] != replies[1] or replies[2] != replies[3]
-    return AttackResult.exact(
-        "hello", "a label that is not declared, in Hello", differ, f"says {replies[1]['classes']}"
-    )
+    return AttackResult.exact(differ, f"says {replies[1]['classes']}")
 
 
 def errors(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -94,7 +92,7 @@ def errors(folder: Path, audit: AuditConfig) -> AttackResult:
     leaks = [r for r in replies if SECRET in repr(dict(_fields(r))) or (r.has_error() and not refused(r))]
     detail = "; ".join(sorted({str(r.error.reason) if r.has_error() else "in a reply" for r in leaks}))[:200]
     detail = detail or f"{sum(map(refused, replies))} failures, each sent as one of four words"
-    return AttackResult.exact("errors", "a record in the text of an exception", bool(leaks), detail)
+    return AttackResult.exact(bool(leaks), detail)
 
 
 def _failing_drop_in(folder: Path) -> Message:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedaux.deploy.audit.attack_result import AttackSkipped
 from fedaux.deploy.audit.records import TRIES, cancelling_pairs, find_shape_dependent
 
 
@@ -23,9 +24,7 @@ def test_a_kernel_that_depends_on_the_shape_is_found() -> None:
         terms = (h * weights)[:: 1 if rows % 2 == 0 else -1]
         return np.full(rows, np.add.accumulate(terms, dtype=np.float32)[-1])
 
-    found = find_shape_dependent(product, 64, 8)
-    assert found is not None
-    h, weights, small, large = found
+    h, weights, small, large = find_shape_dependent(product, 64, 8)
     assert small * large < 0
     assert product(h, weights, 8)[0] == np.float32(small)
     assert product(h, weights, 9)[0] == np.float32(large)
@@ -38,5 +37,6 @@ def test_a_kernel_that_does_not_is_not_blamed() -> None:
         calls.append(rows)
         return np.full(rows, float(h.astype(np.float64) @ weights))
 
-    assert find_shape_dependent(product, 16, 4) is None
+    with pytest.raises(AttackSkipped, match="kernels of this machine agree"):
+        find_shape_dependent(product, 16, 4)
     assert calls == [4, 5] * TRIES
