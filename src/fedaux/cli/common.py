@@ -52,6 +52,15 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False))
 
 
+def print_result(as_json: bool, value: Any, *lines: str) -> None:
+    """What a command did: as JSON, or in lines for people."""
+    if as_json:
+        print_json(value)
+        return
+    for line in lines:
+        console_for(as_json).print(line, soft_wrap=True)
+
+
 def set_threads(count: int) -> None:
     import torch
 

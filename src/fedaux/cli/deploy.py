@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fedaux.cli.common import Json, console_for, examples, print_json
+from fedaux.cli.common import Json, console_for, examples, print_json, print_result
 from fedaux.core.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
@@ -38,10 +38,9 @@ def init(
     from fedaux.deploy.settings import demo_config
 
     write(folder, site, Address(host, port), Config.load(config) if config else demo_config())
-    if as_json:
-        print_json({"folder": str(folder), "sites": site, "readme": str(folder / "README.md")})
-        return
-    console_for(as_json).print(f"{folder / 'README.md'} says what to do next, in order.", soft_wrap=True)
+    readme = folder / "README.md"
+    facts = {"folder": str(folder), "sites": site, "readme": str(readme)}
+    print_result(as_json, facts, f"{readme} says what to do next, in order.")
 
 
 @app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))
@@ -50,10 +49,7 @@ def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], a
     from fedaux.deploy.certificates import generate_key_pair
 
     public = generate_key_pair(folder)
-    if as_json:
-        print_json({"public_key": str(public)})
-        return
-    console_for(as_json).print(f"Send {public} to the server, and nothing else.", soft_wrap=True)
+    print_result(as_json, {"public_key": str(public)}, f"Send {public} to the server, and nothing else.")
 
 
 @app.command(epilog=examples("fedaux deploy check hospitals/sites/berlin     # at the site, before it takes part"))

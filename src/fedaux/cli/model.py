@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from fedaux.cli.common import Json, console_for, examples, print_json
 
@@ -64,8 +65,6 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Classify new records with an exported model."""
-    from rich.markup import escape
-
     from fedaux.export.input_files import InputReader
     from fedaux.export.model import Model
     from fedaux.report.terminal import results_table
@@ -117,8 +116,6 @@ def _named(model: Model, names: list[str], x: Any, top: int) -> list[dict[str, A
 
 def _row(one: dict[str, Any]) -> tuple[str, str, str, str]:
     """A prediction for the eye."""
-    from rich.markup import escape
-
     best, *others = one["top"]
     rest = ", ".join(f"{other['class']} {other['probability']:.3f}" for other in others)
     return escape(one["input"]), escape(best["class"]), f"{best['probability']:.3f}", escape(rest)
@@ -126,16 +123,12 @@ def _row(one: dict[str, Any]) -> tuple[str, str, str, str]:
 
 def _write(found: list[dict[str, Any]], out: Path) -> None:
     """One line a record: its name, then class and probability of each rank."""
-    import csv
-    import io
-
     from fedaux.core.io import write_atomically
+    from fedaux.report.tables import to_csv
 
     ranks = range(1, 1 + max((len(one["top"]) for one in found), default=0))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["input", *(word for rank in ranks for word in (f"class_{rank}", f"probability_{rank}"))])
+    lines = [["input", *(word for rank in ranks for word in (f"class_{rank}", f"probability_{rank}"))]]
     for one in found:
         cells = (cell for each in one["top"] for cell in (each["class"], f"{each['probability']:.6g}"))
-        writer.writerow([one["input"], *cells])
-    write_atomically(out, text.getvalue().encode())
+        lines.append([one["input"], *cells])
+    write_atomically(out, to_csv(lines).encode())

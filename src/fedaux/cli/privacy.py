@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fedaux.deploy.audit.attack_result import AttackResult
     from fedaux.scoring.planner import Planner
 
@@ -53,7 +54,8 @@ def report(
         header = ("client", "releases", "private training", "ε of everything")
         title = f"ε at δ = {ledger.delta:g}; the {len(rows[: limit or None])} of {len(rows)} clients that spent most"
         console.print(results_table(title, header, rows[: limit or None]))
-    console.print(_crossing_table(facts["crosses"]))
+    crosses = [(one["what"], one["protection"]) for one in facts["crosses"]]
+    console.print(results_table("What leaves a client", ("what", "protection"), crosses, text_columns=(0, 1)))
     console.print(f"[bold]Privacy.[/bold] {ledger.statement()}")
 
 
@@ -75,15 +77,6 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
         header = ("entry", "what", "noise σ", "sampling rate", "steps")
         console.print(results_table(str(account.folder), header, account.rows()))
         console.print(f"[bold]Privacy.[/bold] {account.statement()}")
-
-
-def _crossing_table(crosses: list[dict[str, str]]) -> Table:
-    table = Table(title="What leaves a client", title_justify="left", header_style="bold")
-    for name in ("what", "protection"):
-        table.add_column(name)
-    for one in crosses:
-        table.add_row(one["what"], one["protection"])
-    return table
 
 
 @app.command(
@@ -198,15 +191,16 @@ def audit(
 
 
 def _findings_table(found: list[AttackResult], delta: float) -> Table:
+    from fedaux.report.terminal import results_table
+
     title = f"ε claimed, and ε proven against it, at δ = {delta:g}; all bounds hold together with 95 % confidence"
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("attack", "what is attacked", "claimed", "proven", "draws", "verdict"):
-        table.add_column(name, justify="right" if name in ("claimed", "proven", "draws") else "left")
+    rows = []
     for one in found:
         verdict = "skipped" if one.skipped else "[bold red]violated[/bold red]" if one.violated else "holds"
         figures = ("–", "–") if one.skipped else (f"{one.claimed:.3g}", f"{one.bound:.3g}")
-        table.add_row(one.name, one.attacked, *figures, f"{one.draws:,}" if one.draws else "–", verdict)
-    return table
+        rows.append((one.name, one.attacked, *figures, f"{one.draws:,}" if one.draws else "–", verdict))
+    header = ("attack", "what is attacked", "claimed", "proven", "draws", "verdict")
+    return results_table(title, header, rows, text_columns=(0, 1, 5))
 
 
 def _finding_facts(one: AttackResult) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +19,7 @@ from fedaux.cli.common import (
     console_for,
     examples,
     print_json,
+    print_result,
     set_threads,
     with_local_modules,
 )
@@ -47,12 +50,12 @@ def init(
     from fedaux.config.starters import write_starter
 
     paths = write_starter(kind, folder)
-    if as_json:
-        print_json({"files": [str(path) for path in paths]})
-        return
-    console = console_for(as_json)
-    console.print(f"Wrote {' and '.join(map(str, paths))}.", soft_wrap=True)
-    console.print(f"Next: look through it, then `fedaux run {paths[0]}`.", soft_wrap=True)
+    print_result(
+        as_json,
+        {"files": [str(path) for path in paths]},
+        f"Wrote {' and '.join(map(str, paths))}.",
+        f"Next: look through it, then `fedaux run {paths[0]}`.",
+    )
 
 
 @app.command(
@@ -73,33 +76,19 @@ def run(
 ) -> None:
     """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
-    from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.runner import run as run_experiment
-    from fedaux.report.live import Live
 
     settings = Config.load(with_local_modules(config), set_ or [])
     folder = out or Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
-    callbacks = make_callbacks(track or [])
-    set_threads(threads)
-    console = console_for(as_json)
-    with Live(console) as live:
-        result = run_experiment(settings, folder, on_progress=live.on_progress, callbacks=callbacks)
-    show(result, console, as_json)
+    _run(partial(run_experiment, settings, folder), track, threads, as_json)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
 def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
     """Continue a run that was stopped or killed; the result is the same as if it had not been."""
-    from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.runner import resume as resume_experiment
-    from fedaux.report.live import Live
 
-    callbacks = make_callbacks(track or [])
-    set_threads(threads)
-    console = console_for(as_json)
-    with Live(console) as live:
-        result = resume_experiment(folder, on_progress=live.on_progress, callbacks=callbacks)
-    show(result, console, as_json)
+    _run(partial(resume_experiment, folder), track, threads, as_json)
 
 
 @app.command(
@@ -162,10 +151,19 @@ def report(
     from fedaux.report.comparison_page import write_report
 
     path = write_report(*folders, out=out)
-    if as_json:
-        print_json({"report": str(path)})
-    else:
-        console_for(as_json).print(f"Report: {path}", soft_wrap=True)
+    print_result(as_json, {"report": str(path)}, f"Report: {path}")
+
+
+def _run(experiment: Callable[..., Result], track: list[str] | None, threads: int, as_json: bool) -> None:
+    from fedaux.experiments.callbacks import make_callbacks
+    from fedaux.report.live import Live
+
+    callbacks = make_callbacks(track or [])
+    set_threads(threads)
+    console = console_for(as_json)
+    with Live(console) as live:
+        result = experiment(on_progress=live.on_progress, callbacks=callbacks)
+    show(result, console, as_json)
 
 
 def show(result: Result, console: Console, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -39,58 +40,31 @@ def csv_text(
 
     `columns` names the columns of a file without a header, `person` the column of persons.
     """
-    table = _Table.of(text, label, person, declared)
 
-    def read(file: Path) -> Iterator[Row]:
+    def read(file: Path, table: _Table) -> Iterator[Row]:
         csv.field_size_limit(MAX_FIELD_SIZE)
         with _open(file, table) as stream:
             reader = csv.DictReader(stream, fieldnames=columns)
             table.require_columns(file, reader.fieldnames or ())
             yield from reader
 
-    return _corpus(table, read, path, test)
+    return _corpus(read, path, text, label, test, person, declared)
 
 
-def jsonl_text(
-    path: Path,
-    text: str | Sequence[str] = "text",
-    label: str = "label",
-    test: str = "",
-    person: str = "",
-    declared: Sequence[str] = (),
-) -> Corpus:
-    """A .jsonl or .jsonl.gz, one object per line; options as for `csv_text`."""
-    table = _Table.of(text, label, person, declared)
-
-    def read(file: Path) -> Iterator[Row]:
-        with _open(file, table) as stream:
-            yield from (_parse_line(line, table) for line in stream if line.strip())
-
-    return _corpus(table, read, path, test)
+def _read_jsonl(file: Path, table: _Table) -> Iterator[Row]:
+    with _open(file, table) as stream:
+        yield from (_parse_line(line, table) for line in stream if line.strip())
 
 
-def parquet_text(
-    path: Path,
-    text: str | Sequence[str] = "text",
-    label: str = "label",
-    test: str = "",
-    person: str = "",
-    declared: Sequence[str] = (),
-) -> Corpus:
-    """A .parquet file; options as for `csv_text`."""
+def _read_parquet(file: Path, table: _Table) -> Iterator[Row]:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise MissingPackageError("reading parquet needs pyarrow: pip install 'fedaux[parquet]'") from error
-    table = _Table.of(text, label, person, declared)
-
-    def read(file: Path) -> Iterator[Row]:
-        parquet = ParquetFile(file)
-        table.require_columns(file, parquet.schema_arrow.names)
-        for batch in parquet.iter_batches():
-            yield from batch.to_pylist()
-
-    return _corpus(table, read, path, test)
+    parquet = ParquetFile(file)
+    table.require_columns(file, parquet.schema_arrow.names)
+    for batch in parquet.iter_batches():
+        yield from batch.to_pylist()
 
 
 @dataclass(frozen=True)
@@ -101,10 +75,6 @@ class _Table:
     label: str
     person: str
     declared: tuple[str, ...]
-
-    @classmethod
-    def of(cls, text: str | Sequence[str], label: str, person: str, declared: Sequence[str]) -> _Table:
-        return cls((text,) if isinstance(text, str) else tuple(text), label, person, tuple(declared))
 
     @property
     def required(self) -> list[str]:
@@ -153,11 +123,20 @@ def _parse_line(line: str, table: _Table) -> Row:
     return row if isinstance(row, dict) else {}
 
 
-def _corpus(table: _Table, read: Callable[[Path], Iterable[Row]], path: Path, test: str) -> Corpus:
+def _corpus(
+    read: Callable[[Path, _Table], Iterable[Row]],
+    path: Path,
+    text: str | Sequence[str] = "text",
+    label: str = "label",
+    test: str = "",
+    person: str = "",
+    declared: Sequence[str] = (),
+) -> Corpus:
     """Without declared classes, the train file defines the labels, and a test file must not add any."""
+    table = _Table((text,) if isinstance(text, str) else tuple(text), label, person, tuple(declared))
     test = "" if table.declared else test  # sites have no test set
     files = [require_file(file, "your own text") for file in [path, *([Path(test).expanduser()] if test else [])]]
-    tables = [_columns(table, read(file), file) for file in files]
+    tables = [_columns(table, read(file, table), file) for file in files]
     names = table.declared or _sorted_names(tables[0][1])
     if test and (unknown := sorted(set(tables[-1][1]) - set(names))):
         raise ValueError(
@@ -171,6 +150,10 @@ def _corpus(table: _Table, read: Callable[[Path], Iterable[Row]], path: Path, te
 
     train, *rest = [to_records(*columns) for columns in tables]
     return Corpus(train, rest[0] if rest else None, tuple(names))
+
+
+jsonl_text = partial(_corpus, _read_jsonl)  # .jsonl or .jsonl.gz, one object per line; options as for `csv_text`
+parquet_text = partial(_corpus, _read_parquet)  # .parquet; options as for `csv_text`
 
 
 def _columns(table: _Table, rows: Iterable[Row], file: Path) -> tuple[list[str], list[str], list[str]]:

@@ -98,18 +98,20 @@ class InputReader:
             x = x[..., None]  # greyscale images without a channel axis
         if x.ndim == 0 or x.shape[1:] != self.record_spec.shape:
             self.record_spec.validate(x)  # raises with the reason
-        for start in range(0, len(x), BLOCK):
-            rows = x[start : start + BLOCK]
-            yield [f"{path}[{start + index}]" for index in range(len(rows))], rows
+        yield from _numbered(path, x)
 
     def _texts(self, path: Path) -> Iterator[Block]:
         if _suffix(path) == ".txt":
             texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
         else:
             texts = list(TABLES[_suffix(path)](path, text=self.column, label="").train.x)
-        for start in range(0, len(texts), BLOCK):
-            block = texts[start : start + BLOCK]
-            yield [f"{path}[{start + index}]" for index in range(len(block))], block
+        yield from _numbered(path, texts)
+
+
+def _numbered(path: Path, records: Any) -> Iterator[Block]:
+    for start in range(0, len(records), BLOCK):
+        block = records[start : start + BLOCK]
+        yield [f"{path}[{start + index}]" for index in range(len(block))], block
 
 
 def _suffix(path: Path) -> str:

@@ -92,20 +92,19 @@ def analytic_multiplier(epsilon: float, delta: float, size: int, sensitivity: fl
 @lru_cache(maxsize=256)
 def continuous_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which Gaussian noise is (ε, δ)-private, for any ε > 0; the classic formula needs ε < 1."""
-    from scipy.optimize import brentq
-
-    low, high = 1e-3, 1.0
-    while delta_of(high, epsilon) > delta:
-        high *= 2.0
-    root = brentq(lambda z: delta_of(z, epsilon) - delta, low, high, xtol=1e-14, rtol=1e-13)
-    return float(root) * (1 + 1e-6)  # covers the errors of the root finder and of cancellation
+    smallest = bracket(lambda z: delta_of(z, epsilon) <= delta, 1e-3, 1e-13)[1]
+    return smallest * (1 + 1e-6)  # covers the errors of cancellation
 
 
 @lru_cache(maxsize=256)
 def opendp_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which OpenDP certifies (ε, δ) for the very sampler used here."""
     dp = _opendp()
-    smallest = dp.binary_search_param(lambda z: _certified(1, z, delta), d_in=1.0, d_out=(epsilon, delta))
+
+    def certified(scale: float) -> Any:
+        return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(_mechanism(1, scale)), delta)
+
+    smallest = dp.binary_search_param(certified, d_in=1.0, d_out=(epsilon, delta))
     return float(smallest) * (1 + 1e-10)
 
 
@@ -131,11 +130,6 @@ def _mechanism(size: int, scale: float) -> Any:
     return dp.m.make_gaussian(
         dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l2_distance(T=float), scale=scale
     )
-
-
-def _certified(size: int, scale: float, delta: float) -> Any:
-    dp = _opendp()
-    return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(_mechanism(size, scale)), delta)
 
 
 @lru_cache(maxsize=1)

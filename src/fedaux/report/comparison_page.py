@@ -14,7 +14,7 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.charts import Line, bars, bubbles, heat, line_chart
-from fedaux.report.facts import confusion, seconds, tones
+from fedaux.report.facts import recall, seconds, tones
 from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
 from fedaux.report.run_page import FILE, describe_setting, settings_section, write_run_report
 from fedaux.report.tables import HEADER, Cell
@@ -124,7 +124,7 @@ def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | Non
 
 def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
     """Mean over seeds of the last round's accuracy on each class."""
-    tables = {label: [_recall(one) for one in results] for label, results in runs.items()}
+    tables = {label: [recall(one.state) for one in results] for label, results in runs.items()}
     sizes = {len(one) for each in tables.values() for one in each}
     if len(sizes) != 1 or max(sizes) > 100:
         return None
@@ -132,7 +132,7 @@ def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | N
         classes = open_public(next(iter(runs.values()))[0].state.config).classes
     except (ValueError, OSError, ImportError):
         classes = tuple(map(str, range(max(sizes))))
-    shares = np.array([np.nan_to_num(np.mean(each, axis=0)) for each in tables.values()])
+    shares = np.array([np.mean(np.nan_to_num(each), axis=0) for each in tables.values()])
     text = "Accuracy on each class after the last round, in %. A collapsed model knows few of them."
     return Section("classes", "Classes", text, [Figure(heat(shares, list(tables), classes))])
 
@@ -181,11 +181,6 @@ def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     ]
     text = "`fedaux report FOLDER` makes a page of its own for any of them."
     return Section("runs", "Runs", text, table=HtmlTable(("", "seed", "accuracy", "folder"), rows))
-
-
-def _recall(one: Result) -> NDArray[np.float64]:
-    table = confusion(one.state)
-    return np.asarray(np.diag(table) / np.maximum(table.sum(axis=1), 1))
 
 
 def _relative(path: Path, folder: Path) -> Path:

@@ -45,22 +45,18 @@ class RunFacts:
     def state(self) -> RunState:
         return self.result.state
 
-    @property
-    def confusion(self) -> NDArray[np.int64]:
-        return confusion(self.state)
-
-    @property
-    def recall(self) -> NDArray[np.float64]:
-        """Test accuracy on each class; NaN for one that the test data lack."""
-        table = self.confusion
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.diag(table) / table.sum(axis=1))
-
 
 def confusion(state: RunState) -> NDArray[np.int64]:
     """Of the last round, summed over prototypes: true class (rows) by predicted class."""
     matrices = state.history[-1].confusion or {}
     return np.asarray(np.sum([np.array(matrix, np.int64) for matrix in matrices.values()], axis=0))
+
+
+def recall(state: RunState) -> NDArray[np.float64]:
+    """Test accuracy on each class after the last round; NaN for one that the test data lack."""
+    table = confusion(state)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.diag(table) / table.sum(axis=1))
 
 
 def seconds(state: RunState) -> float:

@@ -15,7 +15,7 @@ from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.core.results import ClientMetrics
 from fedaux.privacy.accounting import round_up
 from fedaux.report.charts import Line, Part, bars, bubbles, heat, line_chart, stack
-from fedaux.report.facts import RunFacts, expected_accuracy, load_facts, seconds
+from fedaux.report.facts import RunFacts, confusion, expected_accuracy, load_facts, recall, seconds
 from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
 from fedaux.report.terminal import format_bytes, format_seconds
 
@@ -95,12 +95,12 @@ def _split(facts: RunFacts) -> Section | None:
 
 
 def _classes(facts: RunFacts) -> Section:
-    table, recall = facts.confusion, facts.recall
+    table = confusion(facts.state)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     tested = table.sum(axis=1)
     rows = [
         (name, 0.0 if np.isnan(value) else float(value), "not tested" if np.isnan(value) else f"{100 * value:.1f} %")
-        for name, value in zip(facts.classes, recall, strict=True)
+        for name, value in zip(facts.classes, recall(facts.state), strict=True)
     ]
     worst = sorted(rows, key=lambda row: row[1])[:MAX_LISTED] if len(rows) > MAX_LISTED else rows
     caption = f"Accuracy on each class; {tested.min():,} to {tested.max():,} test records of each."
@@ -115,7 +115,7 @@ def _clients(facts: RunFacts) -> Section:
     history = facts.state.history
     figures, expected = [], None
     if facts.counts is not None:
-        expected = expected_accuracy(facts.counts, facts.recall)
+        expected = expected_accuracy(facts.counts, recall(facts.state))
         shown = np.argsort(expected, kind="stable")[:MAX_LISTED]
         rows = [(facts.clients[i], float(expected[i]), f"{100 * expected[i]:.1f} %") for i in shown]
         caption = "What each client can expect of the student on its own mix of classes, worst first."

@@ -127,7 +127,7 @@ def summary_csv(arms: Sequence[ArmResult]) -> str:
     for arm in arms:
         numbers = [part for cell in figures(arm.curves) for part in (cell.mean, cell.std)]
         lines.append([arm.label, *arm.settings.values(), len(arm.seeds), *numbers, arm.privacy])
-    return _csv(lines)
+    return to_csv(lines)
 
 
 def runs_csv(arms: Sequence[ArmResult]) -> str:
@@ -138,17 +138,17 @@ def runs_csv(arms: Sequence[ArmResult]) -> str:
             lines += [
                 [arm.label, *arm.settings.values(), seed, round_, accuracy] for round_, accuracy in enumerate(curve, 1)
             ]
-    return _csv(lines)
+    return to_csv(lines)
+
+
+def to_csv(lines: Iterable[Sequence[Any]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
+    return file.getvalue()
 
 
 def _keys(arms: Sequence[ArmResult]) -> list[str]:
     return list(arms[0].settings) if arms else []
-
-
-def _csv(lines: Iterable[Sequence[Any]]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(lines)
-    return file.getvalue()
 
 
 def _in_latex(cell: Cell | None, best: float) -> str:

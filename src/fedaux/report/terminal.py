@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.table import Table
 
 
-def results_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def results_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], text_columns: Collection[int] = (0,)
+) -> Table:
+    """Columns of text begin at the left, all others are numbers."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right")
+        table.add_column(name, justify="left" if i in text_columns else "right")
     for row in rows:
         table.add_row(*row, style="bold" if row[0] == "FedAUX" else None)
     return table

@@ -12,7 +12,7 @@ import numpy as np
 from fedaux.config.schema import PrivacyConfig
 from fedaux.core.messages import Account, Order, PrepareOrder, Release, Update
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
-from fedaux.deploy.audit.records import IDENTITY, identity_server, scores, training
+from fedaux.deploy.audit.records import IDENTITY, head_order, score_order, scores, training
 from fedaux.deploy.audit.site import NAME, Site, refused, write_rows
 from fedaux.flower.federation import read_reply
 from fedaux.privacy.accounting import Mechanism, total_epsilon
@@ -24,7 +24,7 @@ def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:
     site, replies = _site(folder, training(audit, train_rounds=0)), []
     for rounds in (2, 4, 8, 16):
         site = replace(site, config=replace(site.config, rounds=rounds))
-        replies += list(_replies(site, [identity_server(site).train(np.zeros(6))] * (rounds + 1)))
+        replies += list(_replies(site, [head_order(site)] * (rounds + 1)))
     bound = _composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} rounds of training were answered"
     return AttackResult(audit.epsilon, bound, detail)
@@ -33,8 +33,7 @@ def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:
 def repeated_requests(folder: Path, audit: AuditConfig) -> AttackResult:
     """One release is allowed: the same request twice, then others, then all of them once more."""
     site = _site(folder, scores(audit))
-    server = identity_server(site)
-    orders = [server.prepare(server.map(column=np.array([1.0, -scale]))) for scale in (1, 1, 2, 3, 4)]
+    orders = [score_order(site, scale) for scale in (1, 1, 2, 3, 4)]
     return AttackResult(audit.epsilon, _composed_epsilon(list(_replies(site, [*orders, *orders])), audit))
 
 
@@ -42,10 +41,9 @@ def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
     """A request first states a size so large that its entry has more noise than the release will have."""
     settings = training(audit, epsilon=audit.epsilon / 1.2, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
-    server = identity_server(site)
-    order = server.prepare(server.map(column=np.array([1, -1])))
+    order = score_order(site)
     large = replace(order, size=_largest_size(site.config.privacy))
-    replies = list(_replies(site, [large, order, *[server.train(np.zeros(6))] * 2]))
+    replies = list(_replies(site, [large, order, *[head_order(site)] * 2]))
     bound = _composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} replies, after a question of size {large.size:,}"
     return AttackResult(audit.epsilon, bound, detail)
@@ -54,8 +52,7 @@ def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
 def failed_release(folder: Path, audit: AuditConfig) -> AttackResult:
     """A release fails half-way, the owner allows more in the meantime, and it is requested again."""
     site = _site(folder, scores(replace(audit, epsilon=audit.epsilon / 4), epsilon_total=2 * audit.epsilon))
-    server = identity_server(site)
-    order = server.prepare(server.map(column=np.array([1, -1])))
+    order = score_order(site)
     if not refused(site.send(replace(order, extractor={}))):
         raise AssertionError("a client answered without an extractor")
     raised = replace(site.config, privacy=replace(site.config.privacy, epsilon=audit.epsilon))
@@ -66,10 +63,9 @@ def failed_release(folder: Path, audit: AuditConfig) -> AttackResult:
 def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
     """A site's account is replaced by an old copy, and the server has seen the newer one."""
     site = _site(folder, scores(audit))
-    server = identity_server(site)
-    first = site.release(server.prepare(server.map(column=np.array([1.0, -1.0]))))
+    first = site.release(score_order(site))
     site.forget()
-    again = replace(server.prepare(server.map(column=np.array([1.0, -2.0]))), heard=_account(first).entries)
+    again = replace(score_order(site, scale=2), heard=_account(first).entries)
     return AttackResult(audit.epsilon, _composed_epsilon([first, *_replies(site, [again])], audit))
 
 
@@ -77,9 +73,7 @@ def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
     """One node has many clients, and all of them read the same records."""
     names = tuple(f"{NAME}-{number}" for number in range(10))
     site = _site(folder, scores(audit), names)
-    server = identity_server(site)
-    orders = [server.prepare(server.map(column=np.array([1, -1])), name) for name in names]
-    replies = list(_replies(site, orders))
+    replies = list(_replies(site, [score_order(site, client=name) for name in names]))
     detail = f"{len(names)} names got {len(_distinct(replies))} different releases"
     return AttackResult(audit.epsilon, _composed_epsilon(replies, audit), detail)
 
@@ -88,9 +82,7 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
     """The total that a client reports after scores and training, against what it sent."""
     settings = training(audit, epsilon=audit.epsilon / 4, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
-    server = identity_server(site)
-    orders: list[Order] = [server.prepare(server.map(column=np.array([1, -1]))), *[server.train(np.zeros(6))] * 2]
-    replies = list(_replies(site, orders))
+    replies = list(_replies(site, [score_order(site), *[head_order(site)] * 2]))
     bound = _composed_epsilon(replies, audit, "add-remove")
     return AttackResult(_account(replies[-1]).epsilon, bound, f"{len(replies)} replies")
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.deploy.audit.attack_result import FAILURE_PROBABILITY, AttackResult, AuditConfig, distinguish
 from fedaux.deploy.audit.bounds import one_run_bound
-from fedaux.deploy.audit.records import IDENTITY, gradient, identity_server, opposite_scores, scores, training
+from fedaux.deploy.audit.records import IDENTITY, gradient, head_order, opposite_scores, scores, training
 from fedaux.deploy.audit.site import Server, Site, Vector, set_mlp, write_rows
 
 CANARIES = 400
@@ -45,7 +45,7 @@ def trained(folder: Path, audit: AuditConfig) -> AttackResult:
     x = np.array([*[(1, 1)] * 3, (LOUD, 0)])
     data = [write_rows(folder / f"{n}", x[:n], [0] * n, ("a", "b")) for n in (3, 4)]
     sites = [Site.at(path, IDENTITY, **training(audit)) for path in data]
-    order, direction = identity_server(sites[0]).train(np.zeros(6)), gradient(np.array([LOUD, 0.0]), np.zeros(2), 0)
+    order, direction = head_order(sites[0]), gradient(np.array([LOUD, 0.0]), np.zeros(2), 0)
     draws = [partial(site.noisy_sum, order) for site in sites]
     return distinguish(draws, audit.more_draws(), direction=direction)
 

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.messages import PrepareOrder, TrainOrder
 from fedaux.deploy.audit.attack_result import AttackResult, AttackSkipped, AuditConfig, Draw, distinguish
-from fedaux.deploy.audit.site import Server, Site, Vector, set_mlp, write_rows
+from fedaux.deploy.audit.site import NAME, Server, Site, Vector, set_mlp, write_rows
 
 Floats = NDArray[np.float32]
 Product = Callable[[Floats, Floats, int], NDArray[Any]]  # (h, w, n) → h·w, n times over, by a kernel for n rows
@@ -100,23 +101,26 @@ def person_training(folder: Path, audit: AuditConfig) -> AttackResult:
     """The same in private training: a person who takes part, or not."""
     settings = training(audit, unit="person", max_records_per_person=10)
     sites = [_persons(folder / which, row, settings) for which, row in (("without", None), ("with", (1000, 0)))]
-    order = identity_server(sites[0]).train(np.zeros(6))
+    order = head_order(sites[0])
     direction = gradient(np.array([1000.0, 0.0]), np.zeros(2), 0)
     draws = [partial(site.noisy_sum, order) for site in sites]
     return distinguish(draws, audit.fewer_draws(), PERSON, direction)
 
 
-def identity_server(site: Site) -> Server:
-    """A server whose network returns two positive numbers as they are."""
-    server = Server.against(site, (2,), 2)
-    set_mlp(server.model, first=np.eye(2), second=np.eye(2))
-    return server
+def score_order(site: Site, scale: float = 1.0, client: str = NAME) -> PrepareOrder:
+    """Asks for scores under a map that has the records (1, 0) and (0, scale) at opposite φ."""
+    server = _identity_server(site)
+    return server.prepare(server.map(column=np.array([1.0, -scale])), client)
+
+
+def head_order(site: Site) -> TrainOrder:
+    """Asks for a step of training from a head of zeros, with records as features."""
+    return _identity_server(site).train(np.zeros(6))
 
 
 def opposite_scores(sites: Sequence[Site]) -> list[Draw]:
-    """Releases of the sites under a map that has the records (1, 0) and (0, 1) at opposite φ."""
-    server = identity_server(sites[0])
-    order = server.prepare(server.map(column=np.array([1, -1])))
+    """Releases of the sites for `score_order`."""
+    order = score_order(sites[0])
     return [partial(site.values, order) for site in sites]
 
 
@@ -159,6 +163,13 @@ def gradient(h: NDArray[Any], logits: Vector, label: int) -> Vector:
     error = probabilities / probabilities.sum() - np.eye(len(logits))[label]
     flat = np.append(np.outer(error, h).ravel(), error)
     return np.asarray(flat / max(1.0, float(np.linalg.norm(flat))))
+
+
+def _identity_server(site: Site) -> Server:
+    """A server whose network returns two positive numbers as they are."""
+    server = Server.against(site, (2,), 2)
+    set_mlp(server.model, first=np.eye(2), second=np.eye(2))
+    return server
 
 
 def _linear(h: Floats, weights: Floats, count: int) -> NDArray[Any]:

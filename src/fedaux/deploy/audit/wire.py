@@ -14,8 +14,8 @@ from fedaux.core.messages import Hello, HelloOrder, PrepareOrder, Release, Train
 from fedaux.data.records import Corpus
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.dropin import MAP, Net
-from fedaux.deploy.audit.records import IDENTITY, identity_server, scores, training
-from fedaux.deploy.audit.site import Server, Site, refused, write_rows
+from fedaux.deploy.audit.records import IDENTITY, head_order, score_order, scores, training
+from fedaux.deploy.audit.site import Site, refused, write_rows
 from fedaux.deploy.audit.texts import write_csv
 from fedaux.flower import client_app as client
 from fedaux.flower.dropin_client import answer
@@ -38,8 +38,8 @@ def broken_source(path: Path) -> Corpus:
 
 def oracle(folder: Path, audit: AuditConfig) -> AttackResult:
     """An answer to any other message type would be one that no account covers."""
-    site, server = _trainer(folder / "one", (1, 0), audit)
-    contents = [serialize(order) for order in _orders(server)] + [RecordDict()]
+    site = _trainer(folder / "one", (1, 0), audit)
+    contents = [serialize(order) for order in _orders(site)] + [RecordDict()]
     answered = [kind for kind in OTHERS for content in contents if not site.message(content, kind).has_error()]
     known = set(client.app._registered_funcs)
     extra = sorted({*answered, *(known - ORDERS)})
@@ -51,8 +51,8 @@ def fields(folder: Path, audit: AuditConfig) -> AttackResult:
     """Every field of a reply is in the disclosure table, and public ones do not depend on the record."""
     sites = [_trainer(folder / which, row, audit) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
     wrong = set()
-    for order in _orders(sites[0][1]):
-        first, second = (dict(_fields(site.send(order))) for site, _ in sites)
+    for order in _orders(sites[0]):
+        first, second = (dict(_fields(site.send(order))) for site in sites)
         classes = DISCLOSED_FIELDS[REPLY_TYPES[type(order)]]
         public = {name for name, disclosure in classes.items() if disclosure.private is PUBLIC}
         wrong |= {f"{name} is not classified" for name in {*first, *second} - set(classes)}
@@ -86,8 +86,7 @@ def errors(folder: Path, audit: AuditConfig) -> AttackResult:
         Site.at(table, IDENTITY, source="csv", **training(audit)),
         Site.at(bare, IDENTITY, source="csv", **training(audit)),
     ]
-    server = identity_server(sites[0])
-    replies = [site.send(order) for site in sites for order in _orders(server)]
+    replies = [site.send(order) for site in sites for order in _orders(sites[0])]
     replies.append(_failing_drop_in(folder / "app"))
     leaks = [r for r in replies if SECRET in repr(dict(_fields(r))) or (r.has_error() and not refused(r))]
     detail = "; ".join(sorted({str(r.error.reason) if r.has_error() else "in a reply" for r in leaks}))[:200]
@@ -104,17 +103,14 @@ def _failing_drop_in(folder: Path) -> Message:
     return reply
 
 
-def _trainer(folder: Path, row: tuple[float, float], audit: AuditConfig) -> tuple[Site, Server]:
+def _trainer(folder: Path, row: tuple[float, float], audit: AuditConfig) -> Site:
     data = write_rows(folder, np.array([row, (1, 1), (1, 1)]), [0, 0, 1], ("a", "b"))
-    settings = training(audit)
-    settings["privacy"] |= {"epsilon": audit.epsilon / 4}
-    site = Site.at(data, IDENTITY, **{**settings, "method": "fedaux"})
-    return site, identity_server(site)
+    return Site.at(data, IDENTITY, **{**training(audit, epsilon=audit.epsilon / 4), "method": "fedaux"})
 
 
-def _orders(server: Server) -> list[Any]:
+def _orders(site: Site) -> list[HelloOrder | PrepareOrder | TrainOrder]:
     """One of each kind."""
-    return [HelloOrder(), server.prepare(server.map(column=np.array([1, -1]))), server.train(np.zeros(6))]
+    return [HelloOrder(), score_order(site), head_order(site)]
 
 
 def _fields(reply: Message) -> Iterator[tuple[str, Any]]:

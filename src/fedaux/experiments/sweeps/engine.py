@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -119,14 +120,6 @@ def _finished(run: Run) -> Result | None:
     return Result(state, run.folder) if state and state.round == run.config.rounds else None
 
 
-def _run(config: Config, folder: Path, cache: Path | None, own: Sequence[Callback], on_progress: OnProgress) -> None:
-    run(config, folder, on_progress=on_progress, cache=cache, callbacks=own)
-
-
-def _pretrain(config: Config, cache: Path | None, on_progress: OnProgress) -> None:
-    pretrain(config, on_progress=on_progress, cache=cache)
-
-
 def _tasks(runs: list[Run], cache: Path | None, callbacks: tuple[Callback, ...], shared: bool) -> list[Task]:
     """One for each run. Those `shared` among processes wait for their extractors, so that no two train the same."""
     extractors: dict[Hashable, Task] = {}
@@ -135,10 +128,10 @@ def _tasks(runs: list[Run], cache: Path | None, callbacks: tuple[Callback, ...],
         needs = set()
         for spec in _to_pretrain(each) if shared else ():
             config = replace(each.config, prototypes=(spec,))
-            name = f"extractor {len(extractors) + 1}"
-            needs.add(extractors.setdefault(_extractor_key(config), Task(name, _pretrain, (config, cache))).name)
-        own = () if shared else callbacks
-        tasks.append(Task(str(each.folder), _run, (each.config, each.folder, cache, own), frozenset(needs)))
+            task = Task(f"extractor {len(extractors) + 1}", partial(pretrain, config, cache=cache))
+            needs.add(extractors.setdefault(_extractor_key(config), task).name)
+        call = partial(run, each.config, each.folder, cache=cache, callbacks=() if shared else callbacks)
+        tasks.append(Task(str(each.folder), call, frozenset(needs)))
     return [*extractors.values(), *tasks]
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any
 
 from fedaux.core.errors import Exit, exit_code
 from fedaux.core.progress import OnProgress, ProgressEvent
@@ -26,11 +25,10 @@ _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 @dataclass(frozen=True)
 class Task:
-    """`call(*arguments, on_progress)`, a function that another process can import, once all it needs has succeeded."""
+    """`call(on_progress=…)`, which can be sent to another process, once all it needs has succeeded."""
 
     name: str
-    call: Callable[..., None]
-    arguments: tuple[Any, ...]
+    call: Callable[..., object]
     needs: frozenset[str] = frozenset()  # names of other tasks
 
 
@@ -142,7 +140,7 @@ def _serve(connection: Connection, threads: int) -> None:
 
 def _attempt(task: Task, on_progress: OnProgress) -> TaskError | None:
     try:
-        task.call(*task.arguments, on_progress)
+        task.call(on_progress=on_progress)
     except Exception as error:
         text = str(error) or type(error).__name__
         return TaskError(exit_code(error), text, "".join(traceback.format_exception(error)))

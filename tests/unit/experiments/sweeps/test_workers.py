@@ -1,5 +1,6 @@
 """One job runs tasks in this process, in order; each ends with its own error. Pools of processes are end to end."""
 
+from functools import partial
 from pathlib import Path
 
 from fedaux.core.errors import Exit
@@ -20,14 +21,14 @@ def bug(on_progress: OnProgress) -> None:
 
 
 def test_tasks_end_in_order_and_say_how_they_go() -> None:
-    tasks, events = [Task(name, say, (f"I am {name}",)) for name in "abc"], list[tuple[str, ProgressEvent]]()
+    tasks, events = [Task(name, partial(say, f"I am {name}")) for name in "abc"], list[tuple[str, ProgressEvent]]()
     ended = list(run_tasks(tasks, 1, 1, lambda task, event: events.append((task.name, event))))
     assert ended == [(task, None) for task in tasks]
     assert events == [(name, Notice(f"I am {name}")) for name in "abc"]
 
 
 def test_a_task_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
-    tasks = [Task("a", read, (str(tmp_path / "gone"),)), Task("b", bug, ()), Task("c", say, ("fine",))]
+    tasks = [Task("a", partial(read, str(tmp_path / "gone"))), Task("b", bug), Task("c", partial(say, "fine"))]
     (_, missing), (_, unforeseen), (_, fine) = run_tasks(tasks, 1, 1, lambda task, event: None)
     assert fine is None
     assert missing is not None
