@@ -14,7 +14,7 @@ from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.server import make_server
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import (
+from fedaux.config.sections import (
     AuxConfig,
     DataConfig,
     DistillConfig,

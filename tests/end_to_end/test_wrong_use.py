@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from fedaux.cli import main
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import Exit
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism

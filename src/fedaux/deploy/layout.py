@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from fedaux.config.schema import Config, FederationConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import FederationConfig
 from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
