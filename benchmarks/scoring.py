@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from fedaux.config.schema import PrivacyConfig, TeachersConfig
+from fedaux.config.sections import PrivacyConfig, TeachersConfig
 from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference
 from fedaux.scoring.registry import make_scorer

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.models import build
 from fedaux.pretraining.augment import random_views

@@ -25,7 +25,8 @@ from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
 from fedaux.algorithms.teachers import teacher_logits
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, PretrainConfig, PrivacyConfig, TeachersConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import PretrainConfig, PrivacyConfig, TeachersConfig
 from fedaux.core.messages import Account, Teaching, TrainOrder, Update
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.data.records import Records

@@ -18,7 +18,7 @@ from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import DataConfig, FederationConfig, PretrainConfig
+from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.messages import Account, Order, Release, Update
 from fedaux.data.records import Records
 from fedaux.flower.serialization import serialize

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Arrays, Release
 from fedaux.privacy.clipping import GRID, clip_rows
 from fedaux.privacy.release import Summary

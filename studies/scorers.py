@@ -23,7 +23,8 @@ from fedaux.algorithms.evaluation import evaluate
 from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import pretrain_extractor
-from fedaux.config.schema import Config, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Arrays, Release
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream

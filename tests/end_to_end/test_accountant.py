@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.schema import LocalConfig, PrivacyConfig
+from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.messages import Account
 from fedaux.privacy import gaussian
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, total_epsilon, training_noise_multiplier

@@ -22,7 +22,7 @@ from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import (
+from fedaux.config.sections import (
     AuxConfig,
     DataConfig,
     DistillConfig,

@@ -10,7 +10,7 @@ from fedaux import run
 from fedaux.algorithms.server import make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
-from fedaux.config.schema import FederationConfig
+from fedaux.config.sections import FederationConfig
 from fedaux.models import flatten_state, load_state, to_half
 
 SMALL = replace(

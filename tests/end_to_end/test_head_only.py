@@ -14,7 +14,7 @@ from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Refusal, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data

@@ -23,7 +23,7 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import (
+from fedaux.config.sections import (
     DataConfig,
     DistillConfig,
     FederationConfig,

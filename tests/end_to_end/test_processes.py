@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release
 from fedaux.pretraining.store import read_pretraining_card
 from fedaux.privacy.budget import BudgetStore

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from fedaux.cli import main
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import Exit
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism
@@ -95,7 +95,7 @@ CASES = [
          ['prototypes=[{name="mlp", depth=3}]']),
     Case("unknown source", RUN, Exit.SETTINGS, "did you mean 'digits'?", ["data.source=digit"]),
     Case("epsilon zero", RUN, Exit.SETTINGS, "privacy.epsilon must be above 0", ["privacy.epsilon=0"]),
-    Case("delta one", RUN, Exit.SETTINGS, "privacy.delta must lie between 0 and 1", ["privacy.delta=1"]),
+    Case("delta one", RUN, Exit.SETTINGS, "privacy.delta must be above 0 and below 1", ["privacy.delta=1"]),
     Case("add-remove", RUN, Exit.SETTINGS, "needs privacy.declared_records", ["privacy.adjacency=add-remove"]),
     Case("closed form", RUN, Exit.SETTINGS, "needs method = 'fedaux'", ["head_init=closed-form", "method=fedavg"]),
     Case("no GPU", RUN, Exit.SETTINGS, "all else computes on the processor. Delete it.", ["device=cuda"]),

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, DataConfig, LocalConfig, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import DataConfig, LocalConfig, PrivacyConfig
 from fedaux.deploy.layout import Address, init
 from fedaux.deploy.settings import demo_config
 from fedaux.deploy.site_checks import CheckResult

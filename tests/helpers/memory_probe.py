@@ -8,7 +8,7 @@ import torch
 
 from fedaux import Config, run
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import AuxConfig, DataConfig, LocalConfig
+from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig
 
 torch.set_num_threads(1)
 config = Config(

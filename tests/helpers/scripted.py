@@ -10,7 +10,13 @@ import numpy as np
 from fedaux import Config
 from fedaux.algorithms.server import Server
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    DataConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.core.messages import Account, Failure, Order, PrepareOrder, Release, Reply, TrainOrder, Update
 from fedaux.data.records import Records
 from fedaux.privacy.gaussian import multiplier

@@ -5,7 +5,13 @@ from pathlib import Path
 
 from fedaux import Config
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import DataConfig, DistillConfig, FederationConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    DataConfig,
+    DistillConfig,
+    FederationConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.privacy.budget import read_account
 from helpers.harness import Servers
 

@@ -20,7 +20,8 @@ from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import METHODS, PAPER
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account
 from fedaux.core.results import RoundResult
 from fedaux.data.auxiliary import AuxSplit

@@ -57,6 +57,18 @@ def require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
+def require_within(key: str, value: float, interval: str, hint: str = "") -> None:
+    """The value of a key must lie in an interval such as "(0, 1]", with 0 left out and 1 in."""
+    low, high = interval[1:-1].split(", ")
+    above = value > float(low) if interval[0] == "(" else value >= float(low)
+    below = value < float(high) if interval[-1] == ")" else value <= float(high)
+    if not (above and below):
+        words = f"{'above' if interval[0] == '(' else 'at least'} {low}"
+        if high != "inf":
+            words += f" and {'below' if interval[-1] == ')' else 'at most'} {high}"
+        raise ConfigError(f"{key} must be {words}, not {value}{': ' + hint if hint else ''}.")
+
+
 def require_choice(key: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise ConfigError(str(unknown_name(key, value, allowed)))

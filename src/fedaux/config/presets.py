@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import AuxConfig, Config, DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
 
 # Local training is the paper's (one epoch, Adam 1e-3, batches of 32). The paper distils for one epoch at 5e-5, which
 # suits tens of thousands of public images; here there are 575.

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedaux.config.parsing import ConfigError, require
-from fedaux.config.schema import DataConfig
+from fedaux.config.sections import DataConfig
 from fedaux.data.arrays import read_classes
 from fedaux.data.record_spec import RecordsError
 from fedaux.data.records import UNDECLARED, Corpus, Records

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedaux.config.parsing import ConfigError
-from fedaux.config.schema import AuxConfig, Config, DataConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.rng import numpy_stream
 from fedaux.data.classes import declared_classes, relabel, relabel_strictly
 from fedaux.data.partition import class_counts, partition

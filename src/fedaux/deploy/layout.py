@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from fedaux.config.schema import Config, FederationConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import FederationConfig
 from fedaux.config.toml import to_commented_toml
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.schema import AuxConfig, Config, DataConfig, FederationConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig
 
 SERVER_HEAD = """\
 The server's settings: what is learned, how long, and from whom.

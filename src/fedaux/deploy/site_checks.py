@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from fedaux.config.parsing import ConfigError
-from fedaux.config.schema import Config, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import FedauxError
 from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records

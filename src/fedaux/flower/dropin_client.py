@@ -15,7 +15,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import OrderError, PrepareOrder
 from fedaux.data.records import Records
 from fedaux.flower.error_redaction import redact_errors

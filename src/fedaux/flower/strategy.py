@@ -24,8 +24,8 @@ from fedaux.algorithms.round import Round
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import (
-    Config,
+from fedaux.config.schema import Config
+from fedaux.config.sections import (
     DistillConfig,
     FederationConfig,
     LocalConfig,

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.core.rng import derive_seed, seeded_torch
 from fedaux.data.records import Indices, Records
 from fedaux.models.text import TextExtractor

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save
 
 from fedaux.config.parsing import to_plain
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed
 from fedaux.data.records import Records, is_text

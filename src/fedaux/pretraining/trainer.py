@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import nn
 
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed, torch_stream
 from fedaux.data.batching import batches

@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
-from fedaux.config.schema import LocalConfig, PrivacyConfig
+from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit, FedauxError, unknown_name
 from fedaux.core.messages import Release
 from fedaux.privacy import gaussian

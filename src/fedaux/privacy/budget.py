@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.config.schema import Config, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import BudgetError, Mechanism, round_up, total_epsilon

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Arrays
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.release import Summary, release, release_multiplier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import import_function
 from fedaux.core.messages import OrderError, PrepareOrder, Release
 from fedaux.data.records import Records

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.schema import LocalConfig
+from fedaux.config.sections import LocalConfig
 from helpers.harness import Servers
 from helpers.three_sites import CONFIG, Federation
 

@@ -9,7 +9,7 @@ from fedaux import Config
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
-from fedaux.config.schema import TeachersConfig
+from fedaux.config.sections import TeachersConfig
 from fedaux.core.messages import Account, Teaching
 from fedaux.core.rng import derive_seed
 from fedaux.models.inference import fingerprint

@@ -8,7 +8,7 @@ import numpy as np
 from fedaux import Config
 from fedaux.algorithms.server import make_server as make_run_server
 from fedaux.algorithms.start import initial_state
-from fedaux.config.schema import AuxConfig, DataConfig
+from fedaux.config.sections import AuxConfig, DataConfig
 from helpers.scripted import CONFIG, MLP, make_server
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedaux.algorithms.start import initial_state, pretrain_extractor
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.core.progress import PretrainingProgress
 from fedaux.models import flatten_state, load_state
 from fedaux.privacy.module_validation import UnsupportedModuleError

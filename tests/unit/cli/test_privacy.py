@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import Exit
 from fedaux.privacy import site_account
 from fedaux.privacy.budget import BudgetStore

@@ -1,10 +1,12 @@
 """Tables into settings: every wrong key, type or value is named, and overrides win."""
 
+import math
+import re
 from typing import Any
 
 import pytest
 
-from fedaux.config.parsing import RENAMED
+from fedaux.config.parsing import RENAMED, require_within
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, ConfigError, flatten
 from helpers.settings import LEAVES, nested
@@ -100,3 +102,22 @@ def test_an_old_key_is_told_its_new_name(old: str, new: str) -> None:
 def test_every_new_name_is_a_key() -> None:
     keys = set(flatten(Config()))
     assert all(text.split()[3] in keys for text in RENAMED.values() if text.startswith("it is called"))
+
+
+@pytest.mark.parametrize(
+    ("interval", "inside", "outside", "words"),
+    [
+        ("(0, 1)", [1e-9, 0.5], [0, 1, -1, math.nan], "above 0 and below 1"),
+        ("[0, 1]", [0, 1], [-1e-9, 1 + 1e-9, math.inf], "at least 0 and at most 1"),
+        ("[1, inf)", [1, 10**9], [0, -1, math.inf, math.nan], "at least 1"),
+        ("(0, 1e20]", [1e20], [0, 2e20], "above 0 and at most 1e20"),
+    ],
+)
+def test_an_interval_has_the_ends_its_brackets_say(
+    interval: str, inside: list[float], outside: list[float], words: str
+) -> None:
+    for value in inside:
+        require_within("a.b", value, interval)
+    for value in outside:
+        with pytest.raises(ConfigError, match=re.escape(f"a.b must be {words}, not {value}: why")):
+            require_within("a.b", value, interval, "why")

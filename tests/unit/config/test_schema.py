@@ -8,15 +8,10 @@ from typing import Any
 import pytest
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import (
-    Config,
-    ConfigError,
+from fedaux.config.schema import Config, ConfigError, flatten
+from fedaux.config.sections import (
     DataConfig,
     FederationConfig,
-    LocalConfig,
-    PrivacyConfig,
-    TeachersConfig,
-    flatten,
 )
 from helpers.settings import LEAVES, nested
 from helpers.tiny import TINY_CONFIG
@@ -167,53 +162,10 @@ CHECKS = [
     ('prototypes=["mlp", "mlp"]', "prototypes must differ from one another"),
     ("prototypes=3", "each prototype is a name or a table with a name"),
     ("prototypes=[{width = 3}]", "each prototype is a name or a table with a name"),
-    ("data.partition=dirichlett", "did you mean 'dirichlet'?"),
-    ("data.clients=0", "data.clients must be at least 1, not 0"),
-    ("data.alpha=0", "data.alpha must be above 0, not 0.0"),
-    ("data.test_fraction=0", "data.test_fraction must lie between 0 and 1, not 0.0"),
-    ("data.test_fraction=1", "data.test_fraction must lie between 0 and 1, not 1.0"),
     ("data.options=3", "data.options must be a table of options"),
     ("data=3", "data must be a table: write [data] and its settings below"),
-    ("aux.fraction=0", "aux.fraction must lie between 0 and 1"),
-    ("aux.fraction=1", "aux.fraction must lie between 0 and 1"),
-    ("aux.negatives=0", "aux.negatives must lie between 0 and 1"),
-    ("aux.negatives=1", "aux.negatives must lie between 0 and 1"),
-    ("aux.limit=-1", "aux.limit must be 0 (all) or a number of records, not -1"),
-    ("pretrain.epochs=-1", "pretrain.epochs must not be negative"),
-    ("pretrain.batch_size=1", "pretrain.batch_size must be at least 2, not 1"),
-    ("pretrain.min_crop_area=0", "pretrain.min_crop_area must be above 0 and at most 1"),
-    ("pretrain.min_crop_area=1.5", "pretrain.min_crop_area must be above 0 and at most 1"),
-    ("pretrain.lr=0", "pretrain.lr"),
-    ("pretrain.temperature=0", "pretrain.temperature must be above 0"),
-    ("local.epochs=0", "local.epochs"),
-    ("local.batch_size=0", "local.batch_size must be at least 1"),
-    ("local.lr=0", "local.lr must be above 0"),
-    ("local.mu=-1", "local.mu not below 0"),
-    ("distill.epochs=0", "distill.epochs"),
-    ("distill.batch_size=0", "distill.batch_size must be at least 1"),
-    ("distill.lr=0", "distill.lr must be above 0"),
-    ("distill.samples=0", "distill.samples at least 1"),
-    ("privacy.scorer=mean", "unknown privacy.scorer 'mean'; choose from class-embedding, mean-embedding, logistic"),
-    ("teachers.weights=odd", "did you mean 'odds'?"),
-    ("privacy.adjacency=add", "choose from replace-one, add-remove"),
-    ("privacy.calibration=mine", "choose from opendp, analytic"),
-    ("privacy.epsilon=0", "privacy.epsilon must be above 0, not 0.0"),
-    ("privacy.epsilon=inf", "privacy.epsilon must be above 0, not inf"),
-    ("privacy.adjacency=add-remove", "'add-remove' needs privacy.declared_records"),
-    ("pretrain.lr=inf", "pretrain.lr"),
-    ("local.lr=inf", "local.lr must be above 0"),
-    ("distill.lr=inf", "distill.lr must be above 0"),
-    ("privacy.delta=0", "privacy.delta must lie between 0 and 1, not 0.0"),
-    ("privacy.delta=1", "privacy.delta must lie between 0 and 1, not 1.0"),
-    ("privacy.embedding_dim=0", "privacy.embedding_dim must be at least 1"),
-    ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
     ("local.lr", "--set 'local.lr' is not of the form key=value"),
     ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
-    ("privacy.scorer=meen-embedding", "choose from class-embedding, mean-embedding, logistic"),
-    ("teachers.weights=certain", "choose from odds, certainty"),
-    ("teachers.run_on=nobody", "choose from server, clients"),
-    ("teachers.examples=-1", "teachers.examples must be 0 (all) or a number of examples, not -1"),
-    ("data.partition=random", "choose from dirichlet, shards, iid"),
     ("method=fed", "choose from fedavg, fedprox, feddf, fedbe, fedavg+p"),
 ]
 
@@ -223,26 +175,6 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, [override])
     assert fragment in str(caught.value)
-
-
-def test_a_limited_share_needs_a_server_that_sees_all_teachers() -> None:
-    with pytest.raises(ConfigError, match=r"max_share below 1 needs teachers\.run_on = 'server'"):
-        TeachersConfig(max_share=0.5, run_on="clients")
-    assert TeachersConfig(max_share=1.0, run_on="clients").run_on == "clients"
-
-
-@pytest.mark.parametrize("declared", [-1, 0])
-def test_add_remove_needs_a_size_that_neighbours_share(declared: int) -> None:
-    with pytest.raises(ConfigError, match=r"'add-remove' needs privacy\.declared_records"):
-        PrivacyConfig(adjacency="add-remove", declared_records=declared)
-    assert PrivacyConfig(adjacency="add-remove", declared_records=1).declared_records == 1
-    assert PrivacyConfig(adjacency="replace-one").declared_records == 0
-
-
-@pytest.mark.parametrize("key", ["data.shards", "pretrain.projection_dim", "pretrain.weight_decay"])
-def test_sizes_without_meaning_are_refused(key: str) -> None:
-    with pytest.raises(ConfigError, match=key):
-        Config.from_dict(nested(key, -1))
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
@@ -271,21 +203,6 @@ def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes)
 def test_a_closed_form_head_needs_the_releases_it_is_made_of(change: str) -> None:
     with pytest.raises(ConfigError, match="head_init = 'closed-form' needs"):
         Config.from_dict({"head_init": "closed-form"}, [change])
-
-
-RATES = [
-    ("constant", 4, [0.1, 0.1, 0.1, 0.1]),
-    ("cosine", 3, [0.1, 0.055, 0.01]),
-    ("cosine", 1, [0.1]),
-    ("step", 8, [0.1] * 4 + [0.1 * 0.1**0.5] * 2 + [0.01] * 2),
-    ("step", 1, [0.1]),
-]
-
-
-@pytest.mark.parametrize(("schedule", "rounds", "rates"), RATES)
-def test_the_learning_rate_falls_from_lr_to_its_final_fraction(schedule: str, rounds: int, rates: list[float]) -> None:
-    local = LocalConfig(lr=0.1, schedule=schedule, final_lr_fraction=0.1)
-    assert [local.lr_at(round_, rounds) for round_ in range(1, rounds + 1)] == pytest.approx(rates)
 
 
 def test_a_run_keeps_its_id_when_it_goes_on_for_longer() -> None:

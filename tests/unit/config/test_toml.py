@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fedaux.config.presets import DEMO
-from fedaux.config.schema import Config, DataConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import DataConfig
 from fedaux.config.toml import to_commented_toml, to_complete_toml, toml_value
 
 OWN_OPTIONS = Config(method="fedavgm", method_options=(("beta", 0.5),))

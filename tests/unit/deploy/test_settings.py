@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.schema import AuxConfig, Config, DataConfig, TeachersConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, DataConfig, TeachersConfig
 from fedaux.config.toml import to_commented_toml
 from fedaux.deploy.settings import (
     SERVER_NOTES,

@@ -12,7 +12,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from fedaux.config.schema import Config, DataConfig, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import DataConfig, PrivacyConfig
 from fedaux.deploy import site_checks as checks
 from fedaux.deploy.certificates import create_authority, generate_key_pair
 from fedaux.privacy.budget import BudgetStore

@@ -8,7 +8,7 @@ import pytest
 
 from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.run_state import RunState, StateError
-from fedaux.config.schema import FederationConfig
+from fedaux.config.sections import FederationConfig
 from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import ProgressEvent, RoundFinished, RunStarted
 from fedaux.experiments.callbacks import Callback

@@ -13,7 +13,7 @@ import torch
 from fedaux import Config
 from fedaux.algorithms.evaluation import evaluate
 from fedaux.algorithms.results import Result
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.federated import open_data
 from fedaux.export.export import export_model

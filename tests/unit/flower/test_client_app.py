@@ -15,7 +15,8 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import AuxConfig, Config, DataConfig, LocalConfig, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PrivacyConfig
 from fedaux.core.messages import Failure, OrderError, PrepareOrder, Refusal, Release, TrainOrder, Update
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records

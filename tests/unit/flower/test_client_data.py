@@ -11,7 +11,8 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import AuxConfig, Config, DataConfig, PretrainConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, DataConfig, PretrainConfig
 from fedaux.core.messages import OrderError
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process

@@ -14,9 +14,9 @@ from fedaux.algorithms.start import initial_state
 from fedaux.algorithms.teachers import teacher_logits
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import (
+from fedaux.config.schema import Config
+from fedaux.config.sections import (
     AuxConfig,
-    Config,
     DataConfig,
     FederationConfig,
     PretrainConfig,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaux.algorithms.aggregate import ENSEMBLE_BITS, Ensemble
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release, Teaching
 from fedaux.flower.validation import (
     MAX_RECORDS,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.data.sources import open_source
 from fedaux.models import Prototype, build, flatten_state
 from fedaux.pretraining.trainer import pretrain

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.data.sources import open_source
 from fedaux.models import build, flatten_state

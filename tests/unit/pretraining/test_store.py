@@ -8,7 +8,7 @@ import torch
 from safetensors.numpy import load_file
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.data.sources import open_source
 from fedaux.models import build, flatten_state
 from fedaux.pretraining.store import load_or_pretrain, read_pretraining_card

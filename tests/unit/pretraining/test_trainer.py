@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import PretrainConfig
+from fedaux.config.sections import PretrainConfig
 from fedaux.core.rng import seeded_torch
 from fedaux.data.records import Records
 from fedaux.data.sources import open_source

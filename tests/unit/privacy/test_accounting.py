@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaux.config.schema import LocalConfig, PrivacyConfig
+from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit
 from fedaux.privacy import gaussian
 from fedaux.privacy.accounting import (

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.config.schema import Config, DataConfig, FederationConfig, LocalConfig, PrivacyConfig
+from fedaux.config.schema import Config
+from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PrivacyConfig
 from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, total_epsilon
 from fedaux.privacy.budget import FILE, BudgetStore, Entry, account_folder

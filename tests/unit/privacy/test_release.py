@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account
 from fedaux.privacy import gaussian
 from fedaux.privacy.accounting import total_epsilon

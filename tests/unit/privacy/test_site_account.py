@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.accounting import Mechanism, round_up, total_epsilon
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism

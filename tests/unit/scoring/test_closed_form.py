@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release
 from fedaux.models import linear_head
 from fedaux.privacy.release import release

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.gaussian import multiplier
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.schema import Config, ConfigError, PrivacyConfig
+from fedaux.config.schema import Config, ConfigError
+from fedaux.config.sections import PrivacyConfig
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.config.schema import PrivacyConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account, Order, PrepareOrder, Release, Update
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.records import IDENTITY, head_order, score_order, scores, training

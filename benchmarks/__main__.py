@@ -1,0 +1,43 @@
+"""What fedaux costs beside hand-written code: one table, a row or several per module.
+
+    python -m benchmarks            # all rows
+    python -m benchmarks B1 B7      # some of them
+
+Exits with 1 if a row misses its target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+import torch
+
+from benchmarks.measure import machine
+
+ROWS = {  # module of this package with `rows() -> Iterator[Row]`
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"some of {', '.join(ROWS)}; all if none is named")
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    unknown = set(asked.rows) - set(ROWS)
+    if unknown:
+        parser.error(f"there is no row {', '.join(sorted(unknown))}; choose from {', '.join(ROWS)}")
+    torch.set_num_threads(asked.threads)
+    print(f"{machine()}\n\n| row | setting | target | measured |\n| --- | --- | --- | --- |", flush=True)
+    missed = 0
+    for name in asked.rows or ROWS:
+        for row in importlib.import_module(f"benchmarks.{ROWS[name]}").rows():
+            missed += not row.passed
+            figures = row.figures if row.passed else f"**missed**: {row.figures}"
+            print(f"| {row.name} | {row.setting} | {row.target} | {figures} |", flush=True)
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
