@@ -135,7 +135,7 @@ def test_a_server_app_that_is_killed_goes_on_in_a_new_run(federation: Make) -> N
     state = checked(made)
     assert state.history[0] == replace(before.history[0], confusion=None)  # kept of the last alone
     assert "releases: 1/3" not in text  # and nobody was asked for a release again
-    assert "FedAUX: 2/2" in text
+    assert "round 2/2: accuracy" in text
 
 
 @pytest.fixture
