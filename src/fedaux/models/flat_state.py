@@ -39,8 +39,9 @@ def flatten_state(module: nn.Module) -> Arrays:
 @torch.no_grad()
 def load_state(module: nn.Module, weights: Arrays) -> None:
     """Copy `weights` into the module's tensors, on any device; a mismatch raises before anything is copied."""
-    _check(state_sizes(module), weights)
-    for kind, tensors in _tensors(module).items():
+    state = _tensors(module)
+    _check(_sizes(state), weights)
+    for kind, tensors in state.items():
         start = 0
         for tensor in tensors:  # torch.tensor: from_numpy warns about read-only arrays
             tensor.copy_(torch.tensor(weights[kind][start : start + tensor.numel()]).view(tensor.shape))
@@ -54,7 +55,11 @@ def to_half(weights: Arrays) -> Arrays:
 
 def state_sizes(module: nn.Module) -> dict[str, int]:
     """The size of each array of the flat state."""
-    return {kind: sum(tensor.numel() for tensor in tensors) for kind, tensors in _tensors(module).items()}
+    return _sizes(_tensors(module))
+
+
+def _sizes(state: dict[str, list[Tensor]]) -> dict[str, int]:
+    return {kind: sum(tensor.numel() for tensor in tensors) for kind, tensors in state.items()}
 
 
 def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:

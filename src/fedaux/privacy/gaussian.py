@@ -92,20 +92,16 @@ def analytic_multiplier(epsilon: float, delta: float, size: int, sensitivity: fl
 @lru_cache(maxsize=256)
 def continuous_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which Gaussian noise is (ε, δ)-private, for any ε > 0; the classic formula needs ε < 1."""
-    from scipy.optimize import brentq
-
-    low, high = 1e-3, 1.0
-    while delta_of(high, epsilon) > delta:
-        high *= 2.0
-    root = brentq(lambda z: delta_of(z, epsilon) - delta, low, high, xtol=1e-14, rtol=1e-13)
-    return float(root) * (1 + 1e-6)  # covers the errors of the root finder and of cancellation
+    smallest = bracket(lambda z: delta_of(z, epsilon) <= delta, 1e-3, 1e-13)[1]
+    return smallest * (1 + 1e-6)  # covers the error of cancellation
 
 
 @lru_cache(maxsize=256)
 def opendp_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which OpenDP certifies (ε, δ) for the very sampler used here."""
-    dp = _opendp()
-    smallest = dp.binary_search_param(lambda z: _certified(1, z, delta), d_in=1.0, d_out=(epsilon, delta))
+    from opendp.mod import binary_search_param
+
+    smallest = binary_search_param(lambda z: _certified(1, z, delta), d_in=1.0, d_out=(epsilon, delta))
     return float(smallest) * (1 + 1e-10)
 
 
@@ -127,20 +123,16 @@ def add_noise(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 
 
 def _mechanism(size: int, scale: float) -> Any:
-    dp = _opendp()
-    return dp.m.make_gaussian(
-        dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l2_distance(T=float), scale=scale
-    )
+    from opendp.domains import atom_domain, vector_domain  # `opendp.prelude` would import scikit-learn and scipy.stats
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    return make_gaussian(vector_domain(atom_domain(T="i64"), size=size), l2_distance(T=float), scale=scale)
 
 
 def _certified(size: int, scale: float, delta: float) -> Any:
-    dp = _opendp()
-    return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(_mechanism(size, scale)), delta)
+    from opendp.combinators import make_fix_delta, make_zCDP_to_approxDP
 
-
-@lru_cache(maxsize=1)
-def _opendp() -> Any:
-    import opendp.prelude as dp  # slow to import, and only releases need it
-
-    dp.enable_features("contrib")
-    return dp
+    return make_fix_delta(make_zCDP_to_approxDP(_mechanism(size, scale)), delta)
