@@ -18,6 +18,7 @@ from benchmarks.measure import machine
 
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
     "B1": "client",
+    "B2": "ray_round",
     "B12": "startup",
     "B13": "many_clients",
 }
