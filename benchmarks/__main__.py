@@ -17,6 +17,10 @@ import torch
 from benchmarks.measure import machine
 
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
+    "B1": "client",
+    "B2": "ray_round",
+    "B12": "startup",
+    "B13": "many_clients",
 }
 
 

@@ -42,13 +42,13 @@ def train_local(
         for rows in batches(len(records), batch_size, generator):
             loss = F.cross_entropy(model(records.batch(rows)), labels[rows])
             total += loss.item() * len(rows)
-            descent.zero_grad(set_to_none=True)
+            descent.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             if term is not None:
                 add_to_gradients(parameters, term(flat(parameters)))
             descent.step()
             steps += 1
-    descent.zero_grad(set_to_none=True)  # the resident model must not keep a second model's worth of gradients
+    descent.zero_grad()  # the resident model must not keep a second model's worth of gradients
     return Trained(total / len(records), steps)
 
 

@@ -39,6 +39,11 @@ class Orders:
     def hooks(self) -> Hooks:
         return hooks_of(self.config.method, dict(self.config.method_options))
 
+    @cached_property
+    def run(self) -> str:
+        """The run's id: a hash of all settings, which takes longer than everything else of an order."""
+        return self.config.run_id
+
     def prepare(self, state: RunState, client: str) -> PrepareOrder:
         spec = self.spec_of(client)
         public = state.public[spec.label]
@@ -75,7 +80,7 @@ class Orders:
             seed=derive_seed(config.seed, "batches", client, round_),
             h0=self.public.h0[spec.label].hash if config.head_only else "",
             heard=state.heard(client),
-            run=config.run_id,
+            run=self.run,
             last_round=state.last_round.get(client, 0),
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
             weights=self._on_the_wire(spec.label, state.weights[spec.label]),

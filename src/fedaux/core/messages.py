@@ -151,9 +151,9 @@ class TrainOrder:
     heard: int
     run: str  # by which the client knows its state of this run
     last_round: int  # in which the server used an update of this client: its state goes on from there; 0: none yet
-    extractor: Arrays = field(repr=False)  # as in `PrepareOrder`; empty without h0
     weights: Arrays = field(repr=False)
-    broadcast: Arrays = field(repr=False)  # what the method sends beside the model
+    extractor: Arrays = field(default_factory=dict, repr=False)  # as in `PrepareOrder`; empty without h0
+    broadcast: Arrays = field(default_factory=dict, repr=False)  # what the method sends beside the model
     teaching: str = ""  # `Teaching` as JSON; "" where the client does not teach, or the server runs its model
     public: Arrays = field(default_factory=dict, repr=False)  # of the scorer, as in `PrepareOrder`, for teaching
     fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to all releases; the peak of their odds

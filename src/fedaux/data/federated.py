@@ -8,7 +8,7 @@ in a site's settings is its private data, `[data]` in the server's is labelled t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,11 @@ class FederatedData:
     def client(self, index: int) -> Records:
         return self.private.take(self.parts[index])
 
+    @cached_property
+    def index_of(self) -> dict[str, int]:
+        """The position of a client by its name."""
+        return {name: index for index, name in enumerate(self.clients)}
+
     def counts(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Number of records of each class (columns) at each client (rows)."""
         return class_counts(self.private.labels, list(self.parts), len(self.classes))
@@ -52,20 +57,24 @@ class PublicData:
 
 
 def client_names(config: Config) -> list[str]:
-    return list(config.federation.sites or _simulated_names(config.data.clients))
+    return list(config.federation.sites or map(_simulated_name, range(config.data.clients)))
 
 
-@lru_cache(maxsize=8)
-def _simulated_names(count: int) -> tuple[str, ...]:
-    """Cached, because every order needs them several times."""
-    return tuple(f"client-{index:03d}" for index in range(count))
+def client_name(config: Config, index: int) -> str:
+    """One of `client_names`, without the others."""
+    sites = config.federation.sites
+    return sites[index] if sites else _simulated_name(range(config.data.clients)[index])
+
+
+def _simulated_name(index: int) -> str:
+    return f"client-{index:03d}"
 
 
 def open_data(config: Config) -> FederatedData:
     """The split data of all simulated clients, cached per process."""
     if config.data.partition == "own":
         raise ValueError("data.partition = 'own': each site reads its own data, there is no common split to open")
-    return _split(config.data, config.aux, config.seed, tuple(client_names(config)))
+    return _split(config.data, config.aux, config.seed, config.federation.sites)
 
 
 @lru_cache(maxsize=4)
@@ -98,7 +107,7 @@ def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]
     """
     if config.data.partition != "own":
         data = open_data(config)
-        return data.client(data.clients.index(client)), data.classes
+        return data.client(data.index_of[client]), data.classes
     classes = class_names(config, client)
     return _cached_private(replace(config.data, path=config.data.path.replace("{client}", client)), classes), classes
 
@@ -143,7 +152,7 @@ _cached_auxiliary = lru_cache(maxsize=4)(_open_auxiliary)
 
 
 @lru_cache(maxsize=4)
-def _split(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...]) -> FederatedData:
+def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) -> FederatedData:
     corpus = _cached_corpus(data)
     if data.classes:
         corpus = relabel_strictly(corpus, data.classes)
@@ -166,6 +175,7 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, clients: tuple[str, ...]
             raise ValueError(f"the {name} part needs records with {labels}")
     private = corpus.train.take(order)
     parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
+    clients = sites or tuple(map(_simulated_name, range(data.clients)))
     return FederatedData(private, tuple(parts), test, public.unlabelled(), classes, clients)
 
 

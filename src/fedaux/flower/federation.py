@@ -15,7 +15,8 @@ from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_re
 from fedaux.privacy.clipping import Bounds
 
 CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
-POLL_INTERVAL = 0.5  # seconds
+POLL_INTERVAL = 0.02  # seconds between two looks for replies; doubled after each in vain, up to
+MAX_POLL_INTERVAL = 0.5
 
 _REPLY_TYPES: dict[type, type[Release] | type[Update]] = {PrepareOrder: Release, TrainOrder: Update}
 K = TypeVar("K")
@@ -88,7 +89,7 @@ def stream_replies(
     for key, message in messages:
         (identity,) = grid.push_messages([message])
         waiting[identity] = key
-    arrived = True
+    arrived, pause = True, POLL_INTERVAL
     while waiting and (arrived or timeout > 0):
         arrived = False
         ids = list(waiting)
@@ -99,9 +100,11 @@ def stream_replies(
                     arrived = True
                     yield waiting.pop(reply_to), message
                 del message
-        if waiting and not arrived:
-            time.sleep(POLL_INTERVAL)
-            timeout -= POLL_INTERVAL
+        if arrived:
+            pause = POLL_INTERVAL
+        elif waiting:
+            time.sleep(pause)
+            timeout, pause = timeout - pause, min(2 * pause, MAX_POLL_INTERVAL)
     yield from ((key, None) for key in waiting.values())
 
 

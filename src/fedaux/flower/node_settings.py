@@ -15,7 +15,7 @@ from flwr.app import Context
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.data.federated import client_names
+from fedaux.data.federated import client_name
 
 
 class SettingsError(FedauxError, ValueError):
@@ -35,7 +35,7 @@ def read_node_settings(context: Context) -> dict[str, str]:
             '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; `fedaux deploy init` writes the command'
         )
     config, folder = run_settings(context)
-    return {**settings, "config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
+    return {**settings, "config": _dump(config), "vault": str(folder / "clients")}
 
 
 def load_site_config(context: Context) -> Config:
@@ -47,7 +47,7 @@ def node_clients(context: Context) -> list[str]:
     settings = read_node_settings(context)
     if "clients" in settings:
         return [name.strip() for name in settings["clients"].split(",")]
-    return [client_names(_parse(settings["config"]))[int(settings["partition-id"])]]
+    return [client_name(_parse(settings["config"]), int(settings["partition-id"]))]
 
 
 def run_settings(context: Context) -> tuple[Config, Path]:
@@ -60,8 +60,9 @@ def run_settings(context: Context) -> tuple[Config, Path]:
         raise SettingsError(
             f"out = {str(folder)!r} must be an absolute path: Flower runs apps from a folder of its own"
         )
-    overrides = [text.strip() for text in str(settings.get("set", "")).split(";") if text.strip()]
-    return Config.load(_find_file(str(settings["config"])), overrides), folder
+    overrides = tuple(text.strip() for text in str(settings.get("set", "")).split(";") if text.strip())
+    file = _find_file(str(settings["config"]))
+    return _load(file, file.stat().st_mtime_ns if file.is_file() else 0, overrides), folder
 
 
 def _find_file(name: str) -> Path:
@@ -77,6 +78,17 @@ def is_simulation() -> bool:
     """Whether this is a Ray worker of Flower's simulation, rather than the ClientApp of a real SuperNode."""
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
+
+
+@lru_cache(maxsize=8)
+def _load(file: Path, modified: int, overrides: tuple[str, ...]) -> Config:
+    """`modified` is only a key: a file that was written anew is read anew."""
+    return Config.load(file, overrides)
+
+
+@lru_cache(maxsize=8)
+def _dump(config: Config) -> str:
+    return json.dumps(config.to_dict())
 
 
 @lru_cache(maxsize=8)

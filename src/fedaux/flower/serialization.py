@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from io import BytesIO
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays, Hello, HelloOrder, Order, PrepareOrder, Release, TrainOrder, Update
 
-VERSION = 6
+VERSION = 7
 MESSAGE_TYPES: dict[type, str] = {HelloOrder: "query.hello", PrepareOrder: "query.prepare", TrainOrder: "train"}
 
 T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | Release | Update)
@@ -21,6 +21,30 @@ T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | Release 
 
 class MessageError(ValueError):
     """A message that cannot be read."""
+
+
+class Field(NamedTuple):
+    name: str
+    type: type
+    required: bool  # arrays with a default are not sent where there are none: every record is a request
+
+    @property
+    def arrays(self) -> bool:
+        return self.type is ArrayRecord
+
+
+def fields(kind: type) -> tuple[Field, ...]:
+    """The fields of a message, as they are sent."""
+    hints = get_type_hints(kind)
+    types = {name: ArrayRecord if hint == Arrays else hint for name, hint in hints.items()}
+    missing = dataclasses.MISSING
+    return tuple(Field(f.name, types[f.name], f.default_factory is missing) for f in dataclasses.fields(kind))
+
+
+# once: to evaluate annotations takes longer than a small message
+FIELDS: dict[type, tuple[Field, ...]] = {
+    kind: fields(kind) for kind in (HelloOrder, Hello, PrepareOrder, TrainOrder, Release, Update)
+}
 
 
 def to_array(values: NDArray[Any]) -> Array:
@@ -56,12 +80,12 @@ class Serializer:
     def serialize(self, item: Any) -> RecordDict:
         scalars: dict[str, Any] = {"version": VERSION, "kind": type(item).__name__}
         records: dict[str, ArrayRecord | ConfigRecord] = {}
-        for field in dataclasses.fields(item):
+        for field in FIELDS[type(item)]:
             value = getattr(item, field.name)
-            if isinstance(value, dict):
-                records[field.name] = self._arrays(value)
-            else:
+            if not field.arrays:
                 scalars[field.name] = value
+            elif value or field.required:
+                records[field.name] = self._arrays(value)
         return RecordDict({"fedaux": ConfigRecord(scalars), **records})
 
     def _arrays(self, arrays: Arrays) -> ArrayRecord:
@@ -88,16 +112,13 @@ def deserialize(kind: type[T], content: RecordDict) -> T:
         )
     if scalars.get("kind") != kind.__name__:
         raise MessageError(f"a {scalars.get('kind')!r} came where a {kind.__name__} was expected")
-    hints = get_type_hints(kind)
     values: dict[str, Any] = {}
-    for name, hint in hints.items():
-        if hint == Arrays:
-            arrays = content.get(name)
-            if not isinstance(arrays, ArrayRecord):
-                raise MessageError(f"{kind.__name__}.{name} is missing")
-            values[name] = {key: from_array(array) for key, array in arrays.items()}
-        elif type(scalars.get(name)) is hint:
-            values[name] = scalars[name]
-        else:
-            raise MessageError(f"{kind.__name__}.{name} should be {hint.__name__}, it is {scalars.get(name)!r}")
+    for field in FIELDS[kind]:
+        name, value = field.name, (content if field.arrays else scalars).get(field.name)
+        if isinstance(value, ArrayRecord):
+            values[name] = {key: from_array(array) for key, array in value.items()}
+        elif type(value) is field.type:
+            values[name] = value
+        elif not field.arrays or field.required or value is not None:
+            raise MessageError(f"{kind.__name__}.{name} should be {field.type.__name__}, it is {value!r}")
     return kind(**values)

@@ -29,22 +29,21 @@ def flatten_state(module: nn.Module) -> Arrays:
     """A fresh copy of the state, on the CPU."""
     weights: Arrays = {}
     for kind, tensors in _tensors(module).items():
-        weights[kind] = np.empty(sum(tensor.numel() for tensor in tensors), DTYPES[kind])
-        parts = torch.split(torch.from_numpy(weights[kind]), [tensor.numel() for tensor in tensors])
-        for part, tensor in zip(parts, tensors, strict=True):
-            part.copy_(tensor.detach().reshape(-1))
+        dtype = torch.int64 if kind == "counters" else torch.float32
+        weights[kind] = torch.cat([tensor.detach().reshape(-1).to("cpu", dtype) for tensor in tensors]).numpy()
     return weights
 
 
 @torch.no_grad()
 def load_state(module: nn.Module, weights: Arrays) -> None:
     """Copy `weights` into the module's tensors, on any device; a mismatch raises before anything is copied."""
-    _check(state_sizes(module), weights)
-    for kind, tensors in _tensors(module).items():
-        start = 0
-        for tensor in tensors:  # torch.tensor: from_numpy warns about read-only arrays
-            tensor.copy_(torch.tensor(weights[kind][start : start + tensor.numel()]).view(tensor.shape))
-            start += tensor.numel()
+    state = _tensors(module)
+    _check(_sizes(state), weights)
+    for kind, tensors in state.items():
+        whole = torch.tensor(weights[kind])  # a copy: from_numpy warns about read-only arrays
+        parts = torch.split(whole, [tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part.view(tensor.shape))
 
 
 def to_half(weights: Arrays) -> Arrays:
@@ -54,7 +53,11 @@ def to_half(weights: Arrays) -> Arrays:
 
 def state_sizes(module: nn.Module) -> dict[str, int]:
     """The size of each array of the flat state."""
-    return {kind: sum(tensor.numel() for tensor in tensors) for kind, tensors in _tensors(module).items()}
+    return _sizes(_tensors(module))
+
+
+def _sizes(state: dict[str, list[Tensor]]) -> dict[str, int]:
+    return {kind: sum(tensor.numel() for tensor in tensors) for kind, tensors in state.items()}
 
 
 def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:

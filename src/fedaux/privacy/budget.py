@@ -90,10 +90,7 @@ class BudgetStore:
 
     def account(self) -> Account:
         """The current total. A client that never sent anything under noise gets no folder for it."""
-        if not (self.folder / FILE).exists():
-            return self._account([])
-        with self._locked() as entries:
-            return self._account(entries)
+        return self._account(self._read(repair=False))
 
     def _entry(self, request: str, mechanism: Mechanism) -> Entry:
         m, unsafe = mechanism, self.privacy.unsafe_seed >= 0
@@ -147,8 +144,8 @@ class BudgetStore:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield self._read()
 
-    def _read(self) -> list[Entry]:
-        header, entries = read_account(self.folder, repair=True)
+    def _read(self, repair: bool = True) -> list[Entry]:
+        header, entries = read_account(self.folder, repair)
         if header and header != self._header:
             raise BudgetError(
                 f"{self.folder / FILE} was kept for {header}, the settings now say {self._header}: what one promise "

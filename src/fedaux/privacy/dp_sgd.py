@@ -92,10 +92,10 @@ def train_private(
         else:
             total = add_noise(total, scale)
         noisy = torch.from_numpy(total * (clip / (GRID * mechanism.sample_rate * size))).float()
-        descent.zero_grad(set_to_none=True)
+        descent.zero_grad()
         add_to_gradients(parameters, noisy if term is None else noisy + term(flat(parameters)))
         descent.step()
-    descent.zero_grad(set_to_none=True)
+    descent.zero_grad()
 
 
 def _parameter_count(model: torch.nn.Module) -> int:

@@ -93,18 +93,15 @@ def analytic_multiplier(epsilon: float, delta: float, size: int, sensitivity: fl
 def continuous_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which Gaussian noise is (ε, δ)-private, for any ε > 0; the classic formula needs ε < 1."""
     smallest = bracket(lambda z: delta_of(z, epsilon) <= delta, 1e-3, 1e-13)[1]
-    return smallest * (1 + 1e-6)  # covers the errors of cancellation
+    return smallest * (1 + 1e-6)  # covers the error of cancellation
 
 
 @lru_cache(maxsize=256)
 def opendp_multiplier(epsilon: float, delta: float) -> float:
     """The smallest σ/Δ for which OpenDP certifies (ε, δ) for the very sampler used here."""
-    dp = _opendp()
+    from opendp.mod import binary_search_param
 
-    def certified(scale: float) -> Any:
-        return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(_mechanism(1, scale)), delta)
-
-    smallest = dp.binary_search_param(certified, d_in=1.0, d_out=(epsilon, delta))
+    smallest = binary_search_param(lambda z: _certified(1, z, delta), d_in=1.0, d_out=(epsilon, delta))
     return float(smallest) * (1 + 1e-10)
 
 
@@ -126,15 +123,16 @@ def add_noise(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 
 
 def _mechanism(size: int, scale: float) -> Any:
-    dp = _opendp()
-    return dp.m.make_gaussian(
-        dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l2_distance(T=float), scale=scale
-    )
+    from opendp.domains import atom_domain, vector_domain  # `opendp.prelude` would import scikit-learn and scipy.stats
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    return make_gaussian(vector_domain(atom_domain(T="i64"), size=size), l2_distance(T=float), scale=scale)
 
 
-@lru_cache(maxsize=1)
-def _opendp() -> Any:
-    import opendp.prelude as dp  # slow to import, and only releases need it
+def _certified(size: int, scale: float, delta: float) -> Any:
+    from opendp.combinators import make_fix_delta, make_zCDP_to_approxDP
 
-    dp.enable_features("contrib")
-    return dp
+    return make_fix_delta(make_zCDP_to_approxDP(_mechanism(size, scale)), delta)

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from fedaux.config.schema import Config
-from fedaux.data.federated import PublicData, class_names, client_names, open_data, open_private, open_public
+from fedaux.data.federated import (
+    PublicData,
+    class_names,
+    client_name,
+    client_names,
+    open_data,
+    open_private,
+    open_public,
+)
 from fedaux.data.sources import open_source
 from helpers.own_records import CLASSES, Row, site, write_arrays, write_table
 
@@ -125,3 +133,19 @@ def test_a_simulation_may_declare_a_class_that_nobody_has() -> None:
     assert open_data(Config.from_dict({"data": {"classes": (*ten, "?")}})).classes == (*ten, "?")
     with pytest.raises(ValueError, match="labels 9 are not among the declared classes"):
         open_data(Config.from_dict({"data": {"classes": ten[:9]}}))
+
+
+def test_one_name_needs_no_others() -> None:
+    config = Config.from_dict({}, ["data.clients=1200"])
+    assert [client_name(config, i) for i in range(1200)] == client_names(config)
+    with pytest.raises(IndexError):
+        client_name(config, 1200)
+    sites = Config.from_dict({"federation": {"sites": ["berlin", "paris"]}, "data": {"clients": 2}})
+    assert [client_name(sites, 0), client_name(sites, 1)] == client_names(sites) == ["berlin", "paris"]
+    assert open_data(sites).clients == ("berlin", "paris")
+
+
+def test_a_client_is_found_by_its_name() -> None:
+    data = opened("fine")
+    for index, name in enumerate(data.clients):
+        assert data.index_of[name] == index

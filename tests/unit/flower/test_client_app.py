@@ -2,17 +2,21 @@
 
 import itertools
 import logging
+import os
+import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.startup import write_site
 from flwr.app import Message
 
 from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import Server
+from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -392,3 +396,62 @@ def test_no_record_is_read_for_a_release_that_is_refused(
 
 def replace_node(site: GridFederation, name: str) -> GridFederation:
     return GridFederation(site.grid, {name: site.nodes["client-000"]})
+
+
+HEAVY = ("sklearn", "scipy.stats", "scipy.optimize", "torch._dynamo", "ray", "pandas", "matplotlib")
+
+
+@pytest.mark.parametrize("kind", ["prepare", "train"])
+def test_a_new_process_imports_little_before_its_first_reply(tmp_path: Path, kind: str) -> None:
+    """Flower starts one for each message: every import is paid for in each round at each site."""
+    code = (
+        "import sys; from pathlib import Path; from benchmarks.startup import main\n"
+        f"main(*map(Path, sys.argv[1:])); print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    words = [sys.executable, "-c", code, str(write_site(tmp_path)[kind]), str(tmp_path / "vault")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def calls(action: Callable[[], object]) -> int:
+    """Calls of Python functions, and of C functions by them."""
+    count = 0
+
+    def watch(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(watch)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_an_order_takes_no_longer_where_more_clients_are_registered(tmp_path: Path) -> None:
+    few, many = (order_of(tmp_path / str(clients), clients) for clients in (3, 300))
+    assert abs(calls(many) - calls(few)) < 100  # of thousands; once for each client would be 297 more
+
+
+def order_of(folder: Path, clients: int) -> Callable[[], object]:
+    """An order to one of so many clients, each with two records, and its reply."""
+    folder.mkdir()
+    size = round(2 * clients / 0.4)
+    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(size, 4)).astype(np.float32))
+    np.save(folder / "y.npy", np.arange(size) % 2)
+    data = DataConfig("npy", str(folder), clients=clients, partition="iid")
+    config = replace(CONFIG, method="fedavg", head_only=True, data=data)
+    server = make_server(config, cache=folder / "cache")
+    site, state = in_process(config, folder, folder / "cache"), initial_state(server)
+    server.restore(state)
+
+    def act() -> None:
+        reply = ask(site, server.orders.train(state, "client-002"))
+        assert isinstance(reply, Update)
+        assert reply.records == 2
+
+    act()  # what is cached, is cached now
+    return act

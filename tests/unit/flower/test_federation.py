@@ -210,6 +210,20 @@ def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.Monk
     assert found[-1] == Failure("c05", "no answer within 0.05 s")
 
 
+def test_looks_in_vain_grow_rare_until_a_reply_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(InProcessGrid):
+        looks = iter([0, 0, 0, 0, 1, 0, 1])  # replies at each look
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            return list(super().pull_messages(list(message_ids)[: next(self.looks)]))
+
+    pauses: list[float] = []
+    monkeypatch.setattr(federation.time, "sleep", pauses.append)
+    monkeypatch.setattr(federation, "MAX_POLL_INTERVAL", 0.006)
+    assert all(isinstance(reply, Update) for reply in ask(clients(2, Slow)).values())
+    assert pauses == [0.002, 0.004, 0.006, 0.006, 0.002]
+
+
 def test_a_reply_that_comes_twice_is_used_once() -> None:
     class Echo(InProcessGrid):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:

@@ -1,6 +1,7 @@
 """A node's settings are its own; only a simulation on one machine takes them from the run."""
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,3 +56,15 @@ def test_a_run_needs_a_config_and_an_absolute_folder(
     assert run_settings(context({}, config="site.toml", out="/run"))[0].rounds == 7
     with pytest.raises(ConfigError, match=r"there is no config file none\.toml"):
         run_settings(context({}, config="none.toml", out="/run"))
+
+
+def test_settings_of_a_simulation_are_read_once_and_again_when_the_file_changes(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", SimpleNamespace(is_initialized=lambda: True))
+    asked = context({"partition-id": 0}, config=str(file), out="/run")
+    first = load_site_config(asked)
+    assert load_site_config(asked) is first
+    file.write_text(file.read_text().replace("rounds = 7", "rounds = 8"))
+    os.utime(file, ns=(0, 1))
+    assert load_site_config(asked).rounds == 8

@@ -12,6 +12,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fedaux.core.messages import Release, TrainOrder, Update
+from fedaux.flower import serialization
 from fedaux.flower.serialization import (
     MESSAGE_TYPES,
     VERSION,
@@ -208,3 +209,24 @@ def test_missing_arrays_are_a_message_error() -> None:
     del content["weights"]
     with pytest.raises(MessageError, match=r"TrainOrder\.weights"):
         deserialize(TrainOrder, content)
+
+
+def test_empty_arrays_that_may_be_absent_are_not_sent() -> None:
+    """Every record of a message is a request of its own between SuperLink and SuperNode."""
+    order = train_order(extractor={}, broadcast={}, public={}, fit={}, client_fit={})
+    assert set(serialize(order)) == {"fedaux", "weights"}
+    assert_same(order, deserialize(TrainOrder, through_objects(serialize(order))))
+
+
+def test_a_record_of_another_kind_is_no_array() -> None:
+    content = serialize(train_order())
+    content["broadcast"] = ConfigRecord({"x": 1})
+    with pytest.raises(MessageError, match=r"TrainOrder\.broadcast should be ArrayRecord"):
+        deserialize(TrainOrder, content)
+
+
+def test_the_types_of_fields_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = serialize(update())
+    deserialize(Update, content)
+    monkeypatch.setattr(serialization, "get_type_hints", lambda kind: pytest.fail(f"read again for {kind}"))
+    assert_same(deserialize(Update, content), deserialize(Update, serialize(update())))

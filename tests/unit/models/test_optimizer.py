@@ -1,5 +1,8 @@
 """Optimisers by name, step by step against their formulas; gradients as one flat vector."""
 
+import copy
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -66,3 +69,37 @@ def test_a_vector_is_added_to_gradients_but_not_to_frozen_parameters() -> None:
     assert frozen.grad is None
     assert model[1].bias.grad is not None
     assert model[1].bias.grad.tolist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Optimizer("adam", 0.01, weight_decay=0.1), lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.1)),
+        (Optimizer("sgd", 0.01, 0.9, 0.1), lambda p: torch.optim.SGD(p, 0.01, 0.9, weight_decay=0.1)),
+        (Optimizer("sgd", 0.01), lambda p: torch.optim.SGD(p, 0.01)),
+    ],
+    ids=["adam", "momentum", "sgd"],
+)
+def test_steps_are_those_of_torch_to_the_bit(ours: Optimizer, theirs: Any) -> None:
+    """Also where a parameter has no gradient at first, or never one."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 4), nn.Linear(4, 3))
+    twin, x = copy.deepcopy(model), torch.randn(8, 5)
+    for network in (model, twin):
+        network[1].bias.requires_grad_(False)
+    pairs = [(model, ours.make(list(model.parameters()))), (twin, theirs(list(twin.parameters())))]
+    for step in range(6):
+        for network, optimizer in pairs:
+            network[2].weight.requires_grad_(step >= 2)
+            optimizer.zero_grad()
+            network(x).square().sum().backward()
+            optimizer.step()
+    for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_without_any_gradient_nothing_moves(name: str) -> None:
+    parameter = nn.Parameter(torch.ones(2))
+    Optimizer(name).make([parameter]).step()
+    assert parameter.tolist() == [1.0, 1.0]

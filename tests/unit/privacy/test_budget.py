@@ -321,3 +321,14 @@ def test_an_attempt_that_failed_is_taken_up_again_at_the_noise_of_its_entry_and_
         )
     release(tmp_path, "x", epsilon_total=1.0)
     assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 1, 0, 1, 1, 0]
+
+
+def test_reading_the_total_writes_nothing(tmp_path: Path) -> None:
+    """A line that is still being written is another process's business."""
+    release(tmp_path, "x")
+    before = store(tmp_path).account()
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"request": "y", "noi')
+    content = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert store(tmp_path).account() == before
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == content
