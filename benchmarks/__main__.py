@@ -17,6 +17,8 @@ import torch
 from benchmarks.measure import machine
 
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
+    "B8": "memory",
+    "B10": "saving",
 }
 
 
