@@ -59,7 +59,7 @@ class Ledger:
         """Theirs, in no order: a sort for each of a run's rounds would be most of their cost."""
         return [self.accounts[client] for client in {*self.releases, *self.trained}]
 
-    @property
+    @cached_property
     def unsafe(self) -> bool:
         """Whether any noise came from a known seed, so that nothing is private."""
         return any(release.unsafe for release in self.releases.values()) or math.isinf(self.max_epsilon)
@@ -77,7 +77,7 @@ class Ledger:
         """The client that reported the largest total; "" without any."""
         return max(self.clients, key=self.epsilon, default="")
 
-    @property
+    @cached_property
     def max_epsilon(self) -> float:
         """The largest total that any client reported; 0 without any."""
         return max((account.epsilon for account in self._accounts), default=0.0)
