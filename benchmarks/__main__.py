@@ -19,6 +19,8 @@ from benchmarks.measure import machine
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
     "B1": "client",
     "B2": "ray_round",
+    "B8": "memory",
+    "B10": "saving",
     "B12": "startup",
     "B13": "many_clients",
 }

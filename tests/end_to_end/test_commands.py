@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedaux.algorithms.run_state import FILE, RunState
+from fedaux.algorithms.run_state import FILE, HISTORY, RunState
 from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.privacy.budget import BudgetStore
@@ -25,7 +25,7 @@ def test_a_run_its_repetition_and_another_in_its_place(
     said = paragraph(capsys.readouterr().out)
     state = RunState.load(out)
     assert (state.round, len(state.releases)) == (2, 3)
-    history = json.loads((out / "history.json").read_text())
+    history = [json.loads(line) for line in (out / HISTORY).read_text().splitlines()]
     assert [record["round"] for record in history] == [1, 2]
     assert f"FedAUX after 2 rounds: accuracy {next(iter(history[-1]['accuracy'].values())):.3f}" in said
     assert "Privacy. The certainty scores of this run are (0.1, 1e-05)-differentially private" in said

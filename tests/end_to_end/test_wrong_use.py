@@ -1,6 +1,5 @@
 """Wrong use, one case a test: one paragraph that names the remedy, a code for its kind, and never a traceback."""
 
-import json
 import os
 import resource
 import signal
@@ -343,7 +342,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(place: Path) -> None
     assert process.returncode == Exit.STOPPED, err
     assert err.strip().splitlines()[-1].startswith("Stopped. The same command, or `fedaux resume FOLDER`, continues")
     assert "Traceback" not in err
-    done = len(json.loads((place / "out" / "history.json").read_text()))
+    done = len((place / "out" / "history.jsonl").read_text().splitlines())
     out, err = program(place, "run", "tiny.toml", "--out", "out", "--set", f"rounds={done + 1}").communicate(
         timeout=240
     )

@@ -9,6 +9,7 @@ from fedaux import Config, run
 from fedaux.algorithms.evaluation import confusion
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.run_writer import RunWriter
 from fedaux.config.methods import METHODS
 from fedaux.core.messages import Account
 from fedaux.core.results import ClientMetrics, RoundResult
@@ -58,5 +59,5 @@ def finished_state(config: Config = TINY_CONFIG) -> RunState:
 def finished_run(folder: Path, config: Config = TINY_CONFIG) -> Result:
     """The same, saved in a folder."""
     state = finished_state(config)
-    state.save(folder)
+    RunWriter(folder).save(state)
     return Result(state, folder)

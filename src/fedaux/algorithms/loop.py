@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from fedaux.algorithms.releases import collect_releases
 from fedaux.algorithms.round import Round
@@ -34,13 +35,15 @@ def run(server: Server, federation: Federation, state: RunState | None, save: Ca
         embedding = server.restore(state)
     while state.round < server.config.rounds:
         wanted, chosen = sample(server.clients, server.config, state.round + 1)
-        failures: list[Failure] = []
+        state, failures = replace(state, selected=tuple(chosen)), list[Failure]()
         if embedding:
             with costs.phase("score"):
+                before = state
                 state, failures = collect_releases(server, federation, state, chosen, costs)  # P2, P3
                 if server.config.head_init == "closed-form" and state.round == 0:
                     state = closed_form_heads(server, state, embedding)
-                save(state)
+                if state is not before:
+                    save(state)
         current = Round.start(server, embedding, state, chosen, costs)
         accounts = train(server, federation, state, current, wanted, chosen)  # T1, T2
         current.failures += failures

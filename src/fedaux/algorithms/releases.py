@@ -19,6 +19,8 @@ def collect_releases(
     Clients are asked when they are first chosen, not before: who never takes part spends no privacy.
     """
     missing = [client for client in clients if client not in state.releases]
+    if not missing:
+        return state, []
     orders = [server.orders.prepare(state, client) for client in missing]
     releases: dict[str, Release] = {}
     failures: list[Failure] = []

@@ -1,11 +1,16 @@
-"""Everything a run needs to continue, in one file, replaced atomically after preparation and every round."""
+"""Everything a run needs to continue, and the files of a run's folder that hold it (`run_writer` writes them).
+
+Files of lines count up to the lengths that `FILE` states: what lies beyond was written by a run that was killed before
+it could commit it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -13,14 +18,18 @@ from safetensors.numpy import save
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.io import write_atomically
 from fedaux.core.messages import Account, Arrays, Release
 from fedaux.core.results import RoundResult
 from fedaux.privacy.ledger import Ledger
 
-FILE = "state.safetensors"
-VERSION = "6"
-ROOMS = ("weights", "extractors", "public", "method_state")
+FILE = "state.safetensors"  # weights, and how much of the files that grow is committed
+START = "start.safetensors"  # config, extractors and what the scorer publishes
+HISTORY = "history.jsonl"  # a `RoundResult` a line
+RELEASES = "releases.jsonl"  # a client's release a line
+ACCOUNTS = "accounts.jsonl"  # what is known of a client, a line whenever it was asked; its last line counts
+VERSION = "7"
+Row = dict[str, Any]
+Rooms = dict[str, dict[str, Arrays]]  # arrays by room, label and name
 
 
 class StateError(FedauxError, ValueError):
@@ -48,6 +57,7 @@ class RunState:
     history: tuple[RoundResult, ...] = ()
     last_round: dict[str, int] = field(default_factory=dict)  # in which each client's update was used
     method_state: dict[str, Arrays] = field(default_factory=dict)  # by prototype: what the method's hooks keep
+    selected: tuple[str, ...] = ()  # clients of the current round, the only ones of which it learns anything
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -66,7 +76,7 @@ class RunState:
     ) -> RunState:
         """The state one round later. Who failed may have lost its features, and is sent the extractor again."""
         prepared = (self.prepared | set(result.client_metrics)) - {failure.client for failure in result.failures}
-        history = (*(replace(earlier, confusion=None) for earlier in self.history), result)
+        history = (*self.history[:-1], *(replace(last, confusion=None) for last in self.history[-1:]), result)
         return replace(
             self,
             round=self.round + 1,
@@ -82,74 +92,104 @@ class RunState:
         """What the clients say they have spent."""
         return Ledger.of(self.releases, self.accounts, self.unheard, self.history)
 
-    def save(self, folder: Path) -> None:
-        rooms = {room: getattr(self, room) for room in ROOMS}
-        tensors = {
-            f"{room}|{label}|{name}": np.asarray(array, order="C")
-            for room, shelves in rooms.items()
-            for label, arrays in shelves.items()
-            for name, array in arrays.items()
-        }
-        values = [one.arrays["values"] for one in self.releases.values()]
-        facts = {
-            "config": self.config.to_dict(),
-            "round": self.round,
-            "labels": {room: list(shelves) for room, shelves in rooms.items()},
-            "releases": [{**vars(one), "arrays": len(one.arrays["values"])} for one in self.releases.values()],
-            "accounts": {client: vars(account) for client, account in self.accounts.items()},
-            "unheard": sorted(self.unheard),
-            "prepared": sorted(self.prepared),
-            "last_round": self.last_round,
-            "history": [result.to_dict() for result in self.history],
-        }
-        # a million releases are one array and one text: the header of the file has room for neither
-        tensors["releases"] = np.concatenate(values) if values else np.zeros(0, np.int64)
-        tensors["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-        write_atomically(folder / FILE, save(tensors, metadata={"version": VERSION}))
-
     @classmethod
     def load(cls, folder: Path) -> RunState:
-        path = folder / FILE
-        if not path.is_file():
-            raise StateError(f"{folder} holds no run ({FILE} is missing); start one with `fedaux run`.")
+        """The only reader of a run's folder."""
+        facts, rooms = read(folder / FILE)
+        start, start_rooms = read(folder / START)
+        history, releases, known = (_read_rows(folder / name, facts) for name in (HISTORY, RELEASES, ACCOUNTS))
         try:
-            with safe_open(path, framework="numpy") as file:
-                version = (file.metadata() or {}).get("version")
-                tensors = {key: file.get_tensor(key) for key in file.keys()} if version == VERSION else {}  # noqa: SIM118
-        except SafetensorError as error:
-            raise StateError(f"{path} is damaged ({error}); start the run anew in another folder") from error
-        if version != VERSION:
-            raise StateError(f"{path} was written by another version of fedaux (state {version}, not {VERSION})")
-        try:
-            return cls._from(tensors)
+            clients = {row["client"]: row for row in known}
+            results = [RoundResult.from_dict(row) for row in history]
+            tables = {label: arrays["counts"].tolist() for label, arrays in rooms["confusion"].items()}
+            return cls(
+                Config.from_dict(start["config"]),
+                facts["round"],
+                rooms["weights"],
+                start_rooms["extractors"],
+                start_rooms["public"],
+                method_state=rooms["method_state"],
+                history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
+                releases={row["client"]: _release(row) for row in releases},
+                accounts={client: Account(**row["account"]) for client, row in clients.items() if row["account"]},
+                unheard=frozenset(client for client, row in clients.items() if row["unheard"]),
+                prepared=frozenset(client for client, row in clients.items() if row["prepared"]),
+                last_round={client: row["last_round"] for client, row in clients.items() if row["last_round"]},
+            )
+        except StateError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"{path} is damaged ({error!r}); start the run anew in another folder") from error
+            raise _damaged(folder / FILE, error) from error
 
-    @classmethod
-    def _from(cls, tensors: Arrays) -> RunState:
-        facts, values = json.loads(tensors.pop("facts").tobytes()), tensors.pop("releases")
-        rooms: dict[str, dict[str, Arrays]] = {
-            room: {label: {} for label in labels} for room, labels in facts["labels"].items()
+    def client_row(self, client: str) -> Row:
+        """What is known of a client beside its release, for JSON."""
+        return {
+            "client": client,
+            "account": vars(self.accounts[client]) if client in self.accounts else None,
+            "unheard": client in self.unheard,
+            "prepared": client in self.prepared,
+            "last_round": self.last_round.get(client, 0),
         }
-        for key, array in tensors.items():
-            room, rest = key.split("|", 1)
-            label, name = rest.rsplit("|", 1)
-            rooms[room][label][name] = array
-        releases, start = {}, 0
-        for one in facts["releases"]:
-            size = one.pop("arrays")
-            releases[one["client"]] = Release(**one, arrays={"values": values[start : start + size]})
-            start += size
-        if start != len(values):
-            raise ValueError(f"{len(values)} numbers for releases of {start}")
-        return cls(
-            Config.from_dict(facts["config"]),
-            facts["round"],
-            **rooms,
-            releases=releases,
-            accounts={client: Account(**one) for client, one in facts["accounts"].items()},
-            unheard=frozenset(facts["unheard"]),
-            prepared=frozenset(facts["prepared"]),
-            last_round=facts["last_round"],
-            history=tuple(map(RoundResult.from_dict, facts["history"])),
+
+
+def _release(row: Row) -> Release:
+    return Release(**{**row, "arrays": {"values": np.array(row["arrays"], np.int64)}})
+
+
+def _read_rows(path: Path, facts: Row) -> Iterator[Row]:
+    """Of the part that is committed."""
+    try:
+        left = facts["lengths"][path.name]
+        with path.open("rb") as file:
+            while left > 0:
+                line = file.readline(left)
+                if not line.endswith(b"\n"):
+                    raise ValueError("it is cut short")
+                left -= len(line)
+                yield json.loads(line)
+    except (KeyError, ValueError, FileNotFoundError) as error:
+        raise _damaged(path, error) from error
+
+
+def pack(facts: Row, rooms: Rooms) -> bytes:
+    """A file of arrays. Facts are one of them: the header has no room for long ones."""
+    tensors = {
+        f"{room}|{label}|{name}": np.asarray(array, order="C")
+        for room, shelves in rooms.items()
+        for label, arrays in shelves.items()
+        for name, array in arrays.items()
+    }
+    names = {room: {label: list(arrays) for label, arrays in shelves.items()} for room, shelves in rooms.items()}
+    tensors["facts"] = np.frombuffer(json.dumps({**facts, "rooms": names}).encode(), np.uint8)
+    return save(tensors, metadata={"version": VERSION})
+
+
+def read(path: Path) -> tuple[Row, Rooms]:
+    """Facts and rooms, as they were packed and in the same order."""
+    if not path.is_file():
+        raise StateError(f"{path.parent} holds no run ({path.name} is missing); start one with `fedaux run`.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            version = (file.metadata() or {}).get("version")
+            tensors = {key: file.get_tensor(key) for key in file.keys()} if version == VERSION else {}  # noqa: SIM118
+    except SafetensorError as error:
+        raise _damaged(path, error) from error
+    if version != VERSION:
+        raise StateError(
+            f"{path} was written by another version of fedaux (state {version}, not {VERSION}); "
+            "start the run anew in another folder"
         )
+    try:
+        facts = json.loads(tensors.pop("facts").tobytes())
+        return facts, {
+            room: {
+                label: {name: tensors[f"{room}|{label}|{name}"] for name in names} for label, names in shelves.items()
+            }
+            for room, shelves in facts["rooms"].items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> StateError:
+    return StateError(f"{path} is damaged ({error!r}); start the run anew in another folder")

@@ -1,4 +1,4 @@
-"""Atomic writes, temporary arrays and the cache folder."""
+"""Atomic writes, appending, temporary arrays and the cache folder."""
 
 from __future__ import annotations
 
@@ -30,6 +30,16 @@ def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_from(path: Path, start: int, data: bytes) -> None:
+    """Append to the first `start` bytes of a file, and drop what lay beyond them. On disk when this returns."""
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+        file.truncate(start)
+        file.seek(start)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def temporary_array(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> NDArray[Any]:

@@ -70,9 +70,9 @@ class RoundResult:
         return max(shares)[::-1] if shares else None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """For JSON, without confusion matrices: they would be most of a history."""
         return {
-            **vars(self),
+            **{key: value for key, value in vars(self).items() if key != "confusion"},
             "client_metrics": {client: vars(item) for client, item in self.client_metrics.items()},
             "failures": [vars(failure) for failure in self.failures],
             "private_training": {client: vars(item) for client, item in self.private_training.items()},

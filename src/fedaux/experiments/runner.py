@@ -11,11 +11,12 @@ from pathlib import Path
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
+from fedaux.algorithms.run_writer import RunWriter
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state, pretrain_extractor
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
-from fedaux.core.io import cache_folder, write_atomically
+from fedaux.core.io import cache_folder
 from fedaux.core.messages import Federation
 from fedaux.core.progress import OnProgress, RoundFinished, RunStarted, no_progress
 from fedaux.data.federated import client_names, open_data
@@ -70,16 +71,15 @@ def run_in_folder(
 
     A round is saved before anybody hears of it.
     """
-    config, hooks, finished = server.config, Callbacks([JsonLines(), *callbacks]), state.round if state else 0
+    config, hooks, writer = server.config, Callbacks([JsonLines(), *callbacks]), RunWriter(folder, state)
+    finished = state.round if state else 0
 
     def save(state: RunState) -> None:
         nonlocal finished
-        state.save(folder)
+        writer.save(state)
         if state.round == finished:  # prepared, or releases are in
             return
         finished = state.round
-        history = [result.to_dict() for result in state.history]
-        write_atomically(folder / "history.json", json.dumps(history, indent=1).encode())
         hooks.on_round_end(state)
         server.on_progress(RoundFinished(state.history[-1], config.rounds, state.ledger.summary()))
 

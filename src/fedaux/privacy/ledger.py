@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fedaux.core.messages import Account, Release
@@ -53,11 +54,15 @@ class Ledger:
         """Clients that sent anything under noise, in alphabetical order."""
         return sorted({*self.releases, *self.trained})
 
-    @property
+    @cached_property
+    def _accounts(self) -> list[Account]:
+        """Theirs, in no order: a sort for each of a run's rounds would be most of their cost."""
+        return [self.accounts[client] for client in {*self.releases, *self.trained}]
+
+    @cached_property
     def unsafe(self) -> bool:
         """Whether any noise came from a known seed, so that nothing is private."""
-        seeded = any(release.unsafe for release in self.releases.values())
-        return seeded or any(math.isinf(self.epsilon(client)) for client in self.clients)
+        return any(release.unsafe for release in self.releases.values()) or math.isinf(self.max_epsilon)
 
     @property
     def models_covered(self) -> bool:
@@ -72,15 +77,15 @@ class Ledger:
         """The client that reported the largest total; "" without any."""
         return max(self.clients, key=self.epsilon, default="")
 
-    @property
+    @cached_property
     def max_epsilon(self) -> float:
         """The largest total that any client reported; 0 without any."""
-        return self.epsilon(self.max_epsilon_client) if self.clients else 0.0
+        return max((account.epsilon for account in self._accounts), default=0.0)
 
     @property
     def delta(self) -> float:
         """The largest δ at which any client stated its total."""
-        return max((self.accounts[client].delta for client in self.clients), default=1e-5)
+        return max((account.delta for account in self._accounts), default=1e-5)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """(client, releases, rounds of private training, reported total ε), the largest first."""
@@ -115,10 +120,10 @@ class Ledger:
         """The statement in a line; "" where nothing was released under noise."""
         if self.unsafe:
             return "NOT PRIVATE, seeded noise"
-        if not self.clients:
+        if not self._accounts:
             return ""
         covered = "scores and models" if self.models_covered else "scores only, models are not covered"
-        return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self.clients)} clients: {covered}"
+        return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self._accounts)} clients: {covered}"
 
     def statement(self) -> str:
         """One paragraph that is true on its own, and explicit about what it does not cover."""

@@ -14,6 +14,7 @@ from PIL import Image
 from fedaux import Config
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.run_writer import RunWriter
 from fedaux.data.federated import open_data
 from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
@@ -238,7 +239,7 @@ def test_no_run_an_unfinished_one_and_a_damaged_one(
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "state.safetensors").write_bytes(b"damaged")
     state = RunState.load(result.folder)
-    replace(state, config=replace(state.config, rounds=7)).save(tmp_path / "unfinished")
+    RunWriter(tmp_path / "unfinished").save(replace(state, config=replace(state.config, rounds=7)))
     expected = {
         "nowhere": "holds no run (state.safetensors is missing)",
         "damaged": "is damaged",

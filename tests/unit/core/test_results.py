@@ -37,8 +37,8 @@ def test_the_largest_teacher_is_the_one_with_most_of_the_weight() -> None:
     assert replace(RESULT, client_metrics=silent).largest_teacher is None
 
 
-def test_a_round_survives_as_json() -> None:
-    assert RoundResult.from_dict(json.loads(json.dumps(RESULT.to_dict()))) == RESULT
+def test_a_round_survives_as_json_but_for_its_confusion_matrices() -> None:
+    assert RoundResult.from_dict(json.loads(json.dumps(RESULT.to_dict()))) == replace(RESULT, confusion=None)
 
 
 @given(st.dictionaries(st.text(max_size=4), st.builds(ClientMetrics, st.integers(0), st.floats(0, 9), st.floats(0, 9))))

@@ -1,13 +1,12 @@
 """What a folder holds, and the order of effects over a scripted federation; whole runs are end to end."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedaux.algorithms.loop import NoAnswerError
-from fedaux.algorithms.run_state import RunState, StateError
+from fedaux.algorithms.run_state import HISTORY, RunState, StateError
 from fedaux.config.sections import FederationConfig
 from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import ProgressEvent, RoundFinished, RunStarted
@@ -56,7 +55,7 @@ def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:
     heard: list[tuple[str, int, int]] = []
 
     def note(who: str, round_: int) -> None:
-        lines = json.loads((tmp_path / "history.json").read_text())
+        lines = (tmp_path / HISTORY).read_text().splitlines()
         heard.append((who, round_, len(lines)))
         assert RunState.load(tmp_path).round == round_
 

@@ -13,6 +13,7 @@ import torch
 from fedaux import Config
 from fedaux.algorithms.evaluation import evaluate
 from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_writer import RunWriter
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.federated import open_data
@@ -48,7 +49,7 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: Result, tmp_pa
 def test_seeded_noise_covers_nothing(tmp_path: Path) -> None:
     state = finished_state(replace(TINY_CONFIG, privacy=PrivacyConfig(unsafe_seed=0)))
     accounts = {name: replace(account, epsilon=math.inf) for name, account in state.accounts.items()}
-    replace(state, accounts=accounts).save(tmp_path)
+    RunWriter(tmp_path).save(replace(state, accounts=accounts))
     (folder,) = export_model(tmp_path)
     assert folder == tmp_path / "model" / "mlp-0"
     facts = card_of(folder)["privacy"]

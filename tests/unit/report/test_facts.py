@@ -8,6 +8,7 @@ import pytest
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import StateError
+from fedaux.algorithms.run_writer import RunWriter
 from fedaux.data.federated import open_data
 from fedaux.report.facts import confusion, expected_accuracy, image_strip, load_facts, recall, seconds, tones
 
@@ -20,7 +21,7 @@ def test_expected_accuracy_is_that_of_the_clients_mix() -> None:
 
 def feddf(result: Result, folder: Path) -> Path:
     """The same run, of a method without scores."""
-    replace(result.state, config=replace(result.state.config, method="feddf"), releases={}).save(folder)
+    RunWriter(folder).save(replace(result.state, config=replace(result.state.config, method="feddf"), releases={}))
     return folder
 
 
@@ -63,7 +64,7 @@ def test_seconds_are_those_of_all_rounds_and_phases(result: Result) -> None:
 
 def test_data_that_are_gone_are_named(result: Result, tmp_path: Path) -> None:
     config = replace(result.state.config, data=replace(result.state.config.data, source="npz", path="gone.npz"))
-    replace(result.state, config=config).save(tmp_path)
+    RunWriter(tmp_path).save(replace(result.state, config=config))
     facts = load_facts(tmp_path)
     assert facts.missing.startswith("gone.npz is missing")
     assert facts.counts is None
@@ -71,6 +72,6 @@ def test_data_that_are_gone_are_named(result: Result, tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_round_has_nothing_to_tell(result: Result, tmp_path: Path) -> None:
-    replace(result.state, round=0, history=()).save(tmp_path)
+    RunWriter(tmp_path).save(replace(result.state, round=0, history=()))
     with pytest.raises(StateError, match="has not finished a round yet; continue with `fedaux resume"):
         load_facts(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import StateError
+from fedaux.algorithms.run_writer import RunWriter
 from fedaux.core.messages import Failure
 from fedaux.report.run_page import write_run_report
 from fedaux.report.terminal import format_bytes
@@ -36,13 +37,13 @@ def test_its_figures_are_those_of_the_run(done: Result) -> None:
 def test_a_real_site_keeps_its_split_to_itself(done: Result, tmp_path: Path) -> None:
     sites = replace(done.state.config.federation, sites=("client-000", "client-001", "client-002"))
     config = replace(done.state.config, data=replace(done.state.config.data, partition="own"), federation=sites)
-    replace(done.state, config=config).save(tmp_path)
+    RunWriter(tmp_path).save(replace(done.state, config=config))
     assert "split" not in Page(write_run_report(tmp_path).read_text()).sections
 
 
 def test_failures_are_counted_and_listed(done: Result, tmp_path: Path) -> None:
     first = replace(done.state.history[0], failures=(Failure("client-001", "out of memory"),))
-    replace(done.state, history=(first, *done.state.history[1:])).save(tmp_path)
+    RunWriter(tmp_path).save(replace(done.state, history=(first, *done.state.history[1:])))
     text = write_run_report(tmp_path).read_text()
     assert Page(text).sections[-2:] == ["failures", "settings"]
     assert "out of memory" in text
@@ -50,7 +51,7 @@ def test_failures_are_counted_and_listed(done: Result, tmp_path: Path) -> None:
 
 def test_without_its_data_a_run_still_has_a_page(done: Result, tmp_path: Path) -> None:
     config = replace(done.state.config, data=replace(done.state.config.data, source="npz", path="gone.npz"))
-    replace(done.state, config=config).save(tmp_path)
+    RunWriter(tmp_path).save(replace(done.state, config=config))
     text = write_run_report(tmp_path).read_text()
     assert Page(text).sections == ["learning", "classes", "clients", "teachers", "privacy", "costs", "settings"]
     assert "Data were not opened: gone.npz is missing" in text
@@ -59,7 +60,7 @@ def test_without_its_data_a_run_still_has_a_page(done: Result, tmp_path: Path) -
 def test_whatever_a_client_wrote_cannot_act(done: Result, tmp_path: Path) -> None:
     evil = "<script>alert('x')</script><img src=http://evil>"
     last = replace(done.state.history[-1], failures=(Failure("client-001", evil),))
-    replace(done.state, history=(*done.state.history[:-1], last)).save(tmp_path)
+    RunWriter(tmp_path).save(replace(done.state, history=(*done.state.history[:-1], last)))
     text = write_run_report(tmp_path).read_text()
     assert "failures" in Page(text).sections
     assert "script" not in Page(text).tags
@@ -67,6 +68,6 @@ def test_whatever_a_client_wrote_cannot_act(done: Result, tmp_path: Path) -> Non
 
 
 def test_a_run_without_a_round_has_no_page(done: Result, tmp_path: Path) -> None:
-    replace(done.state, round=0, history=()).save(tmp_path)
+    RunWriter(tmp_path).save(replace(done.state, round=0, history=()))
     with pytest.raises(StateError, match="continue with `fedaux resume"):
         write_run_report(tmp_path)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fedaux.algorithms.run_writer import RunWriter
 from fedaux.core.progress import ProgressEvent, SweepProgress
 from fedaux.experiments.sweeps.engine import read_sweep, run_sweep
 from fedaux.experiments.sweeps.grid import Sweep
@@ -21,7 +22,7 @@ def test_arms_without_a_finished_run_are_left_out(sweep: Sweep, tmp_path: Path) 
     assert read_sweep(sweep, tmp_path).arms == ()
     first, *_, last = sweep.runs(tmp_path)
     result = finished_run(first.folder, first.config)
-    replace(finished_run(last.folder, last.config).state, round=1).save(last.folder)  # one of two rounds
+    RunWriter(last.folder).save(replace(finished_run(last.folder, last.config).state, round=1))  # one of two rounds
     (arm,) = read_sweep(sweep, tmp_path).arms
     assert (arm.label, arm.seeds, arm.folders) == ("FedAVG", (0,), (first.folder,))
     assert arm.curves.tolist() == [result.curve]
