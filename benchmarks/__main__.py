@@ -17,6 +17,7 @@ import torch
 from benchmarks.measure import machine
 
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
+    "B5": "heads",
 }
 
 

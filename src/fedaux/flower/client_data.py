@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,9 +31,8 @@ def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
     """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
     records = load_records(context, order)
     if order.h0:
-        features = load_features(order, context)
-        model = cached_head(features.shape[1], order.classes)
-        records = Records(features, records.labels, person=None if records.person is None else records.persons)
+        records = replace(records, x=features_of(order, context, Records(records.x)))  # still a view of the pool
+        model = cached_head(records.x.shape[1], order.classes)
     else:
         model = cached_model(order.prototype, records.shape, order.classes)
     load_state(model, order.weights)
@@ -41,7 +41,11 @@ def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
 
 def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
     """h0 over the client's own data, computed once and kept where only the client can read it."""
-    records, cache = load_records(context, order), FeatureCache(feature_folder(context, order), private=True)
+    return features_of(order, context, load_records(context, order))
+
+
+def features_of(order: PrepareOrder | TrainOrder, context: Context, records: Records) -> Rows:
+    cache = FeatureCache(feature_folder(context, order), private=True)
     return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
 
 
