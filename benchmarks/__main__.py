@@ -18,6 +18,7 @@ from benchmarks.measure import machine
 
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
     "B5": "heads",
+    "B11": "plain_loop",
 }
 
 

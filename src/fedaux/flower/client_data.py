@@ -28,15 +28,19 @@ def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
 
 
 def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
-    """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
-    records = load_records(context, order)
-    if order.h0:
-        records = replace(records, x=features_of(order, context, Records(records.x)))  # still a view of the pool
-        model = cached_head(records.x.shape[1], order.classes)
-    else:
-        model = cached_model(order.prototype, records.shape, order.classes)
+    """The ordered model and the rows it is for."""
+    model, records = open_rows(order, context)
     load_state(model, order.weights)
     return model, records
+
+
+def open_rows(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
+    """(the resident model, the client's records), or their features where only heads train: views of a pool."""
+    records = load_records(context, order)
+    if not order.h0:
+        return cached_model(order.prototype, records.shape, order.classes), records
+    features = replace(records, x=features_of(order, context, Records(records.x)))
+    return cached_head(features.x.shape[1], order.classes), features
 
 
 def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:

@@ -21,7 +21,7 @@ from fedaux.config.schema import Config
 from fedaux.core.messages import Order, Reply, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.flower.client_app import labelled, open_task, ordered_optimizer
-from fedaux.flower.client_data import load_task
+from fedaux.flower.client_data import open_rows
 from fedaux.flower.client_task import ClientTask
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
@@ -58,11 +58,12 @@ class StackedClient:
         started, task = time.perf_counter(), open_task(order, context)
         if not order.h0 or task.config.privacy.private_training or not _plain(task.hooks):
             return None
-        model, records = load_task(order, context)
+        model, records = open_rows(order, context)
         head = HeadTask(task.start, labelled(records), torch_stream(order.seed))
         settings = order.epochs, order.batch_size, ordered_optimizer(order), order.mu
         seconds = time.perf_counter() - started
-        return cls(task, model, len(records), head, settings, seconds) if len(head.records) else None
+        fits = head.start.shape == ((model.width + 1) * order.classes,) and order.weights.keys() == {"parameters"}
+        return cls(task, model, len(records), head, settings, seconds) if fits and len(head.records) else None
 
     @property
     def nbytes(self) -> int:
