@@ -19,8 +19,10 @@ from benchmarks.measure import machine
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
     "B1": "client",
     "B2": "ray_round",
+    "B5": "heads",
     "B8": "memory",
     "B10": "saving",
+    "B11": "plain_loop",
     "B12": "startup",
     "B13": "many_clients",
 }

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 
+def batch_starts(size: int, batch_size: int) -> range:
+    """Where the batches of an epoch start.
+
+    A last batch of a single row is merged into the one before: BatchNorm cannot train on it.
+    """
+    return range(0, max(1, size - 1 if batch_size > 1 else size), batch_size)
+
+
 def batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
-    """One shuffled epoch. A last batch of a single row is merged into the one before: BatchNorm cannot train on it."""
+    """One shuffled epoch."""
     order = torch.randperm(size, generator=generator).numpy()
-    cuts = list(range(batch_size, size, batch_size))
-    if batch_size > 1 and cuts and size - cuts[-1] == 1:
-        cuts.pop()
-    yield from np.split(order, cuts)
+    for start, stop in pairwise([*batch_starts(size, batch_size), size]):
+        yield order[start:stop]

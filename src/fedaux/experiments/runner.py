@@ -25,6 +25,7 @@ from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.stacked_clients import StackedFederation, stacks
 from fedaux.models import flatten_state
 from fedaux.pretraining.metrics import linear_probe
 from fedaux.privacy.clipping import Bounds
@@ -188,4 +189,5 @@ def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: 
     names, policy = client_names(config), config.federation
     grid = InProcessGrid(app, len(names), settings)
     nodes = dict(zip(names, grid.get_node_ids(), strict=True))
-    return GridFederation(grid, nodes, policy.timeout, policy.max_records, bounds=bounds)
+    kind = StackedFederation if stacks(config) else GridFederation
+    return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds)

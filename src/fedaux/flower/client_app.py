@@ -16,26 +16,22 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedaux.algorithms.client_state import ClientState
-from fedaux.algorithms.hooks import Hooks, LocalWork, hooks_of
+from fedaux.algorithms.hooks import Hooks, hooks_of
 from fedaux.algorithms.local_training import Trained, gradient_term, train_local
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, TrainOrder, Update
+from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, TrainOrder
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import class_names
 from fedaux.data.records import Records
 from fedaux.flower.client_data import account_path, load_features, load_records, load_task
+from fedaux.flower.client_task import ClientTask
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import load_site_config, node_clients
 from fedaux.flower.serialization import deserialize, serialize
-from fedaux.flower.teaching import prepare_teaching, teach
-from fedaux.models import (
-    Prototype,
-    flatten_state,
-    state_sizes,
-    to_half,
-)
+from fedaux.flower.teaching import prepare_teaching
+from fedaux.models import Prototype, flatten_state, state_sizes
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.models.optimizer import Optimizer, Term
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
@@ -78,41 +74,24 @@ def prepare(message: Message, context: Context) -> Message:
 def train(message: Message, context: Context) -> Message:
     """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone."""
     order, started = deserialize(TrainOrder, message.content), time.perf_counter()
+    task = open_task(order, context)
+    term = gradient_term(task.hooks, order.mu, task.start, order.broadcast, task.state)
+    if task.config.privacy.private_training:
+        model, size, mechanism, account = train_with_privacy(order, context, task.config, task.store, term)
+        update = task.update(model, flatten_state(model), size, Trained(0.0, mechanism.steps), 0.0, mechanism, account)
+    else:
+        model, records = load_task(order, context)
+        trained = train_without_privacy(order, model, labelled(records), term)
+        seconds = time.perf_counter() - started
+        update = task.update(model, flatten_state(model), len(records), trained, seconds)
+    return Message(serialize(update), reply_to=message)
+
+
+def open_task(order: TrainOrder, context: Context) -> ClientTask:
     config, folder = validate_order(context, order), account_path(context, order)
     hooks, store = ordered_hooks(order, config), BudgetStore(folder, config.privacy)
     states = ClientState(folder, order.client, order.run)
-    start, state = order.weights["parameters"].astype(np.float32), states.load(order.last_round)
-    term = gradient_term(hooks, order.mu, start, order.broadcast, state)
-    if config.privacy.private_training:
-        model, size, mechanism, account = train_with_privacy(order, context, config, store, term)
-        loss, steps, seconds = 0.0, mechanism.steps, 0.0
-    else:
-        account, mechanism = store.account(), Mechanism(noise_multiplier=0.0, steps=0)
-        model, records = load_task(order, context)
-        size, (loss, steps) = len(records), train_without_privacy(order, model, records, term)
-        seconds = time.perf_counter() - started
-    weights = flatten_state(model)
-    work = LocalWork(steps, order.lr, order.optimizer, order.momentum, order.mu)
-    sent = hooks.client_update(start, weights["parameters"], work, order.broadcast, state)
-    if sent.state:
-        states.save(order.last_round, order.round, sent.state)
-    weights["parameters"] = sent.parameters
-    weights = to_half(weights) if order.weights["parameters"].dtype == "float16" else weights
-    update = Update(
-        client=order.client,
-        round=order.round,
-        records=size,
-        loss=loss,
-        seconds=seconds,
-        noise=mechanism.noise_multiplier,
-        rate=mechanism.sample_rate,
-        steps=mechanism.steps,
-        account=account.to_json(),
-        weights=weights,
-        extra=sent.extra,
-        ensemble=teach(order, context, config, model, weights),
-    )
-    return Message(serialize(update), reply_to=message)
+    return ClientTask(order, context, config, hooks, store, states, states.load(order.last_round))
 
 
 def validate_order(context: Context, order: PrepareOrder | TrainOrder) -> Config:
@@ -143,18 +122,22 @@ def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
 
 
 def train_without_privacy(order: TrainOrder, model: Prototype, records: Records, term: Term | None) -> Trained:
-    """Without any privacy. A record whose label was not declared takes no part."""
-    labelled = records.take(np.flatnonzero(records.labels >= 0))
+    """Without any privacy."""
     with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
         return train_local(
             model,
-            labelled,
+            records,
             epochs=order.epochs,
             batch_size=order.batch_size,
             optimizer=ordered_optimizer(order),
             generator=torch_stream(order.seed),
             term=term,
         )
+
+
+def labelled(records: Records) -> Records:
+    """Those that train without privacy: a record whose label was not declared takes no part."""
+    return records.take(np.flatnonzero(records.labels >= 0))
 
 
 def ordered_optimizer(order: TrainOrder) -> Optimizer:

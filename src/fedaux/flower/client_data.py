@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,21 +28,28 @@ def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
 
 
 def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
-    """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
-    records = load_records(context, order)
-    if order.h0:
-        features = load_features(order, context)
-        model = cached_head(features.shape[1], order.classes)
-        records = Records(features, records.labels, person=None if records.person is None else records.persons)
-    else:
-        model = cached_model(order.prototype, records.shape, order.classes)
+    """The ordered model and the rows it is for."""
+    model, records = open_rows(order, context)
     load_state(model, order.weights)
     return model, records
 
 
+def open_rows(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
+    """(the resident model, the client's records), or their features where only heads train: views of a pool."""
+    records = load_records(context, order)
+    if not order.h0:
+        return cached_model(order.prototype, records.shape, order.classes), records
+    features = replace(records, x=features_of(order, context, Records(records.x)))
+    return cached_head(features.x.shape[1], order.classes), features
+
+
 def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
     """h0 over the client's own data, computed once and kept where only the client can read it."""
-    records, cache = load_records(context, order), FeatureCache(feature_folder(context, order), private=True)
+    return features_of(order, context, load_records(context, order))
+
+
+def features_of(order: PrepareOrder | TrainOrder, context: Context, records: Records) -> Rows:
+    cache = FeatureCache(feature_folder(context, order), private=True)
     return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
 
 

@@ -71,9 +71,14 @@ class GridFederation:
 
     def _read(self, order: Order, message: Message) -> Reply:
         try:
-            reply = read_reply(_REPLY_TYPES[type(order)], message)
+            return self._validate(order, read_reply(_REPLY_TYPES[type(order)], message))
+        except MessageError as error:
+            return Failure(order.client, str(error))
+
+    def _validate(self, order: Order, reply: Release | Update) -> Reply:
+        try:
             validate_reply(order, reply, self.max_records, self.bounds)
-        except (MessageError, InvalidReplyError) as error:
+        except InvalidReplyError as error:
             return Failure(order.client, str(error))
         return reply
 

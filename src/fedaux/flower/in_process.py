@@ -68,10 +68,12 @@ class InProcessGrid(Grid):
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         return list(self.pull_messages(self.push_messages(messages)))
 
+    def context(self, node: int) -> Context:
+        return self._contexts[node]
+
     def _handle(self, message: Message) -> Message:
-        context = self._contexts[message.metadata.dst_node_id]
         try:
-            return self._app(message, context)
+            return self._app(message, self.context(message.metadata.dst_node_id))
         except Exception as error:
             reason = "".join(traceback.format_exception_only(error)).strip()
             return Message(Error(CLIENT_EXCEPTION, reason), reply_to=message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from torch.optim.sgd import sgd
 from fedaux.core.errors import unknown_name
 
 OPTIMIZERS = ("adam", "sgd")
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam, as PyTorch has them
 Term = Callable[[Tensor], Tensor]  # of all parameters as one vector, (P,) → (P,)
 
 
@@ -81,9 +83,9 @@ class Descent:
                 foreach=True,
                 lr=s.lr,
                 weight_decay=s.weight_decay,
-                beta1=0.9,
-                beta2=0.999,
-                eps=1e-8,
+                beta1=BETAS[0],
+                beta2=BETAS[1],
+                eps=EPSILON,
                 amsgrad=False,
                 maximize=False,
             )
@@ -93,6 +95,30 @@ class Descent:
             zeros = torch.zeros_like(parameter), torch.zeros_like(parameter)
             self._moments[parameter] = *zeros, torch.zeros((), device="cpu")
         return self._moments[parameter]
+
+
+class StackedDescent:
+    """The steps of `Optimizer.make` for many models at once: each row of `theta` holds the parameters of one."""
+
+    def __init__(self, optimizer: Optimizer, theta: Tensor) -> None:
+        self.optimizer, self.theta, self.steps = optimizer, theta, 0
+        self.mean = torch.zeros_like(theta)  # of gradients; with SGD the momentum
+        self.square = torch.zeros_like(theta) if optimizer.name == "adam" else theta
+
+    def step(self, gradient: Tensor) -> None:
+        """Move the first rows, as many as `gradient` has, which is overwritten. The others have finished."""
+        lr, rho = self.optimizer.lr, self.optimizer.momentum
+        theta, mean, square = (stack[: len(gradient)] for stack in (self.theta, self.mean, self.square))
+        self.steps += 1
+        if self.optimizer.weight_decay:
+            gradient.add_(theta, alpha=self.optimizer.weight_decay)
+        if self.optimizer.name == "sgd":
+            theta.add_(mean.mul_(rho).add_(gradient) if rho else gradient, alpha=-lr)
+            return
+        mean.lerp_(gradient, 1 - BETAS[0])
+        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        scale = torch.sqrt(square, out=gradient).div_(math.sqrt(1 - BETAS[1] ** self.steps)).add_(EPSILON)
+        theta.addcdiv_(mean, scale, value=-lr / (1 - BETAS[0] ** self.steps))
 
 
 def flat(parameters: Sequence[nn.Parameter]) -> Tensor:

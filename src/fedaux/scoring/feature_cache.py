@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,13 @@ _PER_RECORD = "alone-1-"  # version of the per-record computation, part of the f
 def private_outputs(module: nn.Module, records: Records) -> Rows:
     """Features of private records: each passes the network alone."""
     return stack_blocks(per_record.outputs(module, records), len(records))
+
+
+@lru_cache(maxsize=8)
+def _mapped(path: Path, written: int) -> Rows:
+    """The very same array for all clients that share a pool, as long as the file is the same."""
+    rows: Rows = np.load(path, mmap_mode="r")
+    return rows
 
 
 class FeatureCache:
@@ -50,8 +58,7 @@ class FeatureCache:
         if not path.is_file():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o755)
             self._write(path, module(), records)
-        rows: Rows = np.load(path, mmap_mode="r")
-        return rows
+        return _mapped(path, path.stat().st_mtime_ns)
 
     def _write(self, path: Path, module: nn.Module, records: Records) -> None:
         """Atomic write, block by block: a full disk is an error, not half a file."""

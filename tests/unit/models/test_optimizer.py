@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedaux.models.optimizer import Optimizer, add_to_gradients, flat
+from fedaux.models.optimizer import Optimizer, StackedDescent, add_to_gradients, flat
 
 
 def steps(optimizer: Optimizer, count: int = 4) -> list[np.ndarray]:
@@ -103,3 +103,23 @@ def test_without_any_gradient_nothing_moves(name: str) -> None:
     parameter = nn.Parameter(torch.ones(2))
     Optimizer(name).make([parameter]).step()
     assert parameter.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "optimizer", [Optimizer(lr=0.1), Optimizer(lr=0.1, weight_decay=0.1), Optimizer("sgd", 0.1, 0.9, 0.1)]
+)
+def test_stacked_steps_are_those_of_each_model(optimizer: Optimizer) -> None:
+    """The second model stops after two of three steps."""
+    start, rng = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, 7.0]]), torch.Generator().manual_seed(0)
+    gradients = torch.randn(3, 2, 3, generator=rng)
+    stack = start.clone()
+    descent = StackedDescent(optimizer, stack)
+    for step, active in enumerate((2, 2, 1)):
+        descent.step(gradients[step, :active].clone())
+    for row, count in enumerate((3, 2)):
+        parameter = nn.Parameter(start[row].clone())
+        alone = optimizer.make([parameter])
+        for step in range(count):
+            parameter.grad = gradients[step, row].clone()
+            alone.step()
+        assert torch.equal(parameter.detach(), stack[row])

@@ -1,0 +1,100 @@
+"""T1 of many linear heads at once: one tensor of heads and one loop, instead of a model and a loop for each client.
+
+Every head sees the batches that `train_local` would give it, in the same order, and arrives at the same weights. Heads
+with more steps come first in the stack, so those that still train are always its first rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaux.algorithms.hooks import Vector
+from fedaux.algorithms.local_training import Trained
+from fedaux.data.batching import batch_starts, batches
+from fedaux.data.records import Indices, Records
+from fedaux.models.optimizer import Optimizer, StackedDescent
+
+
+@dataclass(frozen=True, eq=False)
+class HeadTask:
+    """A head as flat parameters, weight (C, H) and bias (C,), and the features and labels that it trains on."""
+
+    start: Vector
+    records: Records
+    generator: torch.Generator
+
+
+def train_heads(
+    tasks: Sequence[HeadTask], epochs: int, batch_size: int, optimizer: Optimizer, mu: float = 0.0
+) -> list[tuple[Vector, Trained]]:
+    """(parameters, what `train_local` returns) of each task; `mu` is that of FedPROX's term."""
+    steps = np.array([len(batch_starts(len(task.records), batch_size)) for task in tasks])  # of an epoch
+    ranks = np.argsort(-steps, kind="stable")
+    ranked, per_epoch = [tasks[rank] for rank in ranks], torch.from_numpy(steps[ranks])
+    x, y, rows = _pool([task.records for task in ranked])
+    streams = [_batches(part, epochs, batch_size, task.generator) for part, task in zip(rows, ranked, strict=True)]
+    theta = torch.from_numpy(np.stack([task.start for task in ranked]))
+    start, gradient, losses = theta.clone() if mu else theta, torch.empty_like(theta), torch.zeros(len(tasks)).double()
+    descent = StackedDescent(optimizer, theta)
+    for step in range(epochs * int(steps.max())):
+        active = int((epochs * per_epoch > step).sum())
+        index, sizes = _stack([next(stream) for stream in streams[:active]])
+        inputs, labels = torch.from_numpy(x[index]), torch.from_numpy(y[index])
+        loss = _cross_entropy(theta[:active], inputs, labels, sizes, gradient[:active]) * sizes
+        losses[:active] = torch.where(step % per_epoch[:active] == 0, loss, losses[:active] + loss)
+        if mu:
+            gradient[:active] += mu * (theta[:active] - start[:active])
+        descent.step(gradient[:active])
+    means = losses / torch.tensor([len(task.records) for task in ranked])
+    trained = [Trained(loss, epochs * count) for loss, count in zip(means.tolist(), per_epoch.tolist(), strict=True)]
+    heads = theta.numpy()
+    return [(heads[place], trained[place]) for place in np.argsort(ranks)]
+
+
+def _pool(parts: Sequence[Records]) -> tuple[NDArray[Any], NDArray[np.int64], list[Indices]]:
+    """(x, labels, rows of each part): as they are where the parts are views of the same arrays, else a copy."""
+    first = parts[0]
+    if first.y is not None and all(part.x is first.x and part.y is first.y for part in parts):
+        return first.x, first.y, [np.arange(len(part)) if part.rows is None else part.rows for part in parts]
+    ends = np.cumsum([len(part) for part in parts])
+    x = np.concatenate([part.gather() for part in parts])
+    return x, np.concatenate([part.labels for part in parts]), np.split(np.arange(ends[-1]), ends[:-1])
+
+
+def _batches(rows: Indices, epochs: int, batch_size: int, generator: torch.Generator) -> Iterator[Indices]:
+    """The rows of each step."""
+    for _ in range(epochs):
+        yield from (rows[batch] for batch in batches(len(rows), batch_size, generator))
+
+
+def _stack(parts: Sequence[Indices]) -> tuple[NDArray[np.int64], Tensor]:
+    """(one row of indices per batch, the sizes of the batches). A short one is filled up with rows of its own."""
+    sizes = [len(part) for part in parts]
+    longest = max(sizes)
+    filled = [part if len(part) == longest else np.resize(part, longest) for part in parts]
+    return np.concatenate(filled).reshape(-1, longest), torch.tensor(sizes)
+
+
+def _cross_entropy(theta: Tensor, x: Tensor, y: Tensor, sizes: Tensor, gradient: Tensor) -> Tensor:
+    """The mean loss of each head on the first `sizes` rows of its batch, (k,); its gradient is written to `gradient`.
+
+    theta, gradient: (k, P); x: (k, B, H); y: (k, B).
+    """
+    heads, rows, width = x.shape
+    classes = theta.shape[1] // (width + 1)
+    weight, weight_gradient = (flat[:, :-classes].view(heads, classes, width) for flat in (theta, gradient))
+    logits = torch.baddbmm(theta[:, None, -classes:], x, weight.transpose(1, 2)).requires_grad_()
+    losses = F.cross_entropy(logits.view(-1, classes), y.view(-1), reduction="none")
+    share = (torch.arange(rows) < sizes[:, None]) / sizes[:, None]  # in the mean: none for rows that fill up
+    (error,) = torch.autograd.grad(losses, logits, share.view(-1))
+    torch.bmm(error.transpose(1, 2), x, out=weight_gradient)
+    torch.sum(error, 1, out=gradient[:, -classes:])
+    return (losses.detach().view(heads, rows) * share).sum(1)

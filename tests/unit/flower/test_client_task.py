@@ -1,0 +1,67 @@
+"""The update that answers an order, given a trained model."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux.algorithms.local_training import Trained
+from fedaux.algorithms.server import make_server
+from fedaux.algorithms.start import initial_state
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig
+from fedaux.core.messages import Account
+from fedaux.experiments.runner import in_process
+from fedaux.flower.client_app import open_task
+from fedaux.flower.client_data import load_task
+from fedaux.flower.client_task import ClientTask
+from fedaux.models import flatten_state, to_half
+from fedaux.privacy.accounting import Mechanism
+
+CONFIG = Config(
+    method="scaffold",
+    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8),),
+    data=DataConfig(clients=3, alpha=1.0),
+    aux=AuxConfig(limit=100),
+    pretrain=PretrainConfig(epochs=0),
+    local=LocalConfig(optimizer="sgd"),
+)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> ClientTask:
+    server, site = make_server(CONFIG, cache=tmp_path / "cache"), in_process(CONFIG, tmp_path)
+    order = server.orders.train(initial_state(server), "client-001")
+    return open_task(order, site.grid.context(site.nodes["client-001"]))  # type: ignore[attr-defined]
+
+
+def test_an_update_is_what_the_method_makes_of_the_trained_model(task: ClientTask) -> None:
+    model, records = load_task(task.order, task.context)
+    weights = flatten_state(model)
+    weights["parameters"] += 1
+    update = task.update(model, weights, len(records), Trained(0.5, 4), 1.5)
+    assert (update.client, update.round, update.records) == ("client-001", 1, len(records))
+    assert (update.loss, update.seconds, update.noise, update.steps) == (0.5, 1.5, 0.0, 0)
+    assert np.array_equal(update.weights["parameters"], task.start + 1)
+    assert np.allclose(update.extra["c"], -1 / (4 * task.order.lr))  # (start − trained) / (K·lr)
+    assert np.array_equal(task.states.load(1)["c"], update.extra["c"])  # kept for the next round
+    assert Account.from_json(update.account) == task.store.account()
+
+
+def test_private_training_states_its_noise(task: ClientTask) -> None:
+    model, records = load_task(task.order, task.context)
+    facts = Trained(0.0, 7), 0.0, Mechanism(2.0, 0.25, 7), Account(1.0, 1e-5, "replace-one", "record", 3)
+    update = task.update(model, flatten_state(model), len(records), *facts)
+    assert (update.noise, update.rate, update.steps) == (2.0, 0.25, 7)
+    assert Account.from_json(update.account).entries == 3
+
+
+def test_half_precision_is_answered_in_half_precision(task: ClientTask) -> None:
+    model, records = load_task(task.order, task.context)
+    order = replace(task.order, weights=to_half(task.order.weights))
+    half = replace(task, order=order)
+    update = half.update(model, flatten_state(model), len(records), Trained(0.5, 4), 1.5)
+    assert half.start.dtype == np.float32
+    assert update.weights["parameters"].dtype == np.float16
