@@ -15,6 +15,7 @@ from fedaux.data.federated import open_private
 from fedaux.data.records import Records
 from fedaux.flower.node_settings import load_site_config, read_node_settings
 from fedaux.models import Prototype, build, flatten_state, linear_head, load_state, published_weights
+from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import Rows
 from fedaux.privacy.budget import account_folder
 from fedaux.scoring.feature_cache import FeatureCache
@@ -27,14 +28,18 @@ def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
 
 
 def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
-    """The ordered model and the rows it is for: the client's records, or their features where only heads train."""
-    records = load_records(context, order)
+    """The ordered model and the rows it is for: the client's records, or their features where only heads train.
+
+    Private training computes on the processor in float32, as the features of private records are.
+    """
+    records, config = load_records(context, order), load_site_config(context)
+    where = ("cpu", "float32") if config.privacy.private_training else (config.device, config.precision)
     if order.h0:
         features = load_features(order, context)
-        model = cached_head(features.shape[1], order.classes)
+        model = cached_head(features.shape[1], order.classes, where[0])
         records = Records(features, records.labels, person=None if records.person is None else records.persons)
     else:
-        model = cached_model(order.prototype, records.shape, order.classes)
+        model = cached_model(order.prototype, records.shape, order.classes, *where)
     load_state(model, order.weights)
     return model, records
 
@@ -45,9 +50,11 @@ def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
     return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
 
 
-def ordered_extractor(order: PrepareOrder | TrainOrder, h0: str, shape: tuple[int, ...]) -> nn.Module:
+def ordered_extractor(
+    order: PrepareOrder | TrainOrder, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
+) -> nn.Module:
     """h0 from the order, or this site's own copy of a published encoder: to the bit what the hash says."""
-    module = cached_model(order.prototype, shape, 2).features  # the head plays no part here
+    module = cached_model(order.prototype, shape, 2, device, precision).features  # the head plays no part here
     if order.extractor:
         load_state(module, order.extractor)
     elif published_weights(module):
@@ -68,11 +75,12 @@ def account_path(context: Context, order: PrepareOrder | TrainOrder) -> Path:
 
 
 @lru_cache(maxsize=8)
-def cached_model(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
-    """One model per prototype stays in memory; every order loads its own weights into it."""
-    return build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
+def cached_model(prototype: str, shape: tuple[int, ...], classes: int, device: str, precision: str) -> Prototype:
+    """One model per prototype stays where it computes; every order loads its own weights into it."""
+    model = build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
+    return place_by_settings(model, device, precision, shape)
 
 
 @lru_cache(maxsize=8)
-def cached_head(width: int, classes: int) -> Prototype:
-    return linear_head(width, classes)
+def cached_head(width: int, classes: int, device: str) -> Prototype:
+    return place_by_settings(linear_head(width, classes), device, "float32")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedaux.core.errors import unknown_name
 
 OPTIMIZERS = ("adam", "sgd")
+Losses = list[tuple[Tensor, int]]  # of batches, with their sizes; on the device, so that no step waits for it
 Term = Callable[[Tensor], Tensor]  # of all parameters as one vector, (P,) → (P,)
 
 
@@ -31,6 +32,11 @@ class Optimizer:
         if self.name == "sgd":
             return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
         return torch.optim.Adam(parameters, self.lr, weight_decay=self.weight_decay)
+
+
+def mean_loss(losses: Losses) -> float:
+    """Over the records of all batches."""
+    return sum(loss.item() * size for loss, size in losses) / sum(size for _, size in losses)
 
 
 def flat(parameters: Sequence[nn.Parameter]) -> Tensor:
