@@ -1,10 +1,12 @@
 """A run on another device than the processor's is the same run: no tensor stays behind, and numpy sees none of it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fedaux import Config, run
 from fedaux.config.prototype import PrototypeSpec
@@ -46,3 +48,36 @@ def test_a_run_elsewhere_is_the_same_run(name: str, tmp_path: Path, monkeypatch:
         for key, array in arrays.items():
             np.testing.assert_allclose(there.state.weights[label][key], array, rtol=0, atol=1e-5)
     assert there.curve == here.curve
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "auto"])
+def test_a_run_in_another_precision_learns_about_the_same(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "precision"))
+    config = replace(CONFIG, rounds=3)
+    exact, other = (
+        run(replace(config, precision=each), tmp_path / each, cache=tmp_path / f"cache-{each}")
+        for each in ("float32", precision)
+    )
+    assert other.accuracy == pytest.approx(exact.accuracy, abs=0.1)
+    if precision == "auto":
+        (chosen,) = json.loads((tmp_path / "precision" / "precision.json").read_text()).values()
+        assert chosen in ("float32", "bfloat16")
+    else:
+        assert other.curve != exact.curve
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_run_on_a_gpu_is_the_same_run(name: str, tmp_path: Path) -> None:
+    """`pytest -m gpu`. TF32 is off by default in matrix products, and must be for convolutions to agree to 10⁻⁵."""
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        here, there = (
+            run(replace(SETTINGS[name], device=device), tmp_path / device, cache=tmp_path / f"cache-{device}")
+            for device in ("cpu", "cuda")
+        )
+    for label, arrays in here.state.weights.items():
+        for key, array in arrays.items():
+            np.testing.assert_allclose(there.state.weights[label][key], array, rtol=0, atol=1e-5)

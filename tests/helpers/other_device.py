@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from fedaux.flower.client_data import cached_head, cached_model
 from fedaux.models import compute
 
 OTHER = torch.device("meta")
@@ -32,7 +33,11 @@ class OtherTensor(Tensor):
             return OTHER
         if func is Tensor.numpy:
             raise TypeError("numpy cannot see the other device: use .cpu() first")
-        here = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and not isinstance(leaf, OtherTensor) and leaf.ndim > 0]
+        here = [
+            leaf
+            for leaf in tree_leaves((args, kwargs))
+            if isinstance(leaf, Tensor) and not isinstance(leaf, OtherTensor) and leaf.ndim > 0
+        ]
         if here and func not in COPIES:
             raise RuntimeError(f"{func.__name__}: tensors are on two devices")
         with torch._C.DisableTorchFunctionSubclass():
@@ -49,7 +54,9 @@ class Dispatch(TorchFunctionMode):
         asked = any(isinstance(leaf, torch.device) and leaf == OTHER for leaf in leaves)
         if not asked or func is torch._C._nn._parse_to:
             return func(*args, **(kwargs or {}))
-        args, kwargs = tree_map(lambda leaf: torch.device("cpu") if isinstance(leaf, torch.device) else leaf, (args, kwargs or {}))
+        args, kwargs = tree_map(
+            lambda leaf: torch.device("cpu") if isinstance(leaf, torch.device) else leaf, (args, kwargs or {})
+        )
         return tree_map(_there, func(*args, **kwargs))
 
 
@@ -68,9 +75,16 @@ def other_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     found = compute.find_device
     overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)
+    _forget_resident_models()
     try:
         with monkeypatch.context() as patch, Dispatch():
             patch.setattr(compute, "find_device", lambda name: OTHER if name == "auto" else found(name))
             yield
     finally:
+        _forget_resident_models()
         torch.__future__.set_overwrite_module_params_on_conversion(overwrite)
+
+
+def _forget_resident_models() -> None:
+    cached_model.cache_clear()
+    cached_head.cache_clear()
