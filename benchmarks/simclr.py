@@ -19,9 +19,9 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.models import build
+from fedaux.models.compute import Compute, place
 from fedaux.pretraining.augment import random_views
 from fedaux.pretraining.simclr import SimCLR, nt_xent
-from fedaux.pretraining.trainer import autocast
 
 NETWORKS = [
     PrototypeSpec.of("resnet8", width=16),
@@ -52,7 +52,8 @@ def alternate(arms: dict[str, Callable[[], object]], rounds: int) -> dict[str, l
 def arms_of(spec: PrototypeSpec, precision: str, batch: int) -> dict[str, Callable[[], object]]:
     images = Records(np.random.default_rng(0).integers(0, 256, (batch, 32, 32, 3), dtype=np.uint8))
     model = build(spec, images.shape, 10, seed=0)
-    config = PretrainConfig(batch_size=batch, precision=precision)
+    place(model, Compute(precision=precision))
+    config = PretrainConfig(batch_size=batch)
     run = SimCLR(model.features, model.width, images, config, seed=0)
     generator = torch.Generator().manual_seed(0)
     rows = np.arange(batch)
@@ -66,7 +67,7 @@ def arms_of(spec: PrototypeSpec, precision: str, batch: int) -> dict[str, Callab
 
     def bare() -> None:
         run.optimizer.zero_grad(set_to_none=True)
-        with autocast(precision, run.device):
+        with run.compute.autocast():
             first, second = run.model(ready).float().chunk(2)
         nt_xent(first, second, config.temperature).backward()
         run.optimizer.step()

@@ -97,7 +97,7 @@ CASES = [
     Case("delta one", RUN, Exit.SETTINGS, "privacy.delta must be above 0 and below 1", ["privacy.delta=1"]),
     Case("add-remove", RUN, Exit.SETTINGS, "needs privacy.declared_records", ["privacy.adjacency=add-remove"]),
     Case("closed form", RUN, Exit.SETTINGS, "needs method = 'fedaux'", ["head_init=closed-form", "method=fedavg"]),
-    Case("no GPU", RUN, Exit.SETTINGS, "all else computes on the processor. Delete it.", ["device=cuda"]),
+    Case("no GPU", RUN, Exit.SETTINGS, "this machine has no device 'cuda:99'", ["device=cuda:99"]),
     Case("no such module", RUN, Exit.SETTINGS, "is its folder on PYTHONPATH?", ["data.source=nowhere:data"]),
     Case("no such function", RUN, Exit.SETTINGS, "did you mean 'one_class'?", ["data.source=mine:one_clas"]),
     Case("unknown tracker", f"{RUN} --track tensorbord", Exit.SETTINGS, "did you mean 'tensorboard'?"),

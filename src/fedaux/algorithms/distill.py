@@ -18,6 +18,8 @@ from fedaux.core.rng import torch_stream
 from fedaux.data.batching import batches
 from fedaux.data.records import Records
 from fedaux.models import flatten_state
+from fedaux.models.compute import forward
+from fedaux.models.optimizer import Losses, mean_loss
 
 
 class DivergedError(FedauxError, ArithmeticError):
@@ -48,17 +50,19 @@ def distill(
     """
     student.eval()
     optimiser = torch.optim.Adam(student.parameters(), lr=lr)
-    total = 0.0
+    losses: Losses = []
     for _ in range(epochs):
-        total = 0.0
+        losses.clear()
         for rows in batches(len(records), batch_size, generator):
-            loss = distillation_loss(student(records.batch(rows)), torch.from_numpy(ensemble.soft_labels(rows)))
+            logits = forward(student, records.batch(rows))
+            soft_labels = torch.from_numpy(ensemble.soft_labels(rows)).to(logits.device)
+            loss = distillation_loss(logits, soft_labels)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-            total += loss.item() * len(rows)
+            losses.append((loss.detach(), len(rows)))
     optimiser.zero_grad(set_to_none=True)
-    return total / len(records)
+    return mean_loss(losses)
 
 
 def distill_students(

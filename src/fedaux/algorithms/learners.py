@@ -12,6 +12,7 @@ from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import derive_seed
 from fedaux.models import Prototype, build, flatten_state, linear_head, load_state
+from fedaux.models.compute import place_by_settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +27,21 @@ class Learners:
     def build(cls, config: Config, shape: tuple[int, ...], classes: int) -> Self:
         """From the run's seed; with `head_only`, the heads alone are trained."""
         networks = {
-            spec.label: build(spec, shape, classes, derive_seed(config.seed, "init", spec.label))
+            spec.label: place_by_settings(
+                build(spec, shape, classes, derive_seed(config.seed, "init", spec.label)),
+                config.device,
+                config.precision,
+                shape,
+            )
             for spec in config.prototypes
         }
         learners = cls(networks, {label: network.features for label, network in networks.items()}, networks)
         if not config.head_only:
             return learners
-        heads = {label: linear_head(network.width, classes) for label, network in networks.items()}
+        heads = {
+            label: place_by_settings(linear_head(network.width, classes), config.device, "float32")
+            for label, network in networks.items()
+        }
         for label, head in heads.items():
             load_state(head.head, flatten_state(networks[label].head))
         return replace(learners, trained=heads)

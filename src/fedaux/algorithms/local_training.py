@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from fedaux.algorithms.hooks import Hooks, Vector
 from fedaux.core.messages import Arrays
 from fedaux.data.batching import batches
 from fedaux.data.records import Records
-from fedaux.models.optimizer import Optimizer, Term, add_to_gradients, flat
+from fedaux.models.compute import compute_of, forward
+from fedaux.models.optimizer import Losses, Optimizer, Term, add_to_gradients, flat, mean_loss
 
 
 class Trained(NamedTuple):
@@ -33,15 +35,15 @@ def train_local(
 ) -> Trained:
     """E epochs on cross-entropy; `term` of the parameters is added to every gradient."""
     model.train()
-    labels = torch.from_numpy(np.ascontiguousarray(records.labels))
+    labels = compute_of(model).put(torch.from_numpy(np.ascontiguousarray(records.labels)))
     parameters = list(model.parameters())
     descent = optimizer.make(parameters)
-    total, steps = 0.0, 0
+    steps, losses = 0, Losses()
     for _ in range(epochs):
-        total = 0.0
+        losses.clear()
         for rows in batches(len(records), batch_size, generator):
-            loss = F.cross_entropy(model(records.batch(rows)), labels[rows])
-            total += loss.item() * len(rows)
+            loss = F.cross_entropy(forward(model, records.batch(rows)), labels[rows])
+            losses.append((loss.detach(), len(rows)))
             descent.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             if term is not None:
@@ -49,7 +51,7 @@ def train_local(
             descent.step()
             steps += 1
     descent.zero_grad()  # the resident model must not keep a second model's worth of gradients
-    return Trained(total / len(records), steps)
+    return Trained(mean_loss(losses), steps)
 
 
 def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, state: Arrays) -> Term | None:
@@ -57,9 +59,13 @@ def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, stat
     own = type(hooks).gradient_term is not Hooks.gradient_term
     if mu == 0 and not own:
         return None
-    anchor, sent, kept = torch.tensor(start), _tensors(received), _tensors(state)
+
+    @cache
+    def on(device: torch.device) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        return torch.tensor(start, device=device), _tensors(received, device), _tensors(state, device)
 
     def term(theta: Tensor) -> Tensor:
+        anchor, sent, kept = on(theta.device)
         pull = mu * (theta - anchor)
         more = hooks.gradient_term(theta, anchor, sent, kept) if own else None
         return pull if more is None else pull + more
@@ -67,5 +73,7 @@ def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, stat
     return term
 
 
-def _tensors(arrays: Arrays) -> dict[str, Tensor]:
-    return {name: torch.tensor(array) for name, array in arrays.items()}  # copied: a message's arrays are read-only
+def _tensors(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
+    return {
+        name: torch.tensor(array, device=device) for name, array in arrays.items()
+    }  # copied: a message's arrays are read-only

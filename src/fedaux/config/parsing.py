@@ -26,6 +26,7 @@ RENAMED = {
             "pretrain.batch": "pretrain.batch_size",
             "pretrain.chunk": "pretrain.micro_batch_size",
             "pretrain.projection": "pretrain.projection_dim",
+            "pretrain.precision": "precision",
             "pretrain.crop": "pretrain.min_crop_area",
             "local.batch": "local.batch_size",
             "distill.batch": "distill.batch_size",
@@ -98,11 +99,6 @@ def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "") -> Any:
     """Build a dataclass from a table, and its nested dataclasses from the nested tables."""
     hints = get_type_hints(cls)
     for key in table:
-        if key == "device":
-            raise ConfigError(
-                f"there is no key {prefix}device to set: pre-training takes a GPU if there is one, all else computes "
-                "on the processor. Delete it."
-            )
         if prefix + key in RENAMED:
             raise ConfigError(f"there is no key {prefix + key} any more: {RENAMED[prefix + key]}.")
         if key not in hints:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ class Config:
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
     head_init: str = "random"  # or closed-form: computed from the first round's releases, at no additional ε
     seed: int = 0  # of everything random except the privacy noise
+    device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
+    precision: str = "float32"  # of networks' products; or bfloat16; or auto, whichever a timed trial finds faster here
     prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # assigned to the clients in turn
     data: DataConfig = field(default_factory=DataConfig)
     aux: AuxConfig = field(default_factory=AuxConfig)
@@ -84,6 +87,11 @@ class Config:
             self.data.partition != "own" or bool(self.federation.sites),
             "data.partition = 'own' needs federation.sites, the names of the sites.",
         )
+        require(
+            re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device) is not None,
+            f"device must be auto, cpu, cuda, cuda:1 … or mps, not {self.device!r}.",
+        )
+        require_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
         require_choice("head_init", self.head_init, ("random", "closed-form"))
         require(
             self.head_init == "random" or (method.scores and self.privacy.scorer == "class-embedding"),
@@ -127,9 +135,9 @@ class Config:
 
     @property
     def run_id(self) -> str:
-        """The same for a run that goes on with more rounds or other patience, by which a client knows its own state."""
+        """The same for a run that goes on with more rounds, other patience or elsewhere; a client's state bears it."""
         table = self.to_dict()
-        return _hash({key: value for key, value in table.items() if key not in ("rounds", "federation")})
+        return _hash({key: value for key, value in table.items() if key not in ("rounds", "federation", "device")})
 
 
 def _hash(table: Mapping[str, Any]) -> str:

@@ -65,11 +65,9 @@ class PretrainConfig:
     temperature: float = 0.5  # of the contrastive loss
     projection_dim: int = 128  # output of the projection head
     min_crop_area: float = 0.2  # smallest fraction of the area that a random crop keeps
-    precision: str = "float32"  # or bfloat16, faster where the processor supports it: 32×32 images, wide networks
     flip: bool = True  # random horizontal flips; false where left and right differ: digits, text in images, anatomy
 
     def __post_init__(self) -> None:
-        require_choice("pretrain.precision", self.precision, ("float32", "bfloat16"))
         require_within("pretrain.epochs", self.epochs, "[0, inf)")
         require_within("pretrain.lr", self.lr, "(0, 1e20]")
         require_within("pretrain.weight_decay", self.weight_decay, "[0, inf)")

@@ -27,6 +27,7 @@ from fedaux.data.records import Records
 from fedaux.export.card import FORMAT, Card, render_page
 from fedaux.export.onnx_graph import to_onnx
 from fedaux.models import Prototype, build
+from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import predict
 from fedaux.models.text import TOKENIZER_OPTION, TextExtractor
 
@@ -69,8 +70,10 @@ class Model:
         return predict(self.network, Records(rows))
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> Self:
+    def from_pretrained(cls, folder: str | Path, device: str = "auto", precision: str = "float32") -> Self:
         """Load a model from the folder that `export_model` wrote, or from its parent or run if that has only one model.
+
+        `device` and `precision` are those of a configuration.
 
         A card may name a network as `module:function`, which is imported and called: load models from people you trust
         only.
@@ -89,7 +92,7 @@ class Model:
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
             raise ModelError(f"the model in {folder} cannot be read: {reason}") from error
-        return cls(network.eval(), card)
+        return cls(place_by_settings(network.eval(), device, precision, shape), card)
 
     def save_pretrained(self, folder: str | Path, onnx: bool = False) -> Path:
         """Write weights, README.md, an ONNX graph if requested, and last the card, which marks a complete export."""

@@ -16,6 +16,7 @@ from fedaux.data.federated import open_private
 from fedaux.data.records import Records
 from fedaux.flower.node_settings import load_site_config, read_node_settings
 from fedaux.models import Prototype, build, flatten_state, linear_head, load_state, published_weights
+from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import Rows
 from fedaux.privacy.budget import account_folder
 from fedaux.scoring.feature_cache import FeatureCache
@@ -35,12 +36,16 @@ def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
 
 
 def open_rows(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
-    """(the resident model, the client's records), or their features where only heads train: views of a pool."""
-    records = load_records(context, order)
+    """(the resident model, the client's records), or their features where only heads train: views of a pool.
+
+    Private training computes on the processor in float32, as the features of private records are.
+    """
+    records, config = load_records(context, order), load_site_config(context)
+    device, precision = ("cpu", "float32") if config.privacy.private_training else (config.device, config.precision)
     if not order.h0:
-        return cached_model(order.prototype, records.shape, order.classes), records
+        return cached_model(order.prototype, records.shape, order.classes, device, precision), records
     features = replace(records, x=features_of(order, context, Records(records.x)))
-    return cached_head(features.x.shape[1], order.classes), features
+    return cached_head(features.x.shape[1], order.classes, device), features
 
 
 def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
@@ -53,9 +58,11 @@ def features_of(order: PrepareOrder | TrainOrder, context: Context, records: Rec
     return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
 
 
-def ordered_extractor(order: PrepareOrder | TrainOrder, h0: str, shape: tuple[int, ...]) -> nn.Module:
+def ordered_extractor(
+    order: PrepareOrder | TrainOrder, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
+) -> nn.Module:
     """h0 from the order, or this site's own copy of a published encoder: to the bit what the hash says."""
-    module = cached_model(order.prototype, shape, 2).features  # the head plays no part here
+    module = cached_model(order.prototype, shape, 2, device, precision).features  # the head plays no part here
     if order.extractor:
         load_state(module, order.extractor)
     elif published_weights(module):
@@ -76,11 +83,12 @@ def account_path(context: Context, order: PrepareOrder | TrainOrder) -> Path:
 
 
 @lru_cache(maxsize=8)
-def cached_model(prototype: str, shape: tuple[int, ...], classes: int) -> Prototype:
-    """One model per prototype stays in memory; every order loads its own weights into it."""
-    return build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
+def cached_model(prototype: str, shape: tuple[int, ...], classes: int, device: str, precision: str) -> Prototype:
+    """One model per prototype stays where it computes; every order loads its own weights into it."""
+    model = build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
+    return place_by_settings(model, device, precision, shape)
 
 
 @lru_cache(maxsize=8)
-def cached_head(width: int, classes: int) -> Prototype:
-    return linear_head(width, classes)
+def cached_head(width: int, classes: int, device: str) -> Prototype:
+    return place_by_settings(linear_head(width, classes), device, "float32")

@@ -64,7 +64,7 @@ def answer(
         request = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
 
         def own_data() -> tuple[Records, Rows]:
-            extractor, records = Extractor(model(), features), UserRecords.of(*data(context))
+            extractor, records = Extractor(model().cpu(), features), UserRecords.of(*data(context))
             load_state(extractor.model, order.extractor)
             return records, private_outputs(extractor, records)
 

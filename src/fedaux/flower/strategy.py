@@ -43,6 +43,7 @@ from fedaux.flower.serialization import from_array
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
 from fedaux.flower.validation import MAX_RECORDS
 from fedaux.models import flatten_state, load_state
+from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import predict
 from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import bound_function
@@ -57,7 +58,7 @@ class FedAUX(FedAvg):
     """Flower's FedAvg, and after each average a distillation on public data, teachers weighted by their releases.
 
     - `model`: the network that the clients train, with the weights that features are to be computed with: pre-trained
-      ones if there are any. It is copied, and runs on the CPU.
+      ones if there are any. It is copied to `device`, a GPU if there is one.
     - `features`: the name of the layer or method of the model that gives features (B, H), a function of (model, x), or
       `before("NAME")` with the name of the last layer.
     - `public`: unlabelled rows, an array or tensor, as the model takes them.
@@ -95,11 +96,13 @@ class FedAUX(FedAvg):
         keep: str | Path | None = None,
         release_timeout: float = 3600.0,
         seed: int = 0,
+        device: str = "auto",
         **fedavg: Any,
     ) -> None:
         super().__init__(**fedavg)
         config = Config(
             seed=seed,
+            device=device,
             prototypes=(MODEL,),
             local=LocalConfig(batch_size=1),  # clients train as they like, for steps in proportion to their records
             distill=DistillConfig(distill_epochs, distill_lr, distill_batch_size),
@@ -107,7 +110,7 @@ class FedAUX(FedAvg):
             privacy=PrivacyConfig(scorer, embedding_dim=embedding_dim, ratio=ratio, ridge=ridge),
             federation=FederationConfig(timeout=release_timeout, quorum=quorum, max_records=max_records),
         )
-        self._model, rows = copy.deepcopy(model).cpu(), UserRecords.of(public)
+        self._model, rows = place_by_settings(copy.deepcopy(model), device, "float32"), UserRecords.of(public)
         width = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if width != (classes,):
             raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {width} numbers for a row")

@@ -21,6 +21,7 @@ from fedaux.core.messages import Arrays, OrderError, PrepareOrder, Teaching, Tra
 from fedaux.data.federated import open_auxiliary
 from fedaux.data.records import Records
 from fedaux.flower.client_data import feature_folder, ordered_extractor
+from fedaux.flower.node_settings import load_site_config
 from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import PortableScorer
 from fedaux.scoring.feature_cache import FeatureCache
@@ -88,6 +89,7 @@ def public_features(order: PrepareOrder | TrainOrder, context: Context, public: 
     key = folder, h0, public.distill_hash
     if key not in _features:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the client's account may be in it
-        rows = FeatureCache(folder).features(h0, public.aux, lambda: ordered_extractor(order, h0, public.aux.shape))
+        device, shape = load_site_config(context).device, public.aux.shape
+        rows = FeatureCache(folder).features(h0, public.aux, lambda: ordered_extractor(order, h0, shape, device))
         _features[key] = Records(rows).take(public.split.distill)
     return _features[key]

@@ -15,6 +15,7 @@ from torch import nn
 from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records, is_text
+from fedaux.models.compute import forward
 
 Rows = NDArray[np.float32]
 BLOCK = 512  # rows in one forward pass
@@ -25,7 +26,7 @@ def predict_batches(module: nn.Module, records: Records, block: int = BLOCK) -> 
     module.eval()
     for rows in records.blocks(block):
         with torch.inference_mode():
-            output: Rows = module(records.batch(rows)).float().numpy()
+            output: Rows = forward(module, records.batch(rows)).cpu().numpy()
         yield rows, output
 
 

@@ -15,6 +15,7 @@ from fedaux.core.errors import unknown_name
 
 OPTIMIZERS = ("adam", "sgd")
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam, as PyTorch has them
+Losses = list[tuple[Tensor, int]]  # of batches, with their sizes; on the device, so that no step waits for it
 Term = Callable[[Tensor], Tensor]  # of all parameters as one vector, (P,) → (P,)
 
 
@@ -119,6 +120,11 @@ class StackedDescent:
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         scale = torch.sqrt(square, out=gradient).div_(math.sqrt(1 - BETAS[1] ** self.steps)).add_(EPSILON)
         theta.addcdiv_(mean, scale, value=-lr / (1 - BETAS[0] ** self.steps))
+
+
+def mean_loss(losses: Losses) -> float:
+    """Over the records of all batches."""
+    return sum(loss.item() * size for loss, size in losses) / sum(size for _, size in losses)
 
 
 def flat(parameters: Sequence[nn.Parameter]) -> Tensor:

@@ -11,7 +11,7 @@ from fedaux.core.rng import derive_seed, seeded_torch
 from fedaux.data.records import Indices, Records
 from fedaux.models.text import TextExtractor
 from fedaux.pretraining.metrics import FeatureQuality, feature_quality
-from fedaux.pretraining.trainer import SelfSupervisedTask, autocast
+from fedaux.pretraining.trainer import SelfSupervisedTask
 
 MASKED = 0.15  # fraction of tokens to predict; this and the next are BERT's
 KEPT, RANDOM = 0.1, 0.1  # fractions of those left unchanged, or replaced by a random token; the rest becomes [MASK]
@@ -68,7 +68,7 @@ class MaskedLanguageModel(SelfSupervisedTask):
             if not selected[part].any():
                 continue
             embedding = self.text.encoder.get_input_embeddings().weight  # type: ignore[operator]
-            with seeded_torch(derive_seed(seed, index)), autocast(self.config.precision, self.device):
+            with seeded_torch(derive_seed(seed, index)), self.compute.autocast():
                 states = self.text.hidden_states(masked[part], mask[part])[selected[part]]
                 logits = self.lm_head(states, embedding).float()
             loss = F.cross_entropy(logits, ids[part][selected[part]], reduction="sum") / count
@@ -87,4 +87,4 @@ class MaskedLanguageModel(SelfSupervisedTask):
         ids = ids.cpu()
         special = torch.isin(ids, self.special)
         masked, selected = mask_tokens(ids, special, self.mask_id, self.vocabulary, generator)
-        return masked.to(self.device), selected.to(self.device)
+        return self.compute.put(masked), self.compute.put(selected)

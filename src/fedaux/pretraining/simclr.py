@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.rng import derive_seed, seeded_torch
 from fedaux.data.records import Indices, Records, is_image
+from fedaux.models.compute import forward
 from fedaux.pretraining.augment import random_views
 from fedaux.pretraining.metrics import FeatureQuality, feature_quality
-from fedaux.pretraining.trainer import SelfSupervisedTask, autocast
+from fedaux.pretraining.trainer import SelfSupervisedTask
 
 
 def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
@@ -20,7 +21,7 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     similarity = views @ views.T / temperature
     similarity.fill_diagonal_(-torch.inf)
     size = len(first)
-    partner = torch.cat([torch.arange(size, 2 * size), torch.arange(size)]).to(similarity.device)
+    partner = torch.arange(2 * size, device=similarity.device).roll(size)
     return F.cross_entropy(similarity, partner)
 
 
@@ -45,7 +46,7 @@ class SimCLR(SelfSupervisedTask):
         The contrast is still over the whole batch: a first pass computes all projections and the gradient of the loss
         with respect to them, a second backpropagates it part by part. BatchNorm sees the parts.
         """
-        views = torch.cat(self._views(rows, generator)).to(self.device, memory_format=torch.channels_last)
+        views = self.compute.put(torch.cat(self._views(rows, generator))).to(memory_format=torch.channels_last)
         size = self.config.micro_batch_size or len(views)
         parts = views.tensor_split(-(-len(views) // size))
         if len(parts) == 1:
@@ -64,7 +65,7 @@ class SimCLR(SelfSupervisedTask):
 
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
         views = self._views(rows, generator)
-        return feature_quality(*(self.extractor(view.to(self.device)).float().cpu() for view in views))
+        return feature_quality(*(self.extractor(self.compute.put(view)).float().cpu() for view in views))
 
     def _views(self, rows: Indices, generator: torch.Generator) -> list[Tensor]:
         images = self.aux.tensor(rows)
@@ -73,9 +74,8 @@ class SimCLR(SelfSupervisedTask):
         ]
 
     def _project(self, views: Tensor, seed: int) -> Tensor:
-        with seeded_torch(seed), autocast(self.config.precision, self.device):
-            projected: Tensor = self.model(views).float()
-        return projected
+        with seeded_torch(seed):
+            return forward(self.model, views)
 
     def _loss(self, projected: Tensor) -> Tensor:
         first, second = projected.chunk(2)

@@ -7,7 +7,6 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed, torch_stream
 from fedaux.data.batching import batches
 from fedaux.data.records import Indices, Records
+from fedaux.models.compute import compute_of, place
 from fedaux.pretraining.metrics import FeatureQuality
 
 SAMPLE = 512  # records on which feature quality is measured
@@ -47,9 +47,9 @@ class SelfSupervisedTask(ABC):
 
     def __init__(self, extractor: nn.Module, head: nn.Module, aux: Records, config: PretrainConfig, seed: int) -> None:
         self.aux, self.config, self.seed = aux, config, seed
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.extractor = extractor
-        self.model = _move(nn.Sequential(extractor, head), self.device, torch.channels_last)
+        self.extractor, self.compute = extractor, compute_of(extractor)
+        self.model = place(nn.Sequential(extractor, head), self.compute)
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
         self.curve: list[EpochMetrics] = []
 
@@ -121,7 +121,8 @@ def pretrain(
         on_epoch(task.run_epoch())
         if checkpoint is not None:
             task.save(checkpoint)
-    _move(task.extractor, torch.device("cpu"), torch.contiguous_format)
+    if task.compute.precision == "float32":
+        task.extractor.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return task.curve
 
 
@@ -129,12 +130,3 @@ def warmup_cosine(step: int, steps: int) -> float:
     """Linear warm-up over a tenth of the steps, then a cosine to zero, as a factor of the learning rate."""
     warm = max(1, steps // 10)
     return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
-    """Autocast to bfloat16 if `precision` says so."""
-    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext()
-
-
-def _move(module: nn.Module, device: torch.device, memory_format: torch.memory_format) -> nn.Module:
-    return module.to(device).to(memory_format=memory_format)  # type: ignore[call-overload, no-any-return]

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.data.records import Records
+from fedaux.models.compute import Compute, compute_of
 from fedaux.models.registry import Prototype
 from fedaux.privacy.module_validation import has_declared_module, validate_module
 
@@ -43,6 +44,8 @@ def outputs(module: nn.Module, records: Records) -> Iterator[tuple[slice, NDArra
     """The module's output in eval mode, a block of rows at a time, each record computed alone."""
     module.eval()
     validate_module(module)
+    if compute_of(module) != Compute():
+        raise ValueError("private records pass a network on the processor in float32: place it there")
 
     def forward(replica: nn.Module, positions: Sequence[int]) -> NDArray[np.float32]:
         with torch.inference_mode():

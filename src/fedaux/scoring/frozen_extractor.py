@@ -11,6 +11,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
 from fedaux.models import load_state
+from fedaux.models.compute import compute_of
 from fedaux.models.inference import fingerprint_arrays, predict
 from fedaux.scoring.feature_cache import FeatureCache
 
@@ -37,8 +38,9 @@ class H0:
     def features(self, records: Records) -> Records:
         """The records' features (N, H), memory-mapped from the cache if there is one, with their labels."""
         if records not in self._features:
-            cache = self.cache
-            rows = cache.features(self.hash, records, self._load) if cache else predict(self._load(), records)
+            cache, precision = self.cache, compute_of(self.module).precision
+            key = self.hash if precision == "float32" else f"{self.hash}-{precision}"
+            rows = cache.features(key, records, self._load) if cache else predict(self._load(), records)
             self._features[records] = Records(rows, None if records.y is None else records.labels)
         return self._features[records]
 

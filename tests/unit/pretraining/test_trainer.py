@@ -12,6 +12,7 @@ from fedaux.core.rng import seeded_torch
 from fedaux.data.records import Records
 from fedaux.data.sources import open_source
 from fedaux.models import Prototype, build, flatten_state
+from fedaux.models.compute import Compute, place
 from fedaux.pretraining.metrics import FeatureQuality
 from fedaux.pretraining.simclr import SimCLR
 from fedaux.pretraining.trainer import SelfSupervisedTask, pretrain, warmup_cosine
@@ -54,7 +55,8 @@ def test_bfloat16_learns_about_the_same() -> None:
     losses = []
     for precision in ("float32", "bfloat16"):
         model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
-        config = PretrainConfig(epochs=4, batch_size=64, min_crop_area=0.5, flip=False, precision=precision)
+        config = PretrainConfig(epochs=4, batch_size=64, min_crop_area=0.5, flip=False)
+        place(model, Compute(precision=precision))
         losses.append(pretrain(SimCLR(model.features, model.width, aux, config, seed=5))[-1].loss)
         assert flatten_state(model.features)["parameters"].dtype == np.float32
     assert losses[0] != losses[1]
