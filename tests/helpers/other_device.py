@@ -43,6 +43,7 @@ class OtherTensor(Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **(kwargs or {}))
         stays = func in LEAVES or (func is Tensor.copy_ and not isinstance(args[0], OtherTensor))
+        stays |= func is Tensor.to and "cpu" in map(str, args[1:])
         return tree_map(_here if stays else _there, result)
 
 

@@ -32,7 +32,7 @@ class PrototypeSpec:
     @classmethod
     def from_json(cls, text: str) -> PrototypeSpec:
         name, options = json.loads(text)
-        return cls.of(name, **options)
+        return cls(name, tuple(options.items()))
 
     @property
     def label(self) -> str:
