@@ -23,25 +23,26 @@ from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig
 from fedaux.core.messages import TrainOrder, Update
+from fedaux.core.rng import torch_stream
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records, to_tensor
 from fedaux.experiments.runner import in_process
-from fedaux.models import build, load_state
+from fedaux.models import build, flatten_state, load_state
 
 Array = NDArray[Any]
 CLIENT, RECORDS = "client-000", 500  # records of a client with images of 32×32
 NETWORKS = (
-    ("ResNet-8, width 16, 500 images of 32×32", PrototypeSpec.of("resnet8", width=16), 1.02),
-    ("cnn, digits", PrototypeSpec("cnn"), 1.05),
-    ("mlp, digits", PrototypeSpec("mlp"), 1.10),
+    ("ResNet-8, width 16, 500 images of 32×32", PrototypeSpec.of("resnet8", width=16), 1.02, 7),
+    ("cnn, digits", PrototypeSpec("cnn"), 1.05, 60),
+    ("mlp, digits", PrototypeSpec("mlp"), 1.10, 200),
 )
 
 
 def rows() -> Iterator[Row]:
-    for setting, network, limit in NETWORKS:
+    for setting, network, limit, repeats in NETWORKS:
         with tempfile.TemporaryDirectory() as folder:
-            yield compare("B1", f"client: {setting}", limit, *arms(network, Path(folder)), repeats=15)
+            yield compare("B1", f"client: {setting}", limit, *arms(network, Path(folder)), repeats)
 
 
 def arms(network: PrototypeSpec, folder: Path) -> tuple[Action, Action]:
@@ -57,11 +58,17 @@ def arms(network: PrototypeSpec, folder: Path) -> tuple[Action, Action]:
     load_state(model, order.weights)
     weights = [tensor.numpy().copy() for tensor in model.state_dict().values()]
 
-    def ours() -> None:
+    def ours() -> Update:
         (reply,) = federation.ask([order])
         assert isinstance(reply, Update), reply
+        return reply
 
-    return ours, lambda: train_by_hand(model, weights, order, records)
+    def bare() -> list[Array]:
+        return train_by_hand(model, weights, order, records)
+
+    bare()
+    assert np.allclose(flatten_state(model)["parameters"], ours().weights["parameters"], atol=1e-6)
+    return ours, bare
 
 
 def settings(network: PrototypeSpec, folder: Path) -> Config:
@@ -84,7 +91,7 @@ def train_by_hand(model: nn.Module, weights: list[Array], order: TrainOrder, rec
     x, y = records.gather(), torch.from_numpy(records.labels)
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), order.lr)
-    generator, total = torch.Generator().manual_seed(order.seed), 0.0
+    generator, total = torch_stream(order.seed), 0.0
     for batch in torch.randperm(len(y), generator=generator).split(order.batch_size):
         loss = F.cross_entropy(model(to_tensor(x[batch])), y[batch])
         optimizer.zero_grad()

@@ -40,7 +40,6 @@ class Descent:
     """`torch.optim.Adam` and `SGD` to the bit, by the functions that these classes call.
 
     The first step of a `torch.optim.Optimizer` imports PyTorch's compiler: a second in every new client process.
-    `foreach` is faster on processors too.
     """
 
     def __init__(self, settings: Optimizer, parameters: Sequence[nn.Parameter]) -> None:
@@ -63,7 +62,6 @@ class Descent:
                 list(trained),
                 gradients,
                 velocity,
-                foreach=True,
                 lr=s.lr,
                 weight_decay=s.weight_decay,
                 momentum=s.momentum,
@@ -81,7 +79,6 @@ class Descent:
                 second,
                 [],
                 steps,
-                foreach=True,
                 lr=s.lr,
                 weight_decay=s.weight_decay,
                 beta1=BETAS[0],
