@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
@@ -24,6 +25,7 @@ from fedaux.config.sections import (
 from fedaux.core.messages import Failure, Refusal, Reply, TrainOrder, Update
 from fedaux.experiments.runner import in_process
 from fedaux.flower import stacked_clients
+from fedaux.flower.client_task import ClientTask
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.stacked_clients import StackedClient, StackedFederation, stacks, train_clients
 
@@ -138,11 +140,17 @@ def test_an_update_that_cannot_be_made_is_tried_by_message(tmp_path: Path, monke
     _, federation, orders = prepared(CONFIG, tmp_path)
     good = ask(federation, orders)
 
-    def broken(client: StackedClient, *result: Any) -> Update:
-        raise OSError("no space left on device")
+    updates, failed = ClientTask.update, set[str]()
 
-    monkeypatch.setattr(StackedClient, "update", broken)
+    def fails_once(task: ClientTask, *facts: Any) -> Update:
+        if task.order.client not in failed:
+            failed.add(task.order.client)
+            raise OSError("no space left on device")
+        return updates(task, *facts)
+
+    monkeypatch.setattr(ClientTask, "update", fails_once)
     assert_same(ask(federation, orders), good)
+    assert len(failed) == CLIENTS
 
 
 def test_clients_are_trained_as_their_replies_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +177,7 @@ def test_clients_are_trained_as_their_replies_are_taken(tmp_path: Path, monkeypa
 )
 def test_other_clients_are_asked_by_message(changes: dict[str, Any], tmp_path: Path) -> None:
     config = replace(CONFIG, **changes)
-    assert stacks(CONFIG)
-    assert not stacks(config)
+    assert not stacks(config, hooks_of(config.method, {}))
     assert type(in_process(config, tmp_path)) is GridFederation
 
 
