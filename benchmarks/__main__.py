@@ -17,6 +17,11 @@ import torch
 from benchmarks.measure import machine
 
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
+    "B3": "teacher_pass",
+    "B4": "distillation",
+    "B6": "release",
+    "B7": "weights",
+    "B9": "simclr",
 }
 
 
