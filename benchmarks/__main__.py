@@ -19,8 +19,13 @@ from benchmarks.measure import machine
 ROWS = {  # module of this package with `rows() -> Iterator[Row]`
     "B1": "client",
     "B2": "ray_round",
+    "B3": "teacher_pass",
+    "B4": "distillation",
     "B5": "heads",
+    "B6": "release",
+    "B7": "weights",
     "B8": "memory",
+    "B9": "simclr",
     "B10": "saving",
     "B11": "plain_loop",
     "B12": "startup",

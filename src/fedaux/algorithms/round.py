@@ -117,7 +117,8 @@ class Round:
             return ensemble, None if scored is None else scored.share(weights)
 
     def _logits(self, label: str, weights: Arrays) -> NDArray[np.float32]:
-        return teacher_logits(self.server.learners.trained[label], weights, self._inputs(label))
+        workers = self.server.config.teachers.workers
+        return teacher_logits(self.server.learners.trained[label], weights, self._inputs(label), workers)
 
     def _inputs(self, label: str) -> Records:
         """This round's part of D_distill, as a prototype's learner is called with it."""

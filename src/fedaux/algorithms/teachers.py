@@ -15,10 +15,10 @@ from fedaux.models import load_state
 from fedaux.models.inference import predict
 
 
-def teacher_logits(model: nn.Module, weights: Arrays, records: Records) -> NDArray[np.float32]:
+def teacher_logits(model: nn.Module, weights: Arrays, records: Records, workers: int = 1) -> NDArray[np.float32]:
     """Logits (N, C) of one teacher, in eval mode. A function of a model and records alone: it can run anywhere."""
     load_state(model, weights)
-    return predict(model, records)
+    return predict(model, records, workers)
 
 
 def bayesian_teachers(models: ModelSum, samples: int, rng: np.random.Generator) -> Iterator[Arrays]:

@@ -143,6 +143,7 @@ class TeachersConfig:
     max_share: float = 1.0  # largest share of the teachers' weight that one client may have on a public example
     run_on: str = "server"  # who runs the clients' models on D_distill; "clients": each its own, on its copy of [aux]
     examples: int = 0  # of D_distill in a round, drawn anew for each; 0: all of them
+    workers: int = 1  # threads in which the server runs a teacher, on different examples; 1: torch's own threads
 
     def __post_init__(self) -> None:
         require_choice("teachers.weights", self.weights, ("odds", "certainty"))
@@ -153,6 +154,7 @@ class TeachersConfig:
             "teachers.max_share below 1 needs teachers.run_on = 'server': only the server sees all teachers' weights.",
         )
         require_within("teachers.examples", self.examples, "[0, inf)", "0 takes all of D_distill")
+        require_within("teachers.workers", self.workers, "[1, inf)")
 
 
 @dataclass(frozen=True)

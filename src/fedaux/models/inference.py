@@ -5,34 +5,80 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records, is_text
-from fedaux.models.compute import forward
+from fedaux.models.compute import compute_of, forward
 
 Rows = NDArray[np.float32]
-BLOCK = 512  # rows in one forward pass
+MIN_BLOCK, MAX_BLOCK, DEFAULT_BLOCK = 16, 1024, 512  # rows in one forward pass
+INPUT_BYTES, ACTIVATION_BYTES = 3 * 2**19, 10 * 2**20  # of a block: limits found by measuring five networks
+_activations: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()  # bytes for one row
 
 
-def predict_batches(module: nn.Module, records: Records, block: int = BLOCK) -> Iterator[tuple[slice, Rows]]:
-    """The module's outputs in eval mode, block by block: logits of a model, features of an extractor."""
+def predict_batches(
+    module: nn.Module, records: Records, block: int = 0, workers: int = 1
+) -> Iterator[tuple[slice, Rows]]:
+    """The module's outputs in eval mode, block by block: logits of a model, features of an extractor.
+
+    Workers are threads, one torch thread each, that take different blocks: the same calls, so the same bits.
+    """
     module.eval()
-    for rows in records.blocks(block):
+
+    def outputs(rows: slice) -> tuple[slice, Rows]:
         with torch.inference_mode():
-            output: Rows = forward(module, records.batch(rows)).cpu().numpy()
-        yield rows, output
+            return rows, forward(module, records.batch(rows)).cpu().numpy()
+
+    blocks = records.blocks(block or block_rows(module, records))
+    if workers == 1:
+        yield from map(outputs, blocks)
+        return
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield from pool.map(outputs, blocks)
 
 
-def predict(module: nn.Module, records: Records) -> Rows:
+def block_rows(module: nn.Module, records: Records) -> int:
+    """Rows in one forward pass: a power of two that keeps inputs and the largest activation in the processor's cache.
+
+    Blocks of 512 images took ResNet-8 of width 16 1.8 times as long as blocks of 128, width 64 wants 32, heads 512.
+    """
+    if is_text(records.x) or compute_of(module).device.type != "cpu":
+        return DEFAULT_BLOCK
+    if module not in _activations:
+        _activations[module] = largest_activation(module, records)
+    rows = min(INPUT_BYTES // (4 * prod(records.shape)), ACTIVATION_BYTES // max(1, _activations[module]), MAX_BLOCK)
+    return 1 << max(rows, MIN_BLOCK).bit_length() - 1
+
+
+def largest_activation(module: nn.Module, records: Records) -> int:
+    """Bytes of the largest output of any submodule for one record."""
+    sizes: list[int] = [0]
+
+    def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        sizes.append(output.nbytes if isinstance(output, Tensor) else 0)
+
+    handles = [child.register_forward_hook(note) for child in module.modules()]
+    try:
+        with torch.inference_mode():
+            forward(module, records.batch(slice(0, 1)))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return max(sizes)
+
+
+def predict(module: nn.Module, records: Records, workers: int = 1) -> Rows:
     """The module's outputs for all records in eval mode, (N, H)."""
-    return stack_blocks(predict_batches(module, records), len(records))
+    return stack_blocks(predict_batches(module, records, workers=workers), len(records))
 
 
 def transform_rows(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:

@@ -7,8 +7,8 @@ number of threads. So here:
 
 - a network sees one record per call, at its own length, in memory that torch has just allocated (aligned to 64 bytes),
   in one thread; its modules are all supported (`validate_module`). A call's shape is then the record's own.
-- the public map is a chain of elementwise operations, which IEEE 754 rounds correctly: their bits depend on their
-  operands and on nothing else.
+- the public map is elementwise operations, which IEEE 754 rounds correctly, and a product of integers that is exact in
+  any order: its bits depend on its operands and on nothing else.
 - several threads take different records, each record in one thread.
 """
 
@@ -37,7 +37,8 @@ Replicas = Sequence[nn.Module]  # they share their weights; one for each worker 
 R = TypeVar("R")
 BLOCK = 512  # rows in a block of `outputs`
 MIN_PARALLEL_SECONDS = 0.5e-3  # a shorter pass is mostly Python, which a second thread does not speed up
-_PROJECT_ROWS = 2**10  # that many rows stay in the processor's cache
+_PROJECT_ROWS = 2**8  # that many rows stay in the processor's cache
+_LEAST_EXPONENT = -900  # of a row: a smaller one is taken for zero, as its scale would overflow
 
 
 def outputs(module: nn.Module, records: Records) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -71,23 +72,36 @@ def gradient(model: Prototype, records: Records, position: int, label: int) -> V
 
 
 def project(rows: NDArray[np.floating], mean: NDArray[np.floating], basis: NDArray[np.floating]) -> Vector:
-    """(h − μ) B for every row h, (N, H) → (N, k), one feature after the other.
+    """(h − μ) B for every row h, (N, H) → (N, k), as a product of integers. A row that is not finite becomes NaN.
 
-    Every entry of the result is the chain acc ← acc + (h_j − μ_j)·B_j over j = 1 … H, with a rounding after each
-    operation: the same bits wherever the row stands and however many there are. A matrix product would choose the order
-    of its sums by the shape.
+    Both factors are rounded to integers of b bits, h − μ in a unit of its own, with H·2^2b ≤ 2^53. Every partial sum is
+    then an integer that a double holds exactly, so no order of the sums, no fused multiplication and no block of rows
+    changes a bit. In real numbers a matrix product would choose the order of its sums by the shape. 2^-b is about 1e-7
+    of a row's largest term, which is what features in single precision are known to.
     """
-    mean, basis = np.asarray(mean, np.float64), np.asarray(basis, np.float64)
-    out = np.zeros((len(rows), basis.shape[1]))
+    basis = np.asarray(basis, np.float64)
+    bits = (53 - (len(basis) - 1).bit_length()) // 2
+    balance = np.frexp(_largest(basis))[1]  # a feature counts as much as its largest coefficient
+    weights, scale = np.rint(np.ldexp(basis, bits - balance)), np.ldexp(1.0, balance.T)
+    out = np.empty((len(rows), basis.shape[1]))
     for start in range(0, len(rows), _PROJECT_ROWS):
-        part = out[start : start + _PROJECT_ROWS]
-        centred = np.asarray(rows[start : start + _PROJECT_ROWS], np.float64) - mean
-        product = np.empty_like(part)
+        part = slice(start, start + _PROJECT_ROWS)
         with np.errstate(over="ignore", invalid="ignore"):  # a row that is not finite is nobody else's concern
-            for column, weights in zip(np.ascontiguousarray(centred.T), basis, strict=True):
-                np.multiply(column[:, None], weights, out=product)
-                np.add(part, product, out=part)
+            steps = np.subtract(rows[part], mean, dtype=np.float64)
+            steps *= scale
+            largest = _largest(steps)
+            finite = np.isfinite(largest)
+            steps[~finite[:, 0]] = 0.0
+            unit = np.maximum(np.frexp(np.where(finite, largest, 0.0))[1], _LEAST_EXPONENT) - bits
+            steps *= np.ldexp(1.0, -unit)
+            product = np.rint(steps, out=steps) @ weights
+            out[part] = np.where(finite, np.ldexp(product, unit - bits), np.nan)
     return out
+
+
+def _largest(rows: Vector) -> Vector:
+    """The largest magnitude of each row, (N, 1); NaN if there is one in it."""
+    return np.maximum(rows.max(axis=1, keepdims=True, initial=0.0), -rows.min(axis=1, keepdims=True, initial=0.0))
 
 
 def batch_of_one(records: Records, position: int) -> Any:

@@ -51,6 +51,7 @@ class Fitted:
 
     log_odds: Mapping[str, LogOdds]
     transform: Callable[[Features], Features] | None = None  # the same for all clients; None: φ(x) itself
+    mixtures: Mapping[str, Vector] | None = None  # of clients whose odds are Σ_c a_c e^{row_c}: their a ≥ 0, (m,)
 
 
 Fit = tuple[Arrays, dict[str, Arrays]]  # what all clients of a cohort share, and what is each client's own

@@ -73,5 +73,7 @@ class ClassEmbeddingScorer:
             return lambda ratios: logsumexp(ratios[:, present], axis=1, b=shares[present]) + offset
 
         return Fitted(
-            {client: log_odds(arrays["shares"], arrays["offset"]) for client, arrays in own.items()}, transform
+            {client: log_odds(arrays["shares"], arrays["offset"]) for client, arrays in own.items()},
+            transform,
+            {client: arrays["shares"] * np.exp(arrays["offset"]) for client, arrays in own.items()},
         )

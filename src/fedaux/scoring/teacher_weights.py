@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,10 +12,22 @@ from fedaux.config.sections import TeachersConfig
 from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Indices, Records
 from fedaux.models.inference import transform_rows
-from fedaux.scoring.base import Features, Fit, Fitted, PortableScorer, Reference, Scorer, Vector, teacher_weights
+from fedaux.scoring.base import (
+    MIN_WEIGHT,
+    Features,
+    Fit,
+    Fitted,
+    PortableScorer,
+    Reference,
+    Scorer,
+    Vector,
+    teacher_weights,
+)
 
 LabelOf = Callable[[str], str]  # client → label of the prototype on whose features its release was made
-_BLOCK = 2**16  # rows of D_distill at a time
+_BLOCK = 2**16  # rows of D_distill at a time, of one client
+_ENTRIES = 2**18  # teachers × rows at a time
+_RANGE = 60.0  # of exponents: e^-60 of any coefficient is no weight, e^60 of all of them is a float32
 _SAMPLE = 256  # rows on which the weights that a client states are checked
 
 
@@ -76,7 +88,11 @@ def trusted(releases: Sequence[Release]) -> list[Release]:
 
 
 class TeacherWeights:
-    """Eq. 4's weights s_i(x) of one round's teachers over D_distill, one teacher at a time."""
+    """Eq. 4's weights s_i(x) of one round's teachers over D_distill.
+
+    Their peak and their sum are taken over blocks of examples, all teachers at once; then a teacher's weights are
+    computed when they are asked for. So memory does not grow with teachers, and their order changes no bit.
+    """
 
     def __init__(
         self,
@@ -91,12 +107,21 @@ class TeacherWeights:
         self.teachers = frozenset(teachers)
         if not teachers:
             return
-        self._peak = self.log_odds(teachers[0])
-        for client in teachers[1:]:
-            np.maximum(self._peak, self.log_odds(client), out=self._peak)
+        cohorts: dict[str, list[str]] = {}
+        for client in teachers:
+            cohorts.setdefault(label_of(client), []).append(client)
         self._share = max(config.max_share, 1 / len(teachers))  # if none may have its even share, all have just that
-        self._ceiling = ceiling(map(self._uncut, teachers), self._share)
+        functions = {label: scaled_odds(fitted[label], cohort, self._kind) for label, cohort in cohorts.items()}
+        size = len(next(iter(rows.values())))
+        self._peak, self._ceiling = np.empty(size), np.empty(size)
+        for block in blocks(size, _ENTRIES // len(teachers)):
+            odds = [function(rows[label][block]) for label, function in functions.items()]
+            self._peak[block] = np.max([np.log(scaled.max(axis=0)) + shift for scaled, shift in odds], axis=0)
+            weights = [block_weights(scaled, shift, self._peak[block], self._kind) for scaled, shift in odds]
+            self._ceiling[block] = ceiling(np.concatenate(weights) if len(weights) > 1 else weights[0], self._share)
         self._unit = np.minimum(self._ceiling, 1.0) if self._share < 1 else np.ones(1)
+        self._shares = (self._unit * self._share / self._ceiling / size).astype(np.float32)  # of the weight 1
+        self._scored = {label: Scored.of(fitted[label], rows[label], self._peak, self._kind) for label in cohorts}
         self._own = {client: arrays for _, own in (fits or {}).values() for client, arrays in own.items()}
         self._shared = {label: {**shared, "peak": self._peak} for label, (shared, _) in (fits or {}).items()}
 
@@ -105,36 +130,100 @@ class TeacherWeights:
         label = self._label_of(client)
         return log_odds(self._fitted[label], client, self._rows[label])
 
-    def of(self, client: str) -> Vector:
+    def of(self, client: str) -> Features:
         """In units of the largest among the teachers, or of what the largest is cut to: a common factor is free."""
-        return np.minimum(self._uncut(client) / self._unit, 1.0)
+        weights = self._scored[self._label_of(client)].weights(client)
+        return weights if self._share == 1 else np.minimum(weights / self._unit, 1.0)
 
-    def share(self, weights: Vector) -> float:
+    def share(self, weights: Features) -> float:
         """What such weights are of those of all teachers, on average over D_distill; `ceiling` makes that sum known."""
-        return float(np.mean(weights * self._unit / self._ceiling) * self._share)
+        return float(weights @ self._shares)
 
     def broadcast(self, client: str) -> tuple[Arrays, Arrays]:
         """(for all clients of a prototype, for this one): what `client_weights` computes the same weights from."""
         return self._shared[self._label_of(client)], self._own[client]
 
-    def check(self, client: str, weights: Vector) -> None:
+    def check(self, client: str, weights: Features) -> None:
         """Refuse weights that a client has not computed from its release, on a sample of rows that it cannot know."""
         some, label = np.random.default_rng().integers(len(weights), size=_SAMPLE), self._label_of(client)
-        odds = log_odds(self._fitted[label], client, self._rows[label][some])
-        if not np.allclose(weights[some], teacher_weights(odds, self._peak[some], self._kind), rtol=0.02, atol=1e-3):
+        sample = Scored.of(self._fitted[label], self._rows[label][some], self._peak[some], self._kind)
+        if not np.allclose(weights[some], sample.weights(client), rtol=0.02, atol=1e-3):
             raise ValueError("its teacher weights are not those of its release")
 
-    def _uncut(self, client: str) -> Vector:
-        return teacher_weights(self.log_odds(client), self._peak, self._kind)
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """One prototype's rows, ready for the weights of any of its clients."""
+
+    fitted: Fitted
+    rows: Features  # after `transformed`; of mixtures e^{row − peak}, or e^row for certainties, (m, N), float32
+    peak: Vector
+    kind: str
+
+    @classmethod
+    def of(cls, fitted: Fitted, rows: Features, peak: Vector, kind: str) -> Scored:
+        if fitted.mixtures is not None:
+            rows = exp_rows(rows, peak if kind == "odds" else np.zeros(1))
+        return cls(fitted, rows, peak, kind)
+
+    def weights(self, client: str) -> Features:
+        """`teacher_weights` of this client's log-odds; of a mixture, a product of its coefficients with the rows."""
+        if self.fitted.mixtures is None:
+            return teacher_weights(log_odds(self.fitted, client, self.rows), self.peak, self.kind)
+        odds = self.fitted.mixtures[client].astype(np.float32) @ self.rows
+        if self.kind == "certainty":
+            odds /= 1 + odds
+        return np.minimum(np.maximum(odds, MIN_WEIGHT, out=odds), 1.0, out=odds)
 
 
-def client_weights(scorer: PortableScorer, kind: str, embedded: Features, shared: Arrays, own: Arrays) -> Vector:
+def scaled_odds(fitted: Fitted, clients: Sequence[str], kind: str) -> Callable[[Features], tuple[Features, Vector]]:
+    """Rows, (B, m) → (odds (n, B), shift (B,)): the clients' odds are odds·e^shift, the largest neither 0 nor ∞.
+
+    Certainties need odds as they are: their shift is 0.
+    """
+    relative = kind == "odds"
+
+    def plain(rows: Features) -> tuple[Features, Vector]:
+        logs = np.stack([fitted.log_odds[client](rows) for client in clients])
+        shift = logs.max(axis=0) if relative else np.zeros(len(rows))
+        return np.exp(np.clip(logs - shift, -_RANGE, _RANGE)), shift
+
+    if fitted.mixtures is None:
+        return plain
+    mixtures = np.stack([fitted.mixtures[client] for client in clients]).astype(np.float32)
+    used, buffer = mixtures.any(axis=0), np.empty((len(mixtures), 0), np.float32)
+
+    def product(rows: Features) -> tuple[Features, Vector]:
+        nonlocal buffer
+        if buffer.shape[1] != len(rows):
+            buffer = np.empty((len(mixtures), len(rows)), np.float32)
+        shift = rows[:, used].max(axis=1).astype(np.float64) if relative else np.zeros(len(rows))
+        return np.matmul(mixtures, exp_rows(rows, shift), out=buffer), shift
+
+    return product
+
+
+def block_weights(odds: Features, shift: Vector, peak: Vector, kind: str) -> Features:
+    """`teacher_weights` of `scaled_odds`, in place."""
+    if kind == "odds":
+        odds *= np.exp(shift - peak).astype(odds.dtype)
+    else:
+        odds /= 1 + odds
+    return np.maximum(odds, MIN_WEIGHT, out=odds)
+
+
+def exp_rows(rows: Features, shift: Vector) -> Features:
+    """e^{row − shift}, (N, m) → (m, N), float32. What is cut off has no coefficient, or the least weight."""
+    return np.exp(np.clip(rows.T - shift, -_RANGE, _RANGE)).astype(np.float32, order="C")
+
+
+def client_weights(scorer: PortableScorer, kind: str, embedded: Features, shared: Arrays, own: Arrays) -> Features:
     """A client's weights from what it is sent: `TeacherWeights.of` where there is no limit to a teacher's share.
 
     Odds are relative to the peak of the round's teachers, which the server broadcasts: one number per example.
     """
     fitted = scorer.from_arrays(shared, {"": own})
-    return teacher_weights(log_odds(fitted, "", transformed(fitted, embedded)), shared["peak"], kind)
+    return Scored.of(fitted, transformed(fitted, embedded), shared["peak"], kind).weights("")
 
 
 def transformed(fitted: Fitted, embedded: Features) -> Features:
@@ -143,21 +232,26 @@ def transformed(fitted: Fitted, embedded: Features) -> Features:
 
 def log_odds(fitted: Fitted, client: str, rows: Features) -> Vector:
     """Of one client on rows after `transformed`, block by block."""
-    function, starts = fitted.log_odds[client], range(0, len(rows), _BLOCK)
-    return np.concatenate([function(rows[start : start + _BLOCK]) for start in starts])
+    function = fitted.log_odds[client]
+    return np.concatenate([function(rows[block]) for block in blocks(len(rows), _BLOCK)])
 
 
-def ceiling(weights: Iterable[Vector], share: float) -> Vector:
-    """The height t at which to cut weights so that none has more than a share c of their sum, on each example.
+def blocks(count: int, size: int) -> Iterator[slice]:
+    stride = max(1, size)
+    return (slice(start, start + stride) for start in range(0, count, stride))
+
+
+def ceiling(weights: Features, share: float) -> Vector:
+    """The height t at which to cut weights so that none has more than a share c of their sum, (n, B) → (B,).
 
     Then t = c Σ min(s, t). If the k largest are cut and the others add up to r_k, that is t = c (k t + r_k), or
     t = r_k / (1/c − k). Any other k gives more, as k t + r_k ≥ Σ min(s, t) whichever are cut: the least of them is t.
-    Only the largest 1/c weights are held, so memory does not grow with the number of teachers.
     """
     most = math.ceil(1 / share - 1e-9) - 1  # as many may be cut: fewer than 1/c
-    largest, rest = np.zeros((most, 1)), np.zeros(1)
-    for row in weights:
-        ranked = np.sort(np.concatenate([np.broadcast_to(largest, (most, len(row))), row[None]]), axis=0)
-        largest, rest = ranked[1:], rest + ranked[0]
-    sums = rest + np.concatenate([np.zeros_like(rest)[None], np.cumsum(largest, axis=0)])  # r_k for k = most, …, 0
-    return np.asarray((sums / (1 / share - np.arange(most, -1, -1))[:, None]).min(axis=0))
+    kept = len(weights) - most
+    ranked = np.partition(weights, kept - 1, axis=0) if most else weights
+    largest = np.sort(ranked[kept:], axis=0)
+    sums = ranked[:kept].sum(axis=0, dtype=np.float64) + np.concatenate(
+        [np.zeros((1, weights.shape[1])), np.cumsum(largest, axis=0)]
+    )
+    return np.asarray((sums / (1 / share - np.arange(most, -1, -1))[:, None]).min(axis=0))  # r_k for k = most, …, 0

@@ -7,7 +7,18 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.models import build, flatten_state
-from fedaux.models.inference import fingerprint, fingerprint_arrays, predict, predict_batches, transform_rows
+from fedaux.models.inference import (
+    MAX_BLOCK,
+    MIN_BLOCK,
+    TEXT_BLOCK,
+    block_rows,
+    fingerprint,
+    fingerprint_arrays,
+    predict,
+    predict_batches,
+    transform_rows,
+)
+from fedaux.privacy.per_record import single_thread
 
 
 def test_looking_changes_nothing_and_rows_do_not_matter_to_each_other() -> None:
@@ -30,6 +41,25 @@ def test_outputs_are_the_modules_own_block_by_block() -> None:
         naive = module(rows.tensor()).numpy()
     assert np.allclose(predict(module, rows), naive, atol=1e-6)
     assert np.array_equal(transform_rows(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
+
+
+def test_workers_change_no_bit() -> None:
+    images = Records(np.random.default_rng(0).integers(0, 256, (150, 32, 32, 3), dtype=np.uint8))
+    network = build(PrototypeSpec.of("resnet8", width=4), images.shape, 3, seed=0)
+    with single_thread():
+        serial = predict(network, images)
+    assert predict(network, images, workers=3).tobytes() == serial.tobytes()
+
+
+def test_a_block_is_smaller_for_larger_rows_and_activations() -> None:
+    def block(module: nn.Module, width: int) -> int:
+        return block_rows(module, Records(np.zeros((3, width), np.float32)))
+
+    assert [block(nn.Identity(), width) for width in (4, 512, 4096, 10**6)] == [MAX_BLOCK, 512, 64, MIN_BLOCK]
+    wide = nn.Sequential(nn.Linear(4, 2**15), nn.Linear(2**15, 2))  # 128 KiB a row in between
+    assert block(wide, 4) == 64
+    assert not any(module._forward_hooks for module in wide.modules())
+    assert block_rows(nn.Identity(), Records(np.array(["a text"], dtype=object))) == TEXT_BLOCK
 
 
 def test_a_fingerprint_knows_rows_order_and_facts() -> None:

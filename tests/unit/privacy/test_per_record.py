@@ -117,10 +117,33 @@ def test_a_row_keeps_its_bits_in_the_public_map_and_in_the_ball(
                 assert function(rows[position:]).tobytes() == whole[position:].tobytes()
 
 
-def test_the_map_is_the_matrix_product_up_to_rounding() -> None:
-    rows, mean, basis = RNG.normal(size=(3000, 40)).astype(np.float32), RNG.normal(size=40), RNG.normal(size=(40, 7))
-    assert np.allclose(project(rows, mean, basis), (rows - mean) @ basis, rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("width", [1, 40, 512, 3000])
+def test_the_map_is_the_matrix_product_up_to_single_precision(width: int) -> None:
+    """Also where features are of very different size, as long as the basis makes up for it."""
+    sizes = 10.0 ** RNG.integers(-4, 5, size=width)
+    rows, mean, basis = (RNG.normal(size=shape) for shape in ((300, width), width, (width, 7)))
+    rows, mean, basis = (rows * sizes).astype(np.float32), mean * sizes, basis / sizes[:, None]
+    expected, terms = (rows - mean) @ basis, np.abs(rows - mean) @ np.abs(basis)
+    assert (np.abs(project(rows, mean, basis) - expected) <= 1e-6 * terms.max(axis=1, keepdims=True)).all()
     assert project(rows[:0], mean, basis).shape == (0, 7)
+
+
+def test_the_integers_of_the_map_add_up_without_rounding() -> None:
+    """The largest sum there can be, and sums that cancel: exact in any order, so permuted features change no bit."""
+    for width in (1, 2, 512, 513, 4096):
+        rows, basis = np.full((3, width), 1 - 2.0**-53), np.full((width, 2), 1 - 2.0**-53)
+        assert (project(rows, np.zeros(width), basis) == width).all()
+        rows, basis = RNG.normal(size=(50, width)), RNG.normal(size=(width, 5))
+        order = RNG.permutation(width)
+        shuffled = project(rows[:, order], np.zeros(width), basis[order])
+        assert project(rows, np.zeros(width), basis).tobytes() == shuffled.tobytes()
+
+
+def test_a_map_that_is_not_finite_embeds_nothing() -> None:
+    rows, mean, basis = RNG.normal(size=(9, 6)), np.zeros(6), RNG.normal(size=(6, 3))
+    for mean_entry, basis_entry in ((np.nan, 0.5), (np.inf, 0.5), (0.0, np.inf), (0.0, np.nan)):
+        mean[2], basis[2] = mean_entry, basis_entry
+        assert not unit_rows(project(rows, mean, basis)).any()
 
 
 @pytest.mark.parametrize("kind", ["head", "network"])

@@ -1,0 +1,44 @@
+"""B6: a client's whole release from its features, beside one epoch of its head on the same features, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from benchmarks.measure import Row, compare
+from fedaux.config.sections import PrivacyConfig
+from fedaux.privacy.release import release
+from fedaux.scoring.registry import make_scorer
+
+RECORDS, WIDTH, NEGATIVES, CLASSES, BATCH = 2500, 512, 4800, 10, 32
+
+
+def epoch(features: torch.Tensor, labels: torch.Tensor) -> None:
+    head = torch.nn.Linear(WIDTH, CLASSES)
+    optimiser = torch.optim.Adam(head.parameters(), lr=1e-3)
+    for rows in torch.randperm(RECORDS).split(BATCH):
+        optimiser.zero_grad()
+        F.cross_entropy(head(features[rows]), labels[rows]).backward()
+        optimiser.step()
+
+
+def rows() -> Iterator[Row]:
+    rng = np.random.default_rng(0)
+    negatives = np.maximum(rng.normal(size=(NEGATIVES, WIDTH)) @ rng.normal(size=(WIDTH, WIDTH)), 0).astype(np.float32)
+    own = negatives[rng.integers(NEGATIVES, size=RECORDS)] * rng.uniform(0.5, 1.5, size=(RECORDS, 1)).astype(np.float32)
+    labels, shares = rng.integers(CLASSES, size=RECORDS), np.ones(RECORDS)
+    tensors = torch.from_numpy(own), torch.from_numpy(labels)
+    for name in ("class-embedding", "mean-embedding"):
+        privacy = PrivacyConfig(scorer=name)
+        scorer = make_scorer(privacy, CLASSES)
+        public = scorer.publish(negatives)
+
+        def ours() -> object:
+            summary = scorer.summarise(public, own, labels, "replace-one", RECORDS, shares)  # noqa: B023
+            return release(summary, "client", privacy)  # noqa: B023
+
+        setting = f"release of {RECORDS:,} records of {WIDTH} features, {name} / an epoch of the head"
+        yield compare("B6", setting, 0.2, ours, lambda: epoch(*tensors))
