@@ -108,7 +108,7 @@ class Round:
         with self.costs.phase("teach"):
             if self.server.config.teachers.run_on == "clients":
                 ensemble = Ensemble.from_arrays(update.ensemble)
-                weights = ensemble.mass.value()
+                weights: NDArray[np.floating] = ensemble.mass.value()
                 if scored is not None:
                     scored.check(update.client, weights)
             else:

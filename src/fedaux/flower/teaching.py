@@ -56,7 +56,7 @@ def prepare_teaching(order: PrepareOrder, context: Context, config: Config) -> N
         public_features(order, context, own_public_data(config), order.h0)
 
 
-def own_weights(order: TrainOrder, config: Config, teaching: Teaching, features: Records) -> NDArray[np.float64]:
+def own_weights(order: TrainOrder, config: Config, teaching: Teaching, features: Records) -> NDArray[np.floating]:
     """s_i(x) on rows of D_distill, given their features under h0."""
     scorer = make_scorer(config.privacy, order.classes)
     if teaching.scorer != config.privacy.scorer or not isinstance(scorer, PortableScorer):

@@ -79,10 +79,9 @@ def project(rows: NDArray[np.floating], mean: NDArray[np.floating], basis: NDArr
     changes a bit. In real numbers a matrix product would choose the order of its sums by the shape. 2^-b is about 1e-7
     of a row's largest term, which is what features in single precision are known to.
     """
-    basis = np.asarray(basis, np.float64)
     bits = (53 - (len(basis) - 1).bit_length()) // 2
     balance = np.frexp(_largest(basis))[1]  # a feature counts as much as its largest coefficient
-    weights, scale = np.rint(np.ldexp(basis, bits - balance)), np.ldexp(1.0, balance.T)
+    weights, scale = np.rint(np.ldexp(np.asarray(basis, np.float64), bits - balance)), np.ldexp(1.0, balance.T)
     out = np.empty((len(rows), basis.shape[1]))
     for start in range(0, len(rows), _PROJECT_ROWS):
         part = slice(start, start + _PROJECT_ROWS)
@@ -99,9 +98,10 @@ def project(rows: NDArray[np.floating], mean: NDArray[np.floating], basis: NDArr
     return out
 
 
-def _largest(rows: Vector) -> Vector:
+def _largest(rows: NDArray[np.floating]) -> Vector:
     """The largest magnitude of each row, (N, 1); NaN if there is one in it."""
-    return np.maximum(rows.max(axis=1, keepdims=True, initial=0.0), -rows.min(axis=1, keepdims=True, initial=0.0))
+    high, low = rows.max(axis=1, keepdims=True, initial=0.0), rows.min(axis=1, keepdims=True, initial=0.0)
+    return np.asarray(np.maximum(high, -low), np.float64)
 
 
 def batch_of_one(records: Records, position: int) -> Any:

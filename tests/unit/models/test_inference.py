@@ -8,9 +8,9 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.models import build, flatten_state
 from fedaux.models.inference import (
+    DEFAULT_BLOCK,
     MAX_BLOCK,
     MIN_BLOCK,
-    TEXT_BLOCK,
     block_rows,
     fingerprint,
     fingerprint_arrays,
@@ -59,7 +59,7 @@ def test_a_block_is_smaller_for_larger_rows_and_activations() -> None:
     wide = nn.Sequential(nn.Linear(4, 2**15), nn.Linear(2**15, 2))  # 128 KiB a row in between
     assert block(wide, 4) == 64
     assert not any(module._forward_hooks for module in wide.modules())
-    assert block_rows(nn.Identity(), Records(np.array(["a text"], dtype=object))) == TEXT_BLOCK
+    assert block_rows(nn.Identity(), Records(np.array(["a text"], dtype=object))) == DEFAULT_BLOCK
 
 
 def test_a_fingerprint_knows_rows_order_and_facts() -> None:
