@@ -201,7 +201,8 @@ def test_a_folder_that_holds_another_run_fails_that_run(tmp_path: Path) -> None:
 
 
 LONG = f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[sweep]\nseeds = 2\nmethod = ['feddf', 'fedaux']\n".replace(
-    "rounds = 2", "rounds = 10"
+    "rounds = 2",
+    "rounds = 60",  # so many that it cannot end before it is stopped
 )
 
 

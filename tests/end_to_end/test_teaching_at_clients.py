@@ -27,7 +27,9 @@ from fedaux.config.sections import (
 from fedaux.core.messages import Order, Refusal, Reply, Teaching, TrainOrder, Update
 from fedaux.experiments.runner import in_process
 from fedaux.flower import teaching
+from helpers.shared_data import load, needs
 
+CIFAR = ("cifar10_train.webp.npz", "cifar10_test.webp.npz", "tinyimagenet32_24k.webp.npz")
 CNN = PrototypeSpec.of("cnn", width=8, features=16, norm="batch")
 MLP = PrototypeSpec.of("mlp", features=8, hidden=16)
 CONFIG = Config(
@@ -64,9 +66,9 @@ def both(config: Config, folder: Path) -> tuple[Result, Result]:
     return one, other
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_weights_are_those_of_a_server_that_teaches(name: str, tmp_path: Path) -> None:
-    server, clients = both(SETTINGS[name], tmp_path)
+@pytest.mark.parametrize("config", SETTINGS.values(), ids=SETTINGS)
+def test_the_weights_are_those_of_a_server_that_teaches(config: Config, tmp_path: Path) -> None:
+    server, clients = both(config, tmp_path)
     assert not any(result.failures for each in (server, clients) for result in each.state.history)
     for label, arrays in server.state.weights.items():
         for key, array in arrays.items():
@@ -78,6 +80,21 @@ def test_the_weights_are_those_of_a_server_that_teaches(name: str, tmp_path: Pat
         for client, metrics in one.client_metrics.items():
             share = other.client_metrics[client].teacher_share
             assert share is metrics.teacher_share is None or share == pytest.approx(metrics.teacher_share, rel=1e-5)
+
+
+@needs(*CIFAR)
+def test_heads_on_features_of_real_images(tmp_path: Path) -> None:
+    (x, y), (x_test, y_test), (public, _) = (load(name) for name in CIFAR)
+    np.savez(tmp_path / "private.npz", x=x[:1000], y=y[:1000], x_test=x_test[:500], y_test=y_test[:500])
+    np.save(tmp_path / "public.npy", public[::40])
+    config = replace(
+        CONFIG,
+        head_only=True,
+        prototypes=(PrototypeSpec.of("resnet8", width=8),),
+        data=DataConfig(source="npz", path=str(tmp_path / "private.npz"), clients=4, alpha=0.01),
+        aux=AuxConfig(source="npy", path=str(tmp_path / "public.npy")),
+    )
+    test_the_weights_are_those_of_a_server_that_teaches(config, tmp_path)
 
 
 def test_the_server_never_runs_a_clients_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def training(made: Federation, name: str) -> int:
         found[:] = [pid for pid in _family(made.servers.processes[name].pid) if "flwr-clientapp" in _command(pid)]
         return bool(found)
 
-    made.servers.until(r"score: 3/3")
+    made.servers.until(r"releases: 3/3")
     wait_for(there, 90, "nobody trains", made.servers, name)
     time.sleep(6)  # past its imports
     assert there()
@@ -126,7 +126,7 @@ def test_a_server_app_that_is_killed_goes_on_in_a_new_run(federation: Make) -> N
     made = federation(slow=True)
     made.up()
     made.begin()
-    made.servers.until(r"FedAUX: 1/2 accuracy", seconds=300)
+    made.servers.until(r"round 1/2: accuracy", seconds=300)
     (app,) = [pid for pid in _family(made.servers.processes["superlink"].pid) if "flwr-serverapp" in _command(pid)]
     os.kill(app, signal.SIGKILL)
     before = RunState.load(made.out)
@@ -134,8 +134,8 @@ def test_a_server_app_that_is_killed_goes_on_in_a_new_run(federation: Make) -> N
     text = made.servers.finish("again", seconds=400)
     state = checked(made)
     assert state.history[0] == replace(before.history[0], confusion=None)  # kept of the last alone
-    assert "score: 1/3" not in text  # and nobody was asked for a release again
-    assert "FedAUX: 2/2" in text
+    assert "releases: 1/3" not in text  # and nobody was asked for a release again
+    assert "round 2/2: accuracy" in text
 
 
 @pytest.fixture
