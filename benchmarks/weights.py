@@ -9,6 +9,7 @@ last product twice: once for peak and sum, once when a round asks for a client's
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,7 +52,7 @@ def cohort(clients: int) -> tuple[PublicEmbedding, dict[str, Release]]:
 
 def ours(embedding: PublicEmbedding, releases: dict[str, Release]) -> float:
     """As a round takes them: one client after the other, with its share."""
-    weights = embedding.teacher_weights(releases, list(releases))
+    weights = replace(embedding).teacher_weights(releases, list(releases))  # a copy without last round's fit
     return sum(weights.share(weights.of(client)) for client in releases)
 
 

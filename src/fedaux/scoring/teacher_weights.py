@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,22 +12,10 @@ from fedaux.config.sections import TeachersConfig
 from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Indices, Records
 from fedaux.models.inference import transform_rows
-from fedaux.scoring.base import (
-    MIN_WEIGHT,
-    Features,
-    Fit,
-    Fitted,
-    PortableScorer,
-    Reference,
-    Scorer,
-    Vector,
-    teacher_weights,
-)
+from fedaux.scoring.base import Features, Fit, Fitted, PortableScorer, Reference, Scorer, Vector
+from fedaux.scoring.odds import ENTRIES, Scored, block_weights, blocks, log_odds, scaled_odds
 
 LabelOf = Callable[[str], str]  # client → label of the prototype on whose features its release was made
-_BLOCK = 2**16  # rows of D_distill at a time, of one client
-_ENTRIES = 2**18  # teachers × rows at a time
-_RANGE = 60.0  # of exponents: e^-60 of any coefficient is no weight, e^60 of all of them is a float32
 _SAMPLE = 256  # rows on which the weights that a client states are checked
 
 
@@ -41,6 +29,7 @@ class PublicEmbedding:
     reference: Mapping[str, Reference]  # φ(D⁻)
     embedded: Mapping[str, Features]  # φ(D_distill)
     label_of: LabelOf
+    _cohorts: dict[str, Cohort] = field(default_factory=dict, init=False, repr=False)
 
     def teacher_weights(
         self, releases: Mapping[str, Release], asked: Sequence[str], part: Indices | None = None
@@ -52,26 +41,44 @@ class PublicEmbedding:
         cohorts: dict[str, list[Release]] = {}
         for client in sorted(releases):  # whoever answered first: sums of reals depend on their order
             cohorts.setdefault(self.label_of(client), []).append(releases[client])
-        fitted, rows, fits = {}, {}, {}
         for label, cohort in cohorts.items():
-            fitted[label], fits[label] = self._fit(label, trusted(cohort))
-            embedded = self.embedded[label] if part is None else self.embedded[label][part]
-            rows[label] = transformed(fitted[label], embedded)
-        known = [client for client in asked if client in releases]
-        return TeacherWeights(self.teachers, fitted, rows, self.label_of, known, fits)
+            known = self._cohorts.get(label)
+            if known is None or known.releases != cohort:  # by identity
+                self._cohorts[label] = self._fit(label, cohort)
+        fits = {label: self._cohorts[label] for label in cohorts}
+        return TeacherWeights(
+            self.teachers,
+            {label: cohort.fitted for label, cohort in fits.items()},
+            {label: cohort.rows if part is None else cohort.rows[part] for label, cohort in fits.items()},
+            self.label_of,
+            [client for client in asked if client in releases],
+            {label: cohort.fit for label, cohort in fits.items()},
+        )
 
-    def _fit(self, label: str, cohort: Sequence[Release]) -> tuple[Fitted, Fit]:
+    def _fit(self, label: str, releases: list[Release]) -> Cohort:
         """Also as arrays, where clients weight themselves."""
-        scorer, data = self.scorer, (self.public[label], self.reference[label], cohort)
+        scorer, data = self.scorer, (self.public[label], self.reference[label], trusted(releases))
         if self.teachers.run_on == "server":
-            return scorer.fit(*data), ({}, {})
-        if not isinstance(scorer, PortableScorer):
+            fitted, fit = scorer.fit(*data), (Arrays(), dict[str, Arrays]())
+        elif not isinstance(scorer, PortableScorer):
             raise ValueError(
                 f"teachers.run_on = 'clients' needs a scorer that can be sent, and {scorer.name!r} has no fit_arrays "
                 "and from_arrays: add them, or set run_on = 'server'"
             )
-        fit = scorer.fit_arrays(*data)
-        return scorer.from_arrays(*fit), fit
+        else:
+            fit = scorer.fit_arrays(*data)
+            fitted = scorer.from_arrays(*fit)
+        return Cohort(releases, fitted, fit, transformed(fitted, self.embedded[label]))
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The releases of a prototype's clients, and what is fitted to them: the same from round to round."""
+
+    releases: list[Release]
+    fitted: Fitted
+    fit: Fit
+    rows: Features  # φ(D_distill) after `Fitted.transform`
 
 
 def trusted(releases: Sequence[Release]) -> list[Release]:
@@ -114,7 +121,7 @@ class TeacherWeights:
         functions = {label: scaled_odds(fitted[label], cohort, self._kind) for label, cohort in cohorts.items()}
         size = len(next(iter(rows.values())))
         self._peak, self._ceiling = np.empty(size), np.empty(size)
-        for block in blocks(size, _ENTRIES // len(teachers)):
+        for block in blocks(size, ENTRIES // len(teachers)):
             odds = [function(rows[label][block]) for label, function in functions.items()]
             self._peak[block] = np.max([np.log(scaled.max(axis=0)) + shift for scaled, shift in odds], axis=0)
             weights = [block_weights(scaled, shift, self._peak[block], self._kind) for scaled, shift in odds]
@@ -151,72 +158,6 @@ class TeacherWeights:
             raise ValueError("its teacher weights are not those of its release")
 
 
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """One prototype's rows, ready for the weights of any of its clients."""
-
-    fitted: Fitted
-    rows: Features  # after `transformed`; of mixtures e^{row − peak}, or e^row for certainties, (m, N), float32
-    peak: Vector
-    kind: str
-
-    @classmethod
-    def of(cls, fitted: Fitted, rows: Features, peak: Vector, kind: str) -> Scored:
-        if fitted.mixtures is not None:
-            rows = exp_rows(rows, peak if kind == "odds" else np.zeros(1))
-        return cls(fitted, rows, peak, kind)
-
-    def weights(self, client: str) -> Features:
-        """`teacher_weights` of this client's log-odds; of a mixture, a product of its coefficients with the rows."""
-        if self.fitted.mixtures is None:
-            return teacher_weights(log_odds(self.fitted, client, self.rows), self.peak, self.kind)
-        odds = self.fitted.mixtures[client].astype(np.float32) @ self.rows
-        if self.kind == "certainty":
-            odds /= 1 + odds
-        return np.minimum(np.maximum(odds, MIN_WEIGHT, out=odds), 1.0, out=odds)
-
-
-def scaled_odds(fitted: Fitted, clients: Sequence[str], kind: str) -> Callable[[Features], tuple[Features, Vector]]:
-    """Rows, (B, m) → (odds (n, B), shift (B,)): the clients' odds are odds·e^shift, the largest neither 0 nor ∞.
-
-    Certainties need odds as they are: their shift is 0.
-    """
-    relative = kind == "odds"
-
-    def plain(rows: Features) -> tuple[Features, Vector]:
-        logs = np.stack([fitted.log_odds[client](rows) for client in clients])
-        shift = logs.max(axis=0) if relative else np.zeros(len(rows))
-        return np.exp(np.clip(logs - shift, -_RANGE, _RANGE)), shift
-
-    if fitted.mixtures is None:
-        return plain
-    mixtures = np.stack([fitted.mixtures[client] for client in clients]).astype(np.float32)
-    used, buffer = mixtures.any(axis=0), np.empty((len(mixtures), 0), np.float32)
-
-    def product(rows: Features) -> tuple[Features, Vector]:
-        nonlocal buffer
-        if buffer.shape[1] != len(rows):
-            buffer = np.empty((len(mixtures), len(rows)), np.float32)
-        shift = rows[:, used].max(axis=1).astype(np.float64) if relative else np.zeros(len(rows))
-        return np.matmul(mixtures, exp_rows(rows, shift), out=buffer), shift
-
-    return product
-
-
-def block_weights(odds: Features, shift: Vector, peak: Vector, kind: str) -> Features:
-    """`teacher_weights` of `scaled_odds`, in place."""
-    if kind == "odds":
-        odds *= np.exp(shift - peak).astype(odds.dtype)
-    else:
-        odds /= 1 + odds
-    return np.maximum(odds, MIN_WEIGHT, out=odds)
-
-
-def exp_rows(rows: Features, shift: Vector) -> Features:
-    """e^{row − shift}, (N, m) → (m, N), float32. What is cut off has no coefficient, or the least weight."""
-    return np.exp(np.clip(rows.T - shift, -_RANGE, _RANGE)).astype(np.float32, order="C")
-
-
 def client_weights(scorer: PortableScorer, kind: str, embedded: Features, shared: Arrays, own: Arrays) -> Features:
     """A client's weights from what it is sent: `TeacherWeights.of` where there is no limit to a teacher's share.
 
@@ -228,17 +169,6 @@ def client_weights(scorer: PortableScorer, kind: str, embedded: Features, shared
 
 def transformed(fitted: Fitted, embedded: Features) -> Features:
     return embedded if fitted.transform is None else transform_rows(Records(embedded), fitted.transform)
-
-
-def log_odds(fitted: Fitted, client: str, rows: Features) -> Vector:
-    """Of one client on rows after `transformed`, block by block."""
-    function = fitted.log_odds[client]
-    return np.concatenate([function(rows[block]) for block in blocks(len(rows), _BLOCK)])
-
-
-def blocks(count: int, size: int) -> Iterator[slice]:
-    stride = max(1, size)
-    return (slice(start, start + stride) for start in range(0, count, stride))
 
 
 def ceiling(weights: Features, share: float) -> Vector:

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from fedaux.config.sections import PrivacyConfig, TeachersConfig
 from fedaux.core.messages import Release
 from fedaux.privacy.release import release
+from fedaux.scoring import odds
 from fedaux.scoring import teacher_weights as room
 from fedaux.scoring.base import MIN_WEIGHT, Fitted, PortableScorer, Reference, teacher_weights
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
@@ -161,12 +162,29 @@ def test_blocks_do_not_matter(embedding: PublicEmbedding, monkeypatch: pytest.Mo
     releases = {"a": made("a", 1), "b": made("b", 2)}
     weighing = embedding.teacher_weights(releases, ["a", "b"])
     whole, share = weighing.log_odds("a"), weighing.share(weighing.of("a"))
-    monkeypatch.setattr(room, "_BLOCK", 7)
-    monkeypatch.setattr(room, "_ENTRIES", 16)
+    monkeypatch.setattr(odds, "_BLOCK", 7)
+    monkeypatch.setattr(room, "ENTRIES", 16)
     assert np.allclose(weighing.log_odds("a"), whole)
     again = embedding.teacher_weights(releases, ["a", "b"])
     assert np.array_equal(again.of("a"), weighing.of("a"))
     assert again.share(again.of("a")) == pytest.approx(share, rel=1e-12)
+
+
+def test_a_fit_is_kept_until_the_releases_change(embedding: PublicEmbedding) -> None:
+    class Counting(MeanEmbeddingScorer):
+        def fit(self, *data: Any) -> Fitted:
+            fits.append([release.client for release in data[2]])
+            return super().fit(*data)
+
+    fits: list[list[str]] = []
+    embedding, releases = replace(embedding, scorer=Counting(embedding_dim=3)), {"a": made("a", 1), "b": made("b", 2)}
+    first, again = (embedding.teacher_weights(dict(releases), ["a", "b"]) for _ in range(2))
+    assert fits == [["a", "b"]]
+    assert np.array_equal(first.of("a"), again.of("a"))
+    releases["b"] = made("b", 3)
+    assert not np.allclose(embedding.teacher_weights(releases, ["a", "b"]).of("a"), first.of("a"))
+    embedding.teacher_weights({**releases, "c": made("c", 4)}, ["a", "b"])
+    assert fits == [["a", "b"], ["a", "b"], ["a", "b", "c"]]
 
 
 def test_a_part_of_the_examples_has_the_weights_that_all_of_them_have(embedding: PublicEmbedding) -> None:
@@ -207,42 +225,6 @@ def test_a_client_computes_the_servers_weights_from_what_it_is_sent(scorer: Port
         found.check(client, weights)
         with pytest.raises(ValueError, match="not those of its release"):
             found.check(client, np.clip(weights[::-1] * 1.5, 0, 1))
-
-
-def mixed(spread: float, seed: int = 0) -> tuple[Fitted, np.ndarray]:
-    """Seven clients that lack most of the classes; class 3 is nobody's. Log-ratios reach far beyond e^±700."""
-    rng = np.random.default_rng(seed)
-    shares = rng.dirichlet(np.full(5, 0.3), 7) * (rng.random((7, 5)) < 0.5)
-    shares[np.arange(7), rng.integers(3, size=7)] += 1e-3
-    shares[:, 3] = 0.0
-    own = {f"{seed}{i}": {"shares": row, "offset": np.log([0.05 * (i + 1)])} for i, row in enumerate(shares)}
-    shared = {"means": np.zeros((5, 2)), "sigma": np.ones(5), "records": np.ones(5)}
-    shared |= {"centre": np.zeros(2), "covariance": np.eye(2)}
-    fitted = ClassEmbeddingScorer(5).from_arrays(shared, own)
-    return fitted, (spread * rng.normal(size=(90, 5))).astype(np.float32)
-
-
-@pytest.mark.parametrize("share", [1.0, 0.3])
-@pytest.mark.parametrize("kind", ["odds", "certainty"])
-@pytest.mark.parametrize("spread", [1.0, 30.0, 800.0])
-def test_the_matrix_product_gives_the_weights_of_every_client_by_itself(spread: float, kind: str, share: float) -> None:
-    """Of two prototypes, against `log_odds` of one client at a time: logsumexp over the classes it has."""
-    fitted, rows = {}, {}
-    for seed in (0, 1):
-        fitted[str(seed)], rows[str(seed)] = mixed(spread, seed)
-    plain = {label: replace(each, mixtures=None) for label, each in fitted.items()}
-    asked = [client for each in fitted.values() for client in list(each.log_odds)[:5]]  # the others are not in it
-    fast, slow = (
-        TeacherWeights(TeachersConfig(kind, share), each, rows, lambda client: client[0], asked)
-        for each in (fitted, plain)
-    )
-    expected = np.stack([slow.of(client) for client in asked])
-    assert np.allclose(np.stack([fast.of(client) for client in asked]), expected, rtol=2e-6, atol=0)
-    assert (expected > 2 * MIN_WEIGHT).any(axis=1).sum() > 3
-    for client, weights in zip(asked, expected, strict=True):
-        assert fast.share(weights) == pytest.approx(slow.share(weights), rel=1e-6)
-        if share == 1:
-            fast.check(client, weights)
 
 
 def test_a_scorer_that_cannot_be_sent_says_what_to_do(embedding: PublicEmbedding) -> None:
