@@ -210,7 +210,12 @@ def started(folder: Path, out: str) -> subprocess.Popen[str]:
     (folder / "long.toml").write_text(LONG)
     words = [*PROGRAM, "sweep", "long.toml", "--out", out, "--jobs", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words, cwd=folder, text=True, start_new_session=True, **pipes)
+    return subprocess.Popen(words, cwd=folder, text=True, start_new_session=True, preexec_fn=heed_interrupts, **pipes)
+
+
+def heed_interrupts() -> None:
+    """Also where the tests run in the background: a shell then starts them with interrupts ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for_rounds(folder: Path, rounds: int) -> None:
