@@ -2,8 +2,6 @@
 
 import itertools
 import logging
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.startup import write_site
 from flwr.app import Message
 
 from fedaux.algorithms.run_state import RunState
@@ -396,23 +393,6 @@ def test_no_record_is_read_for_a_release_that_is_refused(
 
 def replace_node(site: GridFederation, name: str) -> GridFederation:
     return GridFederation(site.grid, {name: site.nodes["client-000"]})
-
-
-HEAVY = ("sklearn", "scipy.stats", "scipy.optimize", "torch._dynamo", "ray", "pandas", "matplotlib")
-
-
-@pytest.mark.parametrize("kind", ["prepare", "train"])
-def test_a_new_process_imports_little_before_its_first_reply(tmp_path: Path, kind: str) -> None:
-    """Flower starts one for each message: every import is paid for in each round at each site."""
-    code = (
-        "import sys; from pathlib import Path; from benchmarks.startup import main\n"
-        f"main(*map(Path, sys.argv[1:])); print([name for name in {HEAVY} if name in sys.modules])"
-    )
-    words = [sys.executable, "-c", code, str(write_site(tmp_path)[kind]), str(tmp_path / "vault")]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def calls(action: Callable[[], object]) -> int:
