@@ -19,7 +19,7 @@ from fedaux.data.batching import batches
 from fedaux.data.records import Records
 from fedaux.models import flatten_state
 from fedaux.models.compute import forward
-from fedaux.models.optimizer import Losses, mean_loss
+from fedaux.models.optimizer import Losses, Optimizer, mean_loss
 
 
 class DivergedError(FedauxError, ArithmeticError):
@@ -49,7 +49,7 @@ def distill(
     to those of the auxiliary data, and a row's prediction never depends on its batch.
     """
     student.eval()
-    optimiser = torch.optim.Adam(student.parameters(), lr=lr)
+    descent = Optimizer("adam", lr).make(list(student.parameters()))
     losses: Losses = []
     for _ in range(epochs):
         losses.clear()
@@ -57,11 +57,11 @@ def distill(
             logits = forward(student, records.batch(rows))
             soft_labels = torch.from_numpy(ensemble.soft_labels(rows)).to(logits.device)
             loss = distillation_loss(logits, soft_labels)
-            optimiser.zero_grad(set_to_none=True)
+            descent.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            descent.step()
             losses.append((loss.detach(), len(rows)))
-    optimiser.zero_grad(set_to_none=True)
+    descent.zero_grad()
     return mean_loss(losses)
 
 
