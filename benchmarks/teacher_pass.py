@@ -19,8 +19,9 @@ from fedaux.algorithms.teachers import teacher_logits
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.models import build, flatten_state, linear_head
+from fedaux.models.compute import Compute, place
 
-BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Case:
     examples: int
 
     def model(self) -> nn.Module:
-        if self.spec is None:
-            return linear_head(self.shape[0], 10)
-        return build(self.spec, self.records(1).shape, 10, seed=0)
+        """Placed as a server places its networks."""
+        made = linear_head(self.shape[0], 10) if self.spec is None else build(self.spec, self.records(1).shape, 10, 0)
+        return place(made, Compute())
 
     def records(self, count: int) -> Records:
         rng = np.random.default_rng(0)

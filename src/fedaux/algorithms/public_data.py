@@ -29,6 +29,7 @@ class PublicData:
     seed: int
     head_only: bool = False
     h0: dict[str, H0] = field(default_factory=dict, repr=False)
+    _distill: dict[str, tuple[H0, Records]] = field(default_factory=dict, repr=False)  # features of it, by prototype
 
     @cached_property
     def split(self) -> AuxSplit:
@@ -56,8 +57,17 @@ class PublicData:
 
     def distill_inputs(self, label: str, part: Indices | None = None) -> Records:
         """D_distill as a prototype's learner is called with it: records, or features where only heads train."""
-        rows = self.split.distill if part is None else self.split.distill[part]
-        return (self.h0[label].features(self.aux) if self.head_only else self.aux).take(rows)
+        inputs = self._distill_features(label) if self.head_only else self.distill
+        return inputs if part is None else inputs.take(part)
+
+    def _distill_features(self, label: str) -> Records:
+        """In one piece: every head of every round reads them."""
+        h0 = self.h0[label]
+        known = self._distill.get(label)
+        if known is None or known[0] is not h0:
+            features = h0.features(self.aux).take(self.split.distill)
+            known = self._distill[label] = h0, Records(transform_rows(features, lambda rows: rows))
+        return known[1]
 
     def test_inputs(self, label: str) -> Records | None:
         """The test records as a prototype's learner is called with them."""

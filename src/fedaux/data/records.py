@@ -71,8 +71,13 @@ class Records:
         """The rows as a float32 model input (see `to_tensor`)."""
         return to_tensor(self.gather(positions))
 
-    def batch(self, positions: Indices | slice = slice(None)) -> Any:
-        """The rows as a model input: a tensor, or for text the strings, which the prototype tokenises."""
+    def batch(self, positions: Indices | slice = slice(None), *, view: bool = False) -> Any:
+        """The rows as a model input: a tensor, or for text the strings, which the prototype tokenises.
+
+        `view` spares a copy of rows that are in memory, for a model that leaves its input alone.
+        """
+        if self.rows is None and self.x.flags.writeable and (view or is_image(self.x)):  # `to_tensor` copies images
+            return to_tensor(self.x[positions])
         rows = self.gather(positions)
         return rows if is_text(rows) else to_tensor(rows)
 

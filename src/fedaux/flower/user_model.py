@@ -22,7 +22,7 @@ ACTION = "fedaux"  # what both sides call the handler: messages are of the type 
 class UserRecords(Records):
     """Rows exactly as the user's model is called with them: unlike other records, they are neither scaled nor cast."""
 
-    def batch(self, positions: Indices | slice = slice(None)) -> Tensor:
+    def batch(self, positions: Indices | slice = slice(None), *, view: bool = False) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(self.gather(positions)))
 
     @classmethod

@@ -56,6 +56,11 @@ def linear_head(width: int, classes: int) -> Prototype:
         return Prototype(Extractor(width=width), classes)
 
 
+def is_linear_head(module: nn.Module) -> bool:
+    """Whether this is a `linear_head`, which leaves its input alone."""
+    return isinstance(module, Prototype) and not list(module.features.children())
+
+
 def published_weights(features: nn.Module) -> str:
     """The folder of this extractor's published weights, "" if it has none."""
     return str(getattr(features, "published_weights", "") or "")

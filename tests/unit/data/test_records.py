@@ -64,3 +64,22 @@ def test_numbers_stay_as_they_are():
 def test_labels_must_be_there_to_be_asked_for(mapped):
     with pytest.raises(ValueError, match="no labels"):
         _ = mapped.unlabelled().labels
+
+
+def test_a_batch_is_a_copy_unless_a_view_is_asked_for():
+    numbers = Records(np.zeros((3, 2), dtype=np.float32))
+    numbers.batch(slice(0, 2)).add_(1)
+    assert (numbers.x == 0).all()
+    numbers.batch(slice(0, 2), view=True).add_(1)
+    assert numbers.x.sum() == 4
+    part = numbers.take(np.array([2]))
+    part.batch(view=True).add_(1)  # picked rows are a copy anyway
+    assert numbers.x[2].sum() == 0
+
+
+def test_images_and_mapped_rows_are_never_handed_out(mapped):
+    images = Records(np.array(mapped.x))
+    assert torch.equal(images.batch(slice(0, 5)), mapped.batch(slice(0, 5)))
+    images.batch(slice(0, 5), view=True).add_(1)
+    assert np.array_equal(images.x, mapped.x)
+    mapped.batch(slice(0, 5), view=True).add_(1)  # a read-only map would fail
