@@ -6,19 +6,18 @@ with more steps come first in the stack, so those that still train are always it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaux.algorithms.hooks import Vector
 from fedaux.algorithms.local_training import Trained
-from fedaux.data.batching import batch_starts, batches
+from fedaux.data.batching import batch_starts
 from fedaux.data.records import Indices, Records
 from fedaux.models.optimizer import Optimizer, StackedDescent
 
@@ -40,15 +39,16 @@ def train_heads(
     ranks = np.argsort(-steps, kind="stable")
     ranked, per_epoch = [tasks[rank] for rank in ranks], torch.from_numpy(steps[ranks])
     x, y, rows = _pool([task.records for task in ranked])
-    streams = [_batches(part, epochs, batch_size, task.generator) for part, task in zip(rows, ranked, strict=True)]
+    index, sizes = _batches(rows, [task.generator for task in ranked], epochs, batch_size)
     theta = torch.from_numpy(np.stack([task.start for task in ranked]))
     start, gradient, losses = theta.clone() if mu else theta, torch.empty_like(theta), torch.zeros(len(tasks)).double()
     descent = StackedDescent(optimizer, theta)
     for step in range(epochs * int(steps.max())):
         active = int((epochs * per_epoch > step).sum())
-        index, sizes = _stack([next(stream) for stream in streams[:active]])
-        inputs, labels = torch.from_numpy(x[index]), torch.from_numpy(y[index])
-        loss = _cross_entropy(theta[:active], inputs, labels, sizes, gradient[:active]) * sizes
+        size = sizes[:active, step]
+        batch = index[:active, step, : int(size.max())]
+        inputs, labels = torch.from_numpy(x[batch]), torch.from_numpy(y[batch])
+        loss = _cross_entropy(theta[:active], inputs, labels, size, gradient[:active]) * size
         losses[:active] = torch.where(step % per_epoch[:active] == 0, loss, losses[:active] + loss)
         if mu:
             gradient[:active] += mu * (theta[:active] - start[:active])
@@ -69,32 +69,37 @@ def _pool(parts: Sequence[Records]) -> tuple[NDArray[Any], NDArray[np.int64], li
     return x, np.concatenate([part.labels for part in parts]), np.split(np.arange(ends[-1]), ends[:-1])
 
 
-def _batches(rows: Indices, epochs: int, batch_size: int, generator: torch.Generator) -> Iterator[Indices]:
-    """The rows of each step."""
-    for _ in range(epochs):
-        yield from (rows[batch] for batch in batches(len(rows), batch_size, generator))
-
-
-def _stack(parts: Sequence[Indices]) -> tuple[NDArray[np.int64], Tensor]:
-    """(one row of indices per batch, the sizes of the batches). A short one is filled up with rows of its own."""
-    sizes = [len(part) for part in parts]
-    longest = max(sizes)
-    filled = [part if len(part) == longest else np.resize(part, longest) for part in parts]
-    return np.concatenate(filled).reshape(-1, longest), torch.tensor(sizes)
+def _batches(
+    rows: Sequence[Indices], generators: Sequence[torch.Generator], epochs: int, batch_size: int
+) -> tuple[Indices, Tensor]:
+    """(rows of each head's steps, (k, S, B + 1); their numbers, (k, S)). Short batches are filled up with own rows."""
+    starts = [batch_starts(len(part), batch_size) for part in rows]
+    steps = epochs * max(map(len, starts))
+    index, sizes = np.zeros((len(rows), steps, batch_size + 1), np.int64), np.zeros((len(rows), steps), np.int64)
+    for head, (part, generator) in enumerate(zip(rows, generators, strict=True)):
+        index[head] = part[0]
+        counts = np.diff([*starts[head], len(part)])
+        for epoch in range(epochs):
+            here = slice(epoch * len(counts), (epoch + 1) * len(counts))
+            order = part[torch.randperm(len(part), generator=generator).numpy()]
+            index[head, here, :-1] = np.resize(order, (len(counts), batch_size))
+            index[head, here.stop - 1, -1] = order[-1]  # of a last batch with one row more
+            sizes[head, here] = counts
+    return index, torch.from_numpy(sizes)
 
 
 def _cross_entropy(theta: Tensor, x: Tensor, y: Tensor, sizes: Tensor, gradient: Tensor) -> Tensor:
     """The mean loss of each head on the first `sizes` rows of its batch, (k,); its gradient is written to `gradient`.
 
-    theta, gradient: (k, P); x: (k, B, H); y: (k, B).
+    theta, gradient: (k, P); x: (k, B, H); y: (k, B). In the order in which `F.cross_entropy` and its gradient do it.
     """
     heads, rows, width = x.shape
     classes = theta.shape[1] // (width + 1)
     weight, weight_gradient = (flat[:, :-classes].view(heads, classes, width) for flat in (theta, gradient))
-    logits = torch.baddbmm(theta[:, None, -classes:], x, weight.transpose(1, 2)).requires_grad_()
-    losses = F.cross_entropy(logits.view(-1, classes), y.view(-1), reduction="none")
-    share = (torch.arange(rows) < sizes[:, None]) / sizes[:, None]  # in the mean: none for rows that fill up
-    (error,) = torch.autograd.grad(losses, logits, share.view(-1))
+    log_p = torch.baddbmm(theta[:, None, -classes:], x, weight.transpose(1, 2)).log_softmax(2)
+    share = ((torch.arange(rows) < sizes[:, None]) / sizes[:, None])[..., None]  # in the mean: none for rows that fill
+    losses = log_p.gather(2, y[..., None]).neg_().mul_(share)
+    error = log_p.exp_().mul_(share).scatter_add_(2, y[..., None], -share)
     torch.bmm(error.transpose(1, 2), x, out=weight_gradient)
     torch.sum(error, 1, out=gradient[:, -classes:])
-    return (losses.detach().view(heads, rows) * share).sum(1)
+    return losses.sum((1, 2))
