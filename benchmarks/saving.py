@@ -102,8 +102,8 @@ def rows() -> Iterator[Row]:
         wall, line = min(wall for wall, _ in last), min(line for _, line in repeats)
         share, growth = (late + line) / whole, late / early
         figures = (
-            f"processor {1000 * late:.1f} ms of saving, {growth:.2f} × round 10, and {1000 * line:.1f} ms for the "
-            f"privacy line of {CLIENTS * ROUNDS if fresh else CLIENTS:,} clients: {share:.1%} of {1000 * whole:.0f} ms; "
+            f"processor {1000 * late:.1f} ms saving, {growth:.2f} × round 10, and {1000 * line:.1f} ms for the privacy "
+            f"line of {CLIENTS * ROUNDS if fresh else CLIENTS:,} clients, {share:.1%} of {1000 * whole:.0f} ms; "
             f"saving's wall {1000 * wall:.1f} ms"
         )
         setting = f"round {ROUNDS}, {CLIENTS} {'new' if fresh else 'known'} clients a round; digits, cnn, linear mode"
