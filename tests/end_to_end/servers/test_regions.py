@@ -48,6 +48,7 @@ def check_same(folder: Path, out: Path) -> None:
         assert mine.bytes_received == theirs.bytes_received
 
 
+@pytest.mark.slow
 def test_two_superlinks_and_one_merge_give_the_bits_of_one_process(tmp_path: Path) -> None:
     config, out = tmp_path / "config.json", tmp_path / "run"
     config.write_text(json.dumps(CONFIG.to_dict()))
