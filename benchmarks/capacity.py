@@ -20,10 +20,10 @@ DEVICES = {10**3: 100, 10**6: 1_000, 10**9: 10_000}  # registered: asked a round
 ROUND_SECONDS = 60  # that servers may take for their work in a round, each on one core
 
 # docs/scale.md, ten thousand clients and growth
-EXTRACTOR, RELEASE = 4.9e6, 2.6e3  # bytes, to and from a client on its first turn
+RELEASE = 2.6e3  # bytes from a client on its first turn
 STORED = 18e6 / 3_951  # bytes on the server's disk for each client that ever took part
-NAME, KNOWN = 262, 4_600  # bytes of memory for a name, and for a client with a release
-BOOKKEEPING, POOLING = 1.2e-6, 1.1e-5  # seconds a round for each client with a release
+NAME, KNOWN, METRICS = 102, 4_000, 700  # bytes of memory: a name, a client with a release, a contribution's figures
+BOOKKEEPING, POOLING = 1.4e-6, 1.4e-5  # seconds a round for each client with a release
 
 # Flower 1.41 on two cores: HTTP, one worker
 MESSAGE, MEGABYTE = 0.29, 0.031  # seconds of a SuperLink for a small message and its reply, and for each MB
@@ -36,6 +36,7 @@ class Model:
 
     name: str
     parameters: int
+    extractor: float  # MB to a client on its first turn
     server: tuple[float, float]  # processor seconds
     client: tuple[float, float]
     down: tuple[float, float]  # MB
@@ -43,8 +44,16 @@ class Model:
 
 
 MODELS = (
-    Model("head on 512 features", 5_130, (0.031, 0.020), (0.0, 0.142), (0.02, 0.26), (0.02, 1.94)),
-    Model("ResNet-8, width 16", 310_000, (12.521, 0.024), (0.0, 15.338), (1.24, 1.43), (1.24, 3.16)),
+    Model(
+        "head on 512 features (ResNet-8, width 64)",
+        5_130,
+        19.6,
+        (0.031, 0.020),
+        (0.0, 0.142),
+        (0.02, 0.26),
+        (0.02, 1.94),
+    ),
+    Model("ResNet-8, width 16", 310_000, 1.22, (12.521, 0.024), (0.0, 15.338), (1.24, 1.43), (1.24, 3.16)),
 )
 
 
@@ -75,14 +84,14 @@ def both(figures: tuple[float, float] | list[float]) -> str:
 
 
 def _number(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.2g}"
+    return f"{figure:,.0f}" if figure >= 10 else f"{figure:.1g}" if figure < 0.1 else f"{figure:.2g}"
 
 
 def column(model: Model, devices: int, asked: int) -> dict[str, str]:
     known, (merging, size) = distinct(devices, asked), merge_seconds(model)
     new = known / (asked * ROUNDS)  # share of a round's clients that are on their first turn
     superlinks = math.ceil(1.5 * asked / NODES)
-    down = [asked * (mb + new * EXTRACTOR / 1e6) for mb in model.down]
+    down = [asked * (mb + new * model.extractor) for mb in model.down]
     up = [asked * (mb + new * RELEASE / 1e6) for mb in model.up]
     transport = [
         asked / superlinks * ((1 + new) * MESSAGE + (sent + received) / asked * MEGABYTE)
@@ -100,11 +109,17 @@ def column(model: Model, devices: int, asked: int) -> dict[str, str]:
         "SuperLinks, devices connecting for their turn": f"{superlinks:,}",
         "SuperLinks, all devices always connected": f"{math.ceil(devices / NODES):,}",
         "seconds a round that each SuperLink spends on messages": both(transport),
-        "merging the regions: MB read, processor seconds": f"{superlinks * size / 1e6:,.0f}, {superlinks * merging:.2g}",
+        "merging the regions: MB read, processor seconds": ", ".join(
+            _number(superlinks * figure) for figure in (size / 1e6, merging)
+        ),
         f"clients known after {ROUNDS:,} rounds": f"{known:,.0f}",
         "on the server's disk, GB": _number(known * STORED / 1e9),
-        "memory of a server: names, releases, GB": f"{_number(devices * NAME / 1e9)}, {_number(known * KNOWN / 1e9)}",
-        "seconds a round for bookkeeping, for pooling releases": f"{known * BOOKKEEPING:.2g}, {known * POOLING:.2g}",
+        "memory of a server, GB: names, releases, history": ", ".join(
+            _number(size / 1e9) for size in (devices * NAME, known * KNOWN, asked * ROUNDS * METRICS)
+        ),
+        "seconds a round for bookkeeping, for pooling releases": ", ".join(
+            _number(known * seconds) for seconds in (BOOKKEEPING, POOLING)
+        ),
     }
 
 
