@@ -41,6 +41,7 @@ clientapp = "{client}"
 config = ""
 out = ""
 set = ""
+region = ""
 """
 
 
@@ -156,12 +157,13 @@ class Servers:
         connection: Sequence[str] = ("real",),
         server: str = "fedaux.experiments.server_app:app",
         client: str = "fedaux.flower.client_app:app",
+        region: str = "",
     ) -> None:
         """Begin a run; its log grows in `name`."""
         app = self.folder / f"app-{name}"
         app.mkdir(exist_ok=True)
         (app / "pyproject.toml").write_text(APP.format(server=server, client=client))
-        told = f'config="{config}" out="{out}"'
+        told = f'config="{config}" out="{out}" region="{region}"'
         self.start(name, str(BIN / "flwr"), "run", str(app), *connection, "--stream", "--run-config", told)
 
     def finish(self, name: str = "run", seconds: float = 240) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fedaux.core.io import temporary_array
-from fedaux.core.messages import Arrays
+from fedaux.core.messages import Arrays, Rooms
 
 WEIGHT_BITS = 26  # 1.5e-8 a step before the division by Σ n; room for Σ n·|θ| up to 7e10
 ENSEMBLE_BITS = 40  # 1e-12 a step, well below the smallest teacher weight, room for Σ s·|f| up to 8e6
@@ -186,6 +186,32 @@ class Contribution:
             self.ensemble.merge(other.ensemble)
         self.clients += other.clients
         self.teachers += other.teachers
+
+    @classmethod
+    def from_arrays(cls, rooms: Rooms) -> Self:
+        """What `to_arrays` wrote; to be merged, not merged into."""
+        models = {
+            label: ModelSum(
+                {name: FixedSum.from_steps(steps, WEIGHT_BITS) for name, steps in sums.items()},
+                rooms["counters"][label],
+                int(rooms["records"][label]["count"]),
+            )
+            for label, sums in rooms["sums"].items()
+        }
+        ensemble = Ensemble.from_arrays(rooms["ensemble"]["sums"]) if "ensemble" in rooms else None
+        return cls(models, ensemble, **{name: int(count) for name, count in rooms["counts"]["all"].items()})
+
+    def to_arrays(self) -> Rooms:
+        """As it crosses from one server to another: integers, all of them."""
+        return {
+            "sums": {
+                label: {name: total.steps for name, total in model.sums.items()} for label, model in self.models.items()
+            },
+            "counters": {label: model.counters for label, model in self.models.items()},
+            "records": {label: {"count": np.array(model.records)} for label, model in self.models.items()},
+            "counts": {"all": {"clients": np.array(self.clients), "teachers": np.array(self.teachers)}},
+            **({} if self.ensemble is None else {"ensemble": {"sums": self.ensemble.to_arrays()}}),
+        }
 
     def finish(self) -> tuple[dict[str, Arrays], Ensemble | None]:
         """(each prototype's average, the ensemble to distil from or None where nobody taught)."""

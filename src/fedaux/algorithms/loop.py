@@ -11,9 +11,10 @@ from fedaux.algorithms.round import Round
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import closed_form_heads, initial_state
+from fedaux.algorithms.subtotals import merge_subtotal
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Account, Failure, Federation, Update
+from fedaux.core.messages import Account, Failure, Federation, Subtotal, Update
 from fedaux.core.progress import AggregationStarted, TrainingProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
@@ -70,6 +71,8 @@ def train(
             if isinstance(reply, Update):
                 accounts[reply.client] = Account.from_json(reply.account)
                 current.add(reply)  # T2
+            elif isinstance(reply, Subtotal):
+                accounts |= merge_subtotal(current, reply)  # T2, of many clients at once
             elif isinstance(reply, Failure):
                 current.failures.append(reply)
             contributed, failed = len(current.client_metrics), len(current.failures)

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Account, Arrays, Release
+from fedaux.core.messages import Account, Arrays, Release, Rooms
 from fedaux.core.results import RoundResult
 from fedaux.privacy.ledger import Ledger
 
@@ -29,7 +29,6 @@ RELEASES = "releases.jsonl"  # a client's release a line
 ACCOUNTS = "accounts.jsonl"  # what is known of a client, a line whenever it was asked; its last line counts
 VERSION = "7"
 Row = dict[str, Any]
-Rooms = dict[str, dict[str, Arrays]]  # arrays by room, label and name
 
 
 class StateError(FedauxError, ValueError):
@@ -110,7 +109,7 @@ class RunState:
                 start_rooms["public"],
                 method_state=rooms["method_state"],
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
-                releases={row["client"]: _release(row) for row in releases},
+                releases={row["client"]: release_of(row) for row in releases},
                 accounts={client: Account(**row["account"]) for client, row in clients.items() if row["account"]},
                 unheard=frozenset(client for client, row in clients.items() if row["unheard"]),
                 prepared=frozenset(client for client, row in clients.items() if row["prepared"]),
@@ -132,7 +131,12 @@ class RunState:
         }
 
 
-def _release(row: Row) -> Release:
+def release_row(release: Release) -> Row:
+    """For JSON."""
+    return {**vars(release), "arrays": release.arrays["values"].tolist()}
+
+
+def release_of(row: Row) -> Release:
     return Release(**{**row, "arrays": {"values": np.array(row["arrays"], np.int64)}})
 
 

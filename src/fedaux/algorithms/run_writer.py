@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.algorithms.run_state import ACCOUNTS, FILE, HISTORY, RELEASES, START, Row, RunState, pack, read
+from fedaux.algorithms.run_state import ACCOUNTS, FILE, HISTORY, RELEASES, START, Row, RunState, pack, read, release_row
 from fedaux.core.io import write_atomically, write_from
 
 
@@ -35,7 +35,7 @@ class RunWriter:
         arrived = islice(reversed(state.releases.values()), len(state.releases) - self._releases)
         rows: dict[str, Iterable[Row]] = {
             HISTORY: (result.to_dict() for result in state.history[self._rounds :]),
-            RELEASES: ({**vars(each), "arrays": each.arrays["values"].tolist()} for each in reversed([*arrived])),
+            RELEASES: map(release_row, reversed([*arrived])),
             ACCOUNTS: map(state.client_row, sorted(clients)),
         }
         lengths = {name: self._append(name, new) for name, new in rows.items()}

@@ -64,6 +64,7 @@ def init(
         "fedaux run my.toml --set method=feddf+p --set local.epochs=5",
         "fedaux run my.toml --out runs/first --track tensorboard",
         "fedaux run my.toml --json | jq .accuracy",
+        "fedaux run my.toml --out runs/all --regions 2  # merge two regional servers: docs, page Scale",
     )
 )
 def run(
@@ -71,16 +72,19 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/NAME-METHOD-seedN.")] = None,
     set_: Settings = None,
     track: Track = None,
+    regions: Annotated[int, typer.Option(min=0, help="Merge so many regional servers; 0 simulates all clients.")] = 0,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
     """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
     from fedaux.experiments.runner import run as run_experiment
+    from fedaux.experiments.runner import run_over_regions
 
     settings = Config.load(with_local_modules(config), set_ or [])
     folder = out or Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
-    _run(partial(run_experiment, settings, folder), track, threads, as_json)
+    experiment = partial(run_over_regions, regions=regions) if regions else run_experiment
+    _run(partial(experiment, settings, folder), track, threads, as_json)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))

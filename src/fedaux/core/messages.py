@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fedaux.core.errors import Exit, FedauxError
 
 Arrays = dict[str, NDArray[Any]]
+Rooms = dict[str, dict[str, Arrays]]  # arrays by room, label and name
 
 
 class Refusal(StrEnum):
@@ -189,8 +190,16 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True, eq=False)
+class Subtotal:
+    """What a regional server has added up in a round, see `algorithms.subtotals`: its clients' updates as one reply."""
+
+    facts: dict[str, Any] = field(repr=False)  # for JSON: figures of each client
+    contribution: Rooms = field(repr=False)  # `aggregate.Contribution`
+
+
 Order = PrepareOrder | TrainOrder
-Reply = Release | Update | Failure
+Reply = Release | Update | Failure | Subtotal
 
 
 class Federation(Protocol):

@@ -101,41 +101,63 @@ def round_to_margins(table: Matrix, rows: NDArray[np.int64], columns: NDArray[np
     table = table * np.minimum(1, columns / np.maximum(table.sum(0), TINY))
     row_deficit, column_deficit = np.maximum(rows - table.sum(1), 0), np.maximum(columns - table.sum(0), 0)
     table = table + np.outer(row_deficit, column_deficit) / max(row_deficit.sum(), TINY)
+    if len(rows) < len(columns):  # paths lead from column to column: fewer of them are found faster
+        return _round(table.T, columns, rows).T
+    return _round(table, rows, columns)
+
+
+def _round(table: Matrix, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of a table whose margins these are."""
     floor = np.floor(table + 1e-9).astype(np.int64)
     gain = np.rint((table - floor) * UNIT).astype(np.int64)  # integers, so that no path depends on float error
     rank = np.argsort(np.argsort(-gain, axis=1, kind="stable"), axis=1)
     up = rank < (rows - floor.sum(1))[:, None]
+    moves = _Moves(up, gain)
     while (surplus := (floor + up).sum(0) - columns).any():
-        _move_record(up, gain, surplus)
+        moves.move_record(surplus)
     counts: NDArray[np.int64] = floor + up
     return counts
 
 
-def _move_record(up: NDArray[np.bool_], gain: NDArray[np.int64], surplus: NDArray[np.int64]) -> None:
-    """Move one record along the shortest path from a column with surplus to one with deficit (Bellman-Ford)."""
-    c = len(surplus)
-    cost, mover = np.full((c, c), FAR), np.zeros((c, c), dtype=np.int64)
-    free = np.where(up, -FAR, gain)
-    for column in range(c):  # cost[j, k]: the smallest loss of a row that exchanges j for k
-        holders = np.flatnonzero(up[:, column])
-        if len(holders):
-            loss = gain[holders, column, None] - free[holders]
-            cost[column], mover[column] = loss.min(0), holders[loss.argmin(0)]
-    distance, before = np.where(surplus > 0, 0, FAR), np.full(c, -1)
-    for _ in range(c):
-        reach = distance[:, None] + cost
-        closer = reach.min(0) < np.minimum(distance, FAR // 2)
-        if not closer.any():
-            break
-        distance, before = np.where(closer, reach.min(0), distance), np.where(closer, reach.argmin(0), before)
-    end = int(np.where(surplus < 0, distance, FAR).argmin())
-    if before[end] < 0:
-        raise RuntimeError("no path leads to a column with deficit: the table was not finite")
-    while before[end] >= 0:
-        start = before[end]
-        row = mover[start, end]
-        up[row, start], up[row, end] = False, True
-        end = start
+class _Moves:
+    """What it costs to move a record from column j to k: the smallest loss of a row that exchanges j for k."""
+
+    def __init__(self, up: NDArray[np.bool_], gain: NDArray[np.int64]) -> None:
+        self._up, self._gain, c = up, gain, up.shape[1]
+        self._cost, self._row = np.full((c, c), FAR), np.zeros((c, c), dtype=np.int64)
+        self._price(np.arange(c))
+
+    def move_record(self, surplus: NDArray[np.int64]) -> None:
+        """Along the shortest path from a column with surplus to one with deficit (Bellman-Ford)."""
+        distance, before = np.where(surplus > 0, 0, FAR), np.full(len(surplus), -1)
+        nearer = np.flatnonzero(surplus > 0)
+        while len(nearer):
+            reach = distance[nearer, None] + self._cost[nearer]
+            closer = reach.min(0) < np.minimum(distance, FAR // 2)
+            distance[closer], before[closer] = reach.min(0)[closer], nearer[reach.argmin(0)[closer]]
+            nearer = np.flatnonzero(closer)
+        end, touched = int(np.where(surplus < 0, distance, FAR).argmin()), list[int]()
+        if before[end] < 0:
+            raise RuntimeError("no path leads to a column with deficit: the table was not finite")
+        held = np.zeros(len(surplus), dtype=np.bool_)  # by a row that changes, before or after
+        while before[end] >= 0:
+            start = before[end]
+            row = self._row[start, end]
+            held |= self._up[row]
+            self._up[row, start], self._up[row, end] = False, True
+            touched.append(row)
+            end = start
+        self._price(np.flatnonzero(held | self._up[touched].any(0)))
+
+    def _price(self, columns: NDArray[np.int64]) -> None:
+        """Anew for records of these columns."""
+        for column in columns:
+            holders = np.flatnonzero(self._up[:, column])
+            self._cost[column] = FAR
+            if len(holders):
+                free = np.where(self._up[holders], -FAR, self._gain[holders])
+                loss = self._gain[holders, column, None] - free
+                self._cost[column], self._row[column] = loss.min(0), holders[loss.argmin(0)]
 
 
 def class_counts(labels: NDArray[np.int64], parts: Sequence[Indices], classes: int) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.loop import run as run_rounds
+from fedaux.algorithms.regions import Regions
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
 from fedaux.algorithms.run_writer import RunWriter
@@ -19,7 +20,7 @@ from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Federation
-from fedaux.core.progress import OnProgress, RoundFinished, RunStarted, no_progress
+from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, no_progress
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
@@ -64,6 +65,27 @@ def run(
     server = make_server(config, on_progress, cache)
     federation = in_process(config, folder, server.cache, bound_function(server.scorer))
     return run_in_folder(folder, server, federation, state, callbacks)
+
+
+def run_over_regions(
+    config: Config,
+    folder: str | Path,
+    regions: int,
+    *,
+    on_progress: OnProgress = no_progress,
+    cache: Path | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
+    """As `run`, with the clients of so many regional servers (`experiments/region_app.py`), which see `folder`.
+
+    It waits for all of them, and ends in the bits of one server that asks all clients itself.
+    """
+    folder = Path(folder)
+    server, federation = make_server(config, on_progress, cache), Regions(folder, regions)
+    on_progress(Notice(f"waiting for {regions} regional servers, which are started with out = {folder.absolute()}"))
+    result = run_in_folder(folder, server, federation, stored_state(config, folder), callbacks)
+    federation.end()
+    return result
 
 
 def run_in_folder(

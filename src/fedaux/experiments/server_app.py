@@ -11,26 +11,21 @@ from pathlib import Path
 
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
-from fedaux.core.progress import ProgressEvent
 from fedaux.experiments.runner import run_in_folder, stored_state
 from fedaux.export.export import write_models
 from fedaux.flower.server_app import Connect, server_app
-from fedaux.report.progress import describe
+from fedaux.report.progress import print_progress
 from fedaux.report.run_page import write_run_report
 
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
-    server = make_server(config, _print)
+    server = make_server(config, print_progress)
     state = stored_state(config, folder)
     result = run_in_folder(folder, server, connect(server), state)
     for path in write_models(result.state, folder / "model"):
         print(f"model: {path}", flush=True)
     print(f"report: {write_run_report(folder)}", flush=True)
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.privacy}", flush=True)
-
-
-def _print(event: ProgressEvent) -> None:
-    print(describe(event), flush=True)
 
 
 app = server_app(main)

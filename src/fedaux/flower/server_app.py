@@ -9,6 +9,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedaux.algorithms.loop import quorum
+from fedaux.algorithms.regions import WHOLE, Part
 from fedaux.algorithms.server import Server
 from fedaux.config.schema import Config
 from fedaux.data.federated import open_public
@@ -19,6 +20,7 @@ from fedaux.scoring.base import bound_function
 
 Connect = Callable[[Server], GridFederation]  # waits for the sites
 Run = Callable[[Config, Path, Connect], None]
+RegionalRun = Callable[[Config, Path, Part, Connect], None]
 
 
 def server_app(run: Run) -> ServerApp:
@@ -33,10 +35,23 @@ def server_app(run: Run) -> ServerApp:
     return app
 
 
-def connect(grid: Grid, server: Server) -> GridFederation:
-    """Wait for the sites of a run; raises if too few connect."""
-    config, policy = server.config, server.config.federation
-    registry = NodeRegistry(grid, server.clients, open_public(config).classes, server.on_progress)
-    nodes = registry.wait_for_clients(policy.connect_timeout, quorum(config, len(server.clients)))
+def regional_app(run: RegionalRun) -> ServerApp:
+    """The same for one of several servers: `run` also gets the region that the run configuration names, "1/2"."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        config, folder = run_settings(context)
+        part = Part.parse(str(context.run_config.get("region", "")))
+        run(config, folder, part, lambda server: connect(grid, server, part))
+
+    return app
+
+
+def connect(grid: Grid, server: Server, part: Part = WHOLE) -> GridFederation:
+    """Wait for the sites of a run, or of one region of it; raises if too few connect."""
+    config, policy, clients = server.config, server.config.federation, part.clients(server.clients)
+    registry = NodeRegistry(grid, clients, open_public(config).classes, server.on_progress)
+    nodes = registry.wait_for_clients(policy.connect_timeout, quorum(config, len(clients)))
     bounds = bound_function(server.scorer)
     return GridFederation(grid, nodes, policy.timeout, policy.max_records, registry.refresh, bounds)

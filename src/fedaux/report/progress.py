@@ -31,6 +31,11 @@ class Step(NamedTuple):
     note: str
 
 
+def print_progress(event: ProgressEvent) -> None:
+    """For the log of a server."""
+    print(describe(event), flush=True)
+
+
 def describe(event: ProgressEvent) -> str:
     """One line, such as `round 3/10: accuracy 0.812, 10 clients`."""
     if isinstance(event, SweepRunProgress):

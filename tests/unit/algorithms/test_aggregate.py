@@ -156,6 +156,23 @@ def test_a_half_that_crossed_the_wire_is_the_same_half() -> None:
     assert all(np.array_equal(array, there.to_arrays()[name]) for name, array in here.to_arrays().items())
 
 
+@given(st.lists(client, min_size=1, max_size=6), st.integers(0, 6))
+@settings(max_examples=30, deadline=None)
+def test_sums_that_crossed_from_server_to_server_are_the_same_sums(drawn: list[Client], cut: int) -> None:
+    parts = [contribution(each) for each in drawn]
+    halves = merged(parts[:cut]), merged(parts[cut:])
+    arrays = [half.to_arrays() for half in halves]
+    assert all(
+        array.dtype == np.int64
+        for rooms in arrays
+        for shelf in rooms.values()
+        for a in shelf.values()
+        for array in a.values()
+    )
+    assert bits(merged([Contribution.from_arrays(rooms) for rooms in arrays])) == bits(merged(parts))
+    assert [bits(half) for half in halves] == [bits(merged(part)) for part in (parts[:cut], parts[cut:])]
+
+
 def test_gaussian_over_client_weights() -> None:
     """FedBE: mean and variance weighted by |D_i|, per coordinate; buffers from the average."""
     rng = np.random.default_rng(0)

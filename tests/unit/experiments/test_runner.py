@@ -1,17 +1,19 @@
 """What a folder holds, and the order of effects over a scripted federation; whole runs are end to end."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedaux.algorithms.loop import NoAnswerError
+from fedaux.algorithms.regions import FOLDER
 from fedaux.algorithms.run_state import HISTORY, RunState, StateError
 from fedaux.config.sections import FederationConfig
 from fedaux.core.messages import TrainOrder
-from fedaux.core.progress import ProgressEvent, RoundFinished, RunStarted
+from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarted
 from fedaux.experiments.callbacks import Callback
-from fedaux.experiments.runner import describe, planner, run_in_folder, stored_state
+from fedaux.experiments.runner import describe, planner, run_in_folder, run_over_regions, stored_state
 from helpers.runs import finished_run
 from helpers.scripted import CONFIG, Scripted, fails, make_server
 from helpers.tiny import MLP, TINY_CONFIG
@@ -92,6 +94,16 @@ def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(tmp_pa
     (start,) = [event for event in events if isinstance(event, RunStarted)]
     assert (start.history, start.rounds) == (state.history, 2)
     assert [event.result.round for event in events if isinstance(event, RoundFinished)] == [2]
+
+
+def test_regional_servers_are_told_of_the_end(tmp_path: Path) -> None:
+    finished_run(tmp_path)
+    events: list[ProgressEvent] = []
+    result = run_over_regions(TINY_CONFIG, tmp_path, 3, on_progress=events.append, cache=tmp_path / "cache")
+    assert result.state.round == 2
+    assert any(isinstance(event, Notice) and "3 regional servers" in event.text for event in events)
+    (left,) = (tmp_path / FOLDER).iterdir()
+    assert json.loads(left.read_text())["kind"] == "end"
 
 
 def test_a_run_in_a_line() -> None:

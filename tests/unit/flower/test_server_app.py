@@ -8,6 +8,7 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedaux.algorithms.regions import Part
 from fedaux.config.schema import Config
 from fedaux.core.messages import Hello
 from fedaux.flower import node_registry
@@ -15,7 +16,7 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError
 from fedaux.flower.serialization import serialize
-from fedaux.flower.server_app import Connect, connect, server_app
+from fedaux.flower.server_app import Connect, connect, regional_app, server_app
 from helpers.scripted import make_server
 from helpers.tiny import TINY_CONFIG
 
@@ -55,6 +56,19 @@ def test_connecting_finds_the_nodes_and_takes_the_limits_of_the_settings() -> No
     assert isinstance(federation, GridFederation)
     assert federation.nodes == dict(zip(NAMES, grid.get_node_ids(), strict=True))
     assert (federation.timeout, federation.max_records) == (7.0, 99)
+
+
+def test_a_regional_server_knows_its_part_and_waits_for_no_others(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("rounds = 7\n")
+    server, grid, calls = replace(make_server(), config=TINY_CONFIG, clients=NAMES[:2]), sites(1), []
+
+    def main(config: Config, folder: Path, part: Part, connect: Connect) -> None:
+        calls.append((config.rounds, folder, part, connect(server).nodes))
+
+    settings = {"config": str(tmp_path / "run.toml"), "out": str(tmp_path / "out"), "region": "1/2"}
+    regional_app(main)(grid, Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
+    (node,) = grid.get_node_ids()
+    assert calls == [(7, tmp_path / "out", Part(1, 2), {NAMES[0]: node})]
 
 
 def test_too_few_sites_are_an_error_that_names_the_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from fedaux.core.progress import (
     TrainingProgress,
 )
 from fedaux.core.results import ClientMetrics, RoundResult
-from fedaux.report.progress import Step, describe, step
+from fedaux.report.progress import Step, describe, print_progress, step
 
 RESULT = RoundResult(3, {"mlp": 0.5, "cnn": 0.7}, {"a": ClientMetrics(9, 0.1, 1.0)})
 FULL = replace(RESULT, failures=(Failure("b", "gone"),), effective_teachers=1.5, epsilon=0.10001)
@@ -95,3 +95,8 @@ def test_a_line_and_a_step(event: ProgressEvent, line: str, bar: Step) -> None:
 
 def test_no_event_is_forgotten() -> None:
     assert {type(event) for event, _, _ in EVENTS} == set(ProgressEvent.__subclasses__())
+
+
+def test_a_server_logs_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_progress(Notice("a site has come"))
+    assert capsys.readouterr().out == "a site has come\n"

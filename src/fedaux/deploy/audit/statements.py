@@ -10,7 +10,7 @@ from pathlib import Path
 from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
-from fedaux.core.messages import Account, Federation, Order, Reply
+from fedaux.core.messages import Account, Federation, Order, Reply, Subtotal
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.records import training
 from fedaux.deploy.audit.site import NAME
@@ -73,7 +73,7 @@ class LossyFederation:
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         replies = list(self.inner.ask([order for order in orders if order.client not in self.absent]))
-        yield from (reply for reply in replies if reply.client not in self.lost)
+        yield from (reply for reply in replies if isinstance(reply, Subtotal) or reply.client not in self.lost)
 
 
 def _accounts(folder: Path, audit: AuditConfig) -> list[SiteAccount]:

@@ -1,0 +1,78 @@
+"""Two SuperLinks, each with half of the SuperNodes, below one merging server: the bits of a single server."""
+
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedaux import run
+from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.server import make_server
+from fedaux.algorithms.start import initial_state
+from helpers.harness import BIN, Servers
+from helpers.three_sites import CONFIG as THREE
+
+CONFIG = replace(
+    THREE,
+    data=replace(THREE.data, clients=4),
+    privacy=replace(THREE.privacy, unsafe_seed=1),  # noise that two runs can share
+)
+CLIENTS = [f"client-{number:03d}" for number in range(4)]
+
+
+def start(servers: Servers, config: Path, clients: list[str]) -> None:
+    servers.superlink()
+    for client in clients:
+        servers.node(client, {"config": str(config), "vault": str(servers.folder / "vaults"), "clients": client})
+
+
+def check_same(folder: Path, out: Path) -> None:
+    """A run of the same clients in this process has the same weights, to the bit, and they have learned something."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as the servers have
+    here, there = run(CONFIG, folder / "here", cache=folder / "cache").state, RunState.load(out)
+    torch.set_num_threads(threads)
+    before = initial_state(make_server(CONFIG, cache=folder / "cache")).weights
+    for label, arrays in here.weights.items():
+        for name, array in arrays.items():
+            assert np.array_equal(array, there.weights[label][name]), (label, name)
+        assert np.abs(arrays["parameters"] - before[label]["parameters"]).max() > 1e-2
+    for mine, theirs in zip(here.history, there.history, strict=True):
+        assert sorted(theirs.client_metrics) == CLIENTS
+        assert mine.accuracy == theirs.accuracy
+        assert (mine.distill_loss, mine.effective_teachers) == (theirs.distill_loss, theirs.effective_teachers)
+        assert mine.bytes_received == theirs.bytes_received
+
+
+@pytest.mark.slow
+def test_two_superlinks_and_one_merge_give_the_bits_of_one_process(tmp_path: Path) -> None:
+    config, out = tmp_path / "config.json", tmp_path / "run"
+    config.write_text(json.dumps(CONFIG.to_dict()))
+    regions = {"1/2": CLIENTS[:2], "2/2": CLIENTS[2:]}
+    with ExitStack() as stack:
+        merging, *regional = (
+            stack.enter_context(Servers(tmp_path / name, plain=True, database=False)) for name in ("all", "one", "two")
+        )
+        for servers, (region, clients) in zip(regional, regions.items(), strict=True):
+            start(servers, config, clients)
+            servers.run(config, out, server="fedaux.experiments.region_app:app", region=region)
+        merging.start("run", str(BIN / "fedaux"), "run", str(config), "--out", str(out), "--regions", "2", "--json")
+        assert merging.processes["run"].wait(240) == 0, merging.log("run") + regional[0].log("run")
+        for servers in regional:
+            servers.until(r"all rounds are done")
+    check_same(tmp_path, out)
+
+
+@pytest.mark.slow
+def test_so_does_one_superlink(tmp_path: Path) -> None:
+    config, out = tmp_path / "config.json", tmp_path / "run"
+    config.write_text(json.dumps(CONFIG.to_dict()))
+    with Servers(tmp_path / "one", plain=True, database=False) as servers:
+        start(servers, config, CLIENTS)
+        servers.run(config, out)
+        servers.finish()
+    check_same(tmp_path, out)
