@@ -19,6 +19,8 @@ class DataConfig:
     classes: tuple[str, ...] = ()  # names of labels 0, 1, …, the same at all sites; required by partition = "own"
     person: str = ""  # the person a record belongs to: a column, an array's name, or a regular expression over paths
     test_fraction: float = 0.2  # of the training records, held out if the source has no test set
+    test_seed: int = -1  # of which records those are; −1: the run's seed, so that every seed has its own
+    validation_fraction: float = 0.0  # of the private records, held out and evaluated in place of the test set: `tune`
     clients: int = 10  # number of simulated clients
     partition: str = "dirichlet"  # or shards, iid; "own": each real site reads its own data
     alpha: float = 0.01  # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
@@ -29,6 +31,13 @@ class DataConfig:
         require(len(set(self.classes)) == len(self.classes), "data.classes must differ from one another.")
         require_choice("data.partition", self.partition, ("dirichlet", "shards", "iid", "own"))
         require_within("data.test_fraction", self.test_fraction, "(0, 1)")
+        require_within("data.test_seed", self.test_seed, "[-1, inf)", "-1 is the run's own seed")
+        require_within("data.validation_fraction", self.validation_fraction, "[0, 1)")
+        require(
+            self.validation_fraction == 0 or self.partition != "own",
+            "data.validation_fraction holds out records of simulated clients; with data.partition = 'own' every site "
+            "has its own. Tune on a simulation, and give real sites what it has chosen.",
+        )
         require_within("data.clients", self.clients, "[1, inf)")
         require_within("data.alpha", self.alpha, "(0, inf)", "0.01 is extreme, 100 nearly even")
         require_within("data.shards", self.shards, "[1, inf)")

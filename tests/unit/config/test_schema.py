@@ -19,6 +19,7 @@ from helpers.tiny import TINY_CONFIG
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
     "head_init": "closed-form",
+    "data.validation_fraction": 0.5,
     "federation.sites": [f"s{i}" for i in range(10)],
     "teachers.max_share": 0.5,
     "teachers.run_on": "clients",

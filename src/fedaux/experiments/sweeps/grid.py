@@ -41,6 +41,11 @@ class Run:
     arm: Arm
     config: Config
     folder: Path
+    until: int | None = None  # the round to stop after; None: the last
+
+    @property
+    def rounds(self) -> int:
+        return self.config.rounds if self.until is None else self.until
 
     @property
     def label(self) -> str:
@@ -69,7 +74,7 @@ class Sweep:
         )
         lists = {key: tuple(values) for key, values in axes.items()}
         products = itertools.product(*lists.values())
-        arms = [_arm(base, dict(zip(lists, values, strict=True))) for values in products]
+        arms = [make_arm(base, dict(zip(lists, values, strict=True))) for values in products]
         return cls(base, lists, seeds, tuple(_with_unique_names(arms)), **metadata)
 
     @classmethod
@@ -152,10 +157,11 @@ def _check_axis(key: str, values: Any) -> None:
     require(not twice, f"sweep: {key} has {twice[:1]} twice; every value makes an arm of its own.")
 
 
-def _arm(base: Config, settings: Settings) -> Arm:
+def make_arm(base: Config, settings: Settings) -> Arm:
+    """The base config with these settings. Options of a method are those of the config's own method alone."""
     table = base.to_dict()
     if settings.get("method", base.method) != base.method:
-        table["method_options"] = {}  # those of the config are its own method's
+        table["method_options"] = {}
     for key, value in settings.items():
         set_key(table, key, value, f"sweep: {key}")
     parts = [f"{key}={_format(value)}" for key, value in settings.items()]
