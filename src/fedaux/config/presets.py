@@ -1,6 +1,10 @@
-"""Ready-made configurations. `fedaux demo` runs `DEMO`: scikit-learn's digits with about one class per client."""
+"""Ready-made configurations and settings: the demo, and how papers and their code train (`--preset`)."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -17,3 +21,31 @@ DEMO = Config(
     distill=DistillConfig(epochs=5, lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, delta=1e-5, embedding_dim=12),
 )
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings by dotted key. `source` completes "Settings: …" below a table."""
+
+    source: str
+    settings: Mapping[str, Any]
+    methods: tuple[str, ...] = ()  # that it is for; empty: all
+
+
+PRESETS = {
+    "paper": Preset(
+        "those of the FedAUX paper",
+        {
+            "local.epochs": 1,
+            "local.optimizer": "adam",
+            "local.lr": 1e-3,
+            "local.momentum": 0.0,
+            "local.weight_decay": 0.0,
+            "local.schedule": "constant",
+            "local.batch_size": 32,
+            "distill.epochs": 1,
+            "distill.lr": 5e-5,
+            "distill.batch_size": 128,
+        },
+    ),
+}

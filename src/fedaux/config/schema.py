@@ -111,8 +111,11 @@ class Config:
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
-        """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`."""
-        return cls.from_dict(read_table(path), overrides)
+        """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`.
+
+        A table `[tune]` is there for `fedaux tune` alone.
+        """
+        return cls.from_dict({key: value for key, value in read_table(path).items() if key != "tune"}, overrides)
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
