@@ -28,9 +28,9 @@ class Chosen:
     config: Mapping[str, Any] = field(default_factory=dict)  # that was tuned, as tables
 
     @classmethod
-    def read(cls, path: Path) -> Chosen:
+    def read(cls, path: str | Path) -> Chosen:
         """The winners that `fedaux tune` has left in a folder or file. All seeds get the test records of the tuning."""
-        file = path / WINNERS if path.is_dir() else path
+        file = Path(path) / WINNERS if Path(path).is_dir() else Path(path)
         require(file.is_file(), f"{file} is not there: name the folder that `fedaux tune` wrote, or its {WINNERS}.")
         try:
             saved = json.loads(file.read_text(encoding="utf-8"))

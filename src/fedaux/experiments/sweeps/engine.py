@@ -23,6 +23,7 @@ from fedaux.core.io import write_atomically
 from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, SweepRunProgress, no_progress
 from fedaux.experiments.callbacks import Callback
 from fedaux.experiments.runner import pretrain, run, stored_state
+from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
 from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
 from fedaux.experiments.sweeps.result import FailedRun, SweepResult, write_results
 from fedaux.experiments.sweeps.workers import Task, TaskError, run_tasks
@@ -39,6 +40,7 @@ def compare(
     threads: int = 1,
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
+    chosen: Chosen = AS_CONFIGURED,
 ) -> SweepResult:
     """Run several methods from the same data, split and first weights, and write tables and a report.
 
@@ -51,8 +53,9 @@ def compare(
         threads: Of PyTorch, for each.
         on_progress: As in `run`.
         cache: As in `run`.
+        chosen: Settings of each method, `Chosen.read("runs/my-tune")` or `Chosen.preset("paper")`.
     """
-    sweep = Sweep.of(base, {"method": methods}, seeds)
+    sweep = Sweep.of(base, {"method": methods}, seeds, chosen)
     return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, on_progress=on_progress, cache=cache))
 
 

@@ -17,6 +17,7 @@ from fedaux.experiments.sweeps.grid import Arm, Settings, check_axis, flat, make
 from fedaux.models.registry import option_default
 
 Value = Any  # of a setting; or a table of several settings that only make sense together
+Lists = Mapping[str, tuple[Value, ...]]  # by setting, or by the table that several settings are in
 
 GRID: dict[str, tuple[Value, ...]] = {
     "local": (
@@ -68,14 +69,19 @@ def read_grid(table: Mapping[str, Any]) -> dict[str, dict[str, tuple[Value, ...]
     return found
 
 
-def axes(base: Config, name: str, own: Mapping[str, Mapping[str, tuple[Value, ...]]] | None = None) -> tuple[Axis, ...]:
+def replaced(lists: Lists, more: Lists) -> dict[str, tuple[Value, ...]]:
+    """`more` in place of every list that sets one of the same keys."""
+    taken = {key for name, values in more.items() for key in _keys(name, values)}
+    return {key: values for key, values in lists.items() if not taken & set(_keys(key, values))} | dict(more)
+
+
+def axes(base: Config, name: str, own: Mapping[str, Lists] | None = None) -> tuple[Axis, ...]:
     """What is tried of a method. A list of one's own replaces every list that sets one of the same keys."""
     method, lists = find_method(name), {**GRID, **OPTIONS.get(name.removesuffix("+p"), {})}
     if method.pretrained and base.pretrain.epochs > 0:
         del lists["norm"]  # another norm is another extractor to train; who wants that can say so
     for more in ((own or {}).get("", {}), (own or {}).get(name, {})):
-        taken = {key for key, values in more.items() for key in _keys(key, values)}
-        lists = {key: values for key, values in lists.items() if not taken & set(_keys(key, values))} | dict(more)
+        lists = replaced(lists, more)
     made = [_axis(key, values, base, method) for key, values in lists.items()]
     return tuple(axis for axis in made if axis.allowed and len(axis.values) > 0)
 

@@ -17,7 +17,7 @@ from fedaux.config.methods import PAPER, find_method
 from fedaux.config.parsing import apply_override, require, require_within
 from fedaux.config.schema import Config, read_table
 from fedaux.experiments.sweeps.grid import METADATA, Arm, Run, Settings
-from fedaux.experiments.sweeps.tuning_grid import Axis, Value, axes, read_grid, sample
+from fedaux.experiments.sweeps.tuning_grid import Axis, Lists, Value, axes, read_grid, replaced, sample
 
 FIRST_SEED = 1000  # above the config's own: the splits of a comparison are none of those of its tuning
 KEEP = 2  # one setting in so many goes on
@@ -80,7 +80,7 @@ class Tuning:
         budget: int = 8,
         seeds: int = 1,
         validation_fraction: float = 0.2,
-        grid: Mapping[str, Mapping[str, tuple[Value, ...]]] | None = None,
+        grid: Mapping[str, Lists] | None = None,
     ) -> Tuning:
         """`grid` has lists of one's own, as `read_grid` reads them from a table `[tune]`."""
         require_within("tune: the budget", budget, "[1, inf)", "how many settings of each method are tried")
@@ -100,15 +100,18 @@ class Tuning:
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = (), **chosen: Any) -> Tuning:
         """A config and its table `[tune]`, if it has one. `tune.key=[…]` overrides a list, `chosen` all."""
-        table, rest = read_table(path), [text for text in overrides if not text.strip().startswith("tune.")]
-        lists = {"tune": dict(table.pop("tune", {}))}
+        table, mine = read_table(path), [text for text in overrides if text.strip().startswith("tune.")]
+        given, changed = dict(table.pop("tune", {})), dict[str, Any](tune={})
         table.pop("sweep", None)
-        for text in overrides:
-            if text not in rest:
-                apply_override(lists, text)
-        own = {key: value for key, value in lists["tune"].items() if key not in METADATA["tune"]}
-        said = {key: value for key, value in lists["tune"].items() if key in METADATA["tune"]}
-        return cls.of(Config.from_dict(table, rest), **{**said, **chosen}, grid=read_grid(own))
+        for text in mine:
+            apply_override(changed, text)
+        said, grid = dict[str, Any](), dict[str, dict[str, tuple[Value, ...]]]()
+        for tune in (given, changed["tune"]):
+            said |= {key: value for key, value in tune.items() if key in METADATA["tune"]}
+            for method, lists in read_grid({key: tune[key] for key in tune if key not in METADATA["tune"]}).items():
+                grid[method] = replaced(grid.get(method, {}), lists)
+        base = Config.from_dict(table, [text for text in overrides if text not in mine])
+        return cls.of(base, **{**said, **chosen}, grid=grid)
 
     @property
     def rungs(self) -> tuple[Rung, ...]:

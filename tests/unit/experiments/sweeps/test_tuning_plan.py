@@ -70,6 +70,11 @@ def test_a_config_may_say_what_to_tune(tmp_path: Path) -> None:
     assert {trial.settings["local.lr"] for trial in tuning.trials["fedaux"][1:]} <= {0.1, 0.2}
     assert {trial.settings["local.epochs"] for trial in tuning.trials["fedaux"][1:]} == {7}
     assert Tuning.load(path, budget=2).budget == 2
+    path.write_text(f"{TINY_TOML}[tune]\nmethods = ['fedavg']\nlocal = [{{lr = 0.1}}, {{lr = 0.2}}]\n")
+    again = Tuning.load(path, ["tune.local.epochs=[7]", "tune.local.lr=[0.5]", "tune.seeds=3"])
+    assert [axis.allowed for axis in again.grids["fedavg"] if axis.key == "local.lr"] == [({"local.lr": 0.5},)]
+    assert [axis.key for axis in again.grids["fedavg"]].count("local") == 0  # one list for each setting
+    assert again.seeds == 3
     assert Config.load(path) == TINY_CONFIG  # a run leaves the table alone
 
 
