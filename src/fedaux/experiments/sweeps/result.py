@@ -74,7 +74,8 @@ class SweepResult:
         common = ", ".join(fact for key, fact in facts.items() if key not in sweep.axes)
         title = f"{sweep.title}. " if sweep.title else ""
         spread = f" {SPREAD}" if sweep.seeds > 1 else ""
-        return f"{title}Test accuracy in %: {common}, {sweep.seeds} seed(s).{spread} Settings: {self.settings}."
+        what = "Validation" if base.data.validation_fraction else "Test"
+        return f"{title}{what} accuracy in %: {common}, {sweep.seeds} seed(s).{spread} Settings: {self.settings}."
 
     @property
     def settings(self) -> str:
