@@ -13,6 +13,7 @@ from benchmarks.measure import Row, compare
 from benchmarks.teacher_pass import CASES, Case
 from fedaux.algorithms.aggregate import Ensemble
 from fedaux.algorithms.distill import distill
+from fedaux.config.sections import DistillConfig
 
 EPOCH, BATCH, LR = 8, 128, 5e-5  # steps, rows a step, learning rate
 
@@ -44,10 +45,11 @@ def row(name: str, case: Case) -> Row:
     ensemble, generator = Ensemble.of(logits), torch.Generator().manual_seed(0)
     inputs, soft_labels = torch.from_numpy(records.x), torch.from_numpy(ensemble.soft_labels())
     student.eval()
+    settings = DistillConfig(epochs=1, lr=LR, batch_size=BATCH)
     return compare(
         "B4",
         f"distillation step, {name} / by hand",
         1.02,
-        lambda: distill(student, records, ensemble, epochs=1, lr=LR, batch_size=BATCH, generator=generator),
+        lambda: distill(student, records, ensemble, settings, generator),
         lambda: bare(student, inputs, soft_labels),
     )

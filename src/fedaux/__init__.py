@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fedaux.experiments.sweeps.grid import Sweep as Sweep
     from fedaux.experiments.sweeps.result import SweepResult as SweepResult
     from fedaux.experiments.sweeps.result import write_results as write_results
+    from fedaux.experiments.sweeps.tuning import tune as tune
     from fedaux.export.export import export_model as export_model
     from fedaux.export.model import Model as Model
     from fedaux.models import register as register
@@ -69,6 +70,7 @@ _HOMES = {
     "resume": "experiments.runner",
     "run": "experiments.runner",
     "run_sweep": "experiments.sweeps.engine",
+    "tune": "experiments.sweeps.tuning",
     "write_report": "report.comparison_page",
     "write_results": "experiments.sweeps.result",
 }

@@ -21,6 +21,7 @@ SLOW = {  # pages that take more than 20 seconds
     "faq.md": "a plan",
     "preparation.md": "pre-training",
     "results-of-a-run.md": "three trackers",
+    "tuning.md": "two tunings and a comparison",
     "studies.md": "two sweeps and a comparison, in processes of their own",
 }
 RUNNABLE = ("python", "console")

@@ -21,10 +21,11 @@ WITHOUT_TWIN = {
     "deploy/audit/texts": AUDIT,
     "deploy/audit/wire": AUDIT,
     "experiments/region_app": "three calls in a row, which end_to_end/servers/test_regions.py makes",
+    "experiments/sweeps/tuning": "runs alone, which end_to_end/test_tune.py makes",
     "experiments/server_app": "four calls in a row, which end_to_end/test_server_app.py makes",
 }
 WHOLE_PACKAGE = {"mirror", "public_names", "rooms"}
-WHOLE_RUNS = {"run", "resume", "compare"}  # the functions that train
+WHOLE_RUNS = {"run", "resume", "compare", "tune"}  # the functions that train
 
 
 def modules() -> set[str]:

@@ -104,11 +104,11 @@ class ModelSum:
         }
         return {**means, **self.counters}
 
-    def gaussian_draws(self, count: int, rng: np.random.Generator) -> Iterable[Arrays]:
-        """FedBE: models drawn from N(mean, diag var) over the clients' weights; buffers are those of the average."""
+    def gaussian_draws(self, count: int, rng: np.random.Generator, scale: float = 1.0) -> Iterable[Arrays]:
+        """FedBE: models drawn from N(mean, scale² diag var) over the clients' weights; buffers are the average's."""
         average = self.average()
         mean = self.sums["parameters"].value() / self.records
-        spread = np.sqrt(np.maximum(self.sums["squares"].value() / self.records - mean**2, 0.0))
+        spread = scale * np.sqrt(np.maximum(self.sums["squares"].value() / self.records - mean**2, 0.0))
         for _ in range(count):
             drawn = mean + spread * rng.standard_normal(mean.shape)
             yield {**average, "parameters": drawn.astype(np.float32)}
@@ -145,10 +145,13 @@ class Ensemble:
         self.mass.merge(other.mass)
         self.squares.merge(other.squares)
 
+    def mean(self, rows: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float64]:
+        """Σ s·f / Σ s, (B, C)."""
+        return self.logits.value(rows) / self.mass.value(rows)[:, None]
+
     def soft_labels(self, rows: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float32]:
         """ỹ(x) = softmax(Σ s·f / Σ s), (B, C)."""
-        mean = self.logits.value(rows) / self.mass.value(rows)[:, None]
-        return np.asarray(softmax(mean, axis=1), dtype=np.float32)
+        return np.asarray(softmax(self.mean(rows), axis=1), dtype=np.float32)
 
     def effective_teachers(self) -> float:
         """Mean over D_distill of (Σ s)²/Σ s²: the number of clients if all count alike, 1 if one outweighs all."""

@@ -26,15 +26,25 @@ class NoAnswerError(FedauxError, RuntimeError):
     code = Exit.CLIENTS
 
 
-def run(server: Server, federation: Federation, state: RunState | None, save: Callable[[RunState], None]) -> RunState:
-    """Start, or go on from `state`; `save` is called after preparation and after every round."""
+def run(
+    server: Server,
+    federation: Federation,
+    state: RunState | None,
+    save: Callable[[RunState], None],
+    until: int | None = None,
+) -> RunState:
+    """Start, or go on from `state`; `save` is called after preparation and after every round.
+
+    `until` stops after an earlier round than the last, as an interruption would.
+    """
     costs = Costs()
     with costs.phase("prepare"):
         if state is None:
             state = initial_state(server)  # P1
             save(state)
         embedding = server.restore(state)
-    while state.round < server.config.rounds:
+    last = server.config.rounds if until is None else min(until, server.config.rounds)
+    while state.round < last:
         wanted, chosen = sample(server.clients, server.config, state.round + 1)
         state, failures = replace(state, selected=tuple(chosen)), list[Failure]()
         if embedding:

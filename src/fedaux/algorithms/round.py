@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from fedaux.algorithms.aggregate import Contribution, Ensemble
 from fedaux.algorithms.distill import distill_students
 from fedaux.algorithms.evaluation import confusions
-from fedaux.algorithms.hooks import next_model, with_extra, without_extra
+from fedaux.algorithms.hooks import next_model, with_extra
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
-from fedaux.algorithms.teachers import bayesian_teachers, teacher_logits
+from fedaux.algorithms.teachers import bayesian_teachers, normalised, teacher_logits
 from fedaux.core.messages import Account, Arrays, Failure, Update
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
@@ -98,6 +99,9 @@ class Round:
         arrays, records = with_extra(update.weights, update.extra), update.records if self.server.hooks.weighted else 1
         ensemble, share = self._teach(update, label)
         second_moment = self.server.method.teachers == "bayesian"
+        if second_moment and self.server.config.distill.draws == "updates":
+            sent = self.sent[label]["parameters"]
+            arrays = with_extra(arrays, normalised(sent, arrays["parameters"], self._sizes(label)))
         return Contribution.of(label, arrays, records, ensemble, second_moment=second_moment), share
 
     def _teach(self, update: Update, label: str) -> tuple[Ensemble | None, float | None]:
@@ -117,8 +121,15 @@ class Round:
             return ensemble, None if scored is None else scored.share(weights)
 
     def _logits(self, label: str, weights: Arrays) -> NDArray[np.float32]:
-        workers = self.server.config.teachers.workers
-        return teacher_logits(self.server.learners.trained[label], weights, self._inputs(label), workers)
+        """Of one teacher; or its probabilities, where these are what is averaged."""
+        config = self.server.config
+        learner, inputs = self.server.learners.trained[label], self._inputs(label)
+        logits = teacher_logits(learner, weights, inputs, config.teachers.workers)
+        return logits if config.distill.combine == "logits" else np.asarray(softmax(logits, axis=1), np.float32)
+
+    def _sizes(self, label: str) -> list[int]:
+        """Of the arrays that make up the parameters of a prototype's learner."""
+        return [parameter.numel() for parameter in self.server.learners.trained[label].parameters()]
 
     def _inputs(self, label: str) -> Records:
         """This round's part of D_distill, as a prototype's learner is called with it."""
@@ -164,9 +175,8 @@ class Round:
         config = self.server.config
         for label, models in self.total.models.items():
             rng = numpy_stream(config.seed, "bayes", label, self.number)
-            for weights in bayesian_teachers(models, config.distill.samples, rng):
-                logits = self._logits(label, without_extra(weights)[0])
-                ensemble.merge(Ensemble.of(logits))
+            for weights in bayesian_teachers(models, self.sent[label], self._sizes(label), config.distill, rng):
+                ensemble.merge(Ensemble.of(self._logits(label, weights)))
 
     def _result(
         self,

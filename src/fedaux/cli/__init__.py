@@ -12,6 +12,7 @@ from fedaux.cli.model import app as model
 from fedaux.cli.privacy import app as privacy
 from fedaux.cli.run import app as run
 from fedaux.cli.sweep import app as sweep
+from fedaux.cli.tune import app as tune
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,7 +25,7 @@ app = typer.Typer(
         "fedaux compare images.toml --jobs 2  # nine methods, three seeds",
     ),
 )
-for kind in (sweep, run, model):
+for kind in (sweep, tune, run, model):
     app.add_typer(kind)
 app.add_typer(privacy, name="privacy")
 app.add_typer(deploy, name="deploy")

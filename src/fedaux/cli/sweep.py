@@ -21,13 +21,20 @@ from fedaux.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from fedaux.experiments.sweeps.chosen import Chosen
     from fedaux.experiments.sweeps.grid import Sweep
     from fedaux.experiments.sweeps.result import SweepResult
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds to average over; default: what the file says.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/NAME.")]
-
+Tuned = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Each method with its winner of `fedaux tune`: a folder or file.")
+]
+PresetNames = Annotated[
+    list[str] | None,
+    typer.Option("--preset", metavar="NAME", help="Settings of a paper: paper; feddf-paper, fedbe-paper for theirs."),
+]
 
 app = typer.Typer()
 
@@ -63,6 +70,7 @@ def demo(
     epilog=examples(
         "fedaux compare examples/digits.toml",
         "fedaux compare examples/digits.toml --methods fedavg,fedaux --seeds 5 --jobs 2",
+        "fedaux compare examples/digits.toml --methods fedavg,fedaux --tuned runs/digits-tune",
     )
 )
 def compare(
@@ -74,6 +82,8 @@ def compare(
     out: Out = None,
     jobs: Jobs = 1,
     set_: Settings = None,
+    tuned: Tuned = None,
+    preset: PresetNames = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -83,9 +93,10 @@ def compare(
     from fedaux.experiments.sweeps.grid import Sweep
 
     names = [name.strip() for name in methods.split(",")] if methods else list(PAPER)
-    plan = Sweep.of(Config.load(with_local_modules(config), set_ or []), {"method": names}, seeds)
-    title = f"Test accuracy in %, {config.stem}, {seeds} seed(s)"
-    _sweep(plan, out or Path("runs") / config.stem, jobs, threads, as_json, title)
+    chosen, base = _chosen(tuned, preset, set_), Config.load(with_local_modules(config), set_ or [])
+    plan = Sweep.of(base, {"method": names}, seeds, chosen)
+    title = f"Test accuracy in %, {config.stem}, {seeds} seed(s). Settings: {chosen.note(base)}"
+    _sweep(plan, out or Path("runs") / f"{config.stem}{_suffix(tuned, preset)}", jobs, threads, as_json, title)
 
 
 @app.command(
@@ -100,6 +111,8 @@ def sweep(
     jobs: Jobs = 1,
     seeds: Seeds = None,
     set_: Settings = None,
+    tuned: Tuned = None,
+    preset: PresetNames = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -107,8 +120,8 @@ def sweep(
     from fedaux.experiments.sweeps.grid import Sweep
 
     _sweep(
-        Sweep.load(with_local_modules(grid), _overrides(set_, seeds)),
-        out or Path("runs") / grid.stem,
+        Sweep.load(with_local_modules(grid), _overrides(set_, seeds), _chosen(tuned, preset, set_)),
+        out or Path("runs") / f"{grid.stem}{_suffix(tuned, preset)}",
         jobs,
         threads,
         as_json,
@@ -131,6 +144,8 @@ def study(
     jobs: Jobs = 1,
     seeds: Seeds = None,
     set_: Settings = None,
+    tuned: Tuned = None,
+    preset: PresetNames = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -143,7 +158,24 @@ def study(
     path = find(name).path
     from fedaux.experiments.sweeps.grid import Sweep
 
-    _sweep(Sweep.load(path, _overrides(set_, seeds)), out or Path("runs") / f"study-{name}", jobs, threads, as_json)
+    plan = Sweep.load(path, _overrides(set_, seeds), _chosen(tuned, preset, set_))
+    _sweep(plan, out or Path("runs") / f"study-{name}{_suffix(tuned, preset)}", jobs, threads, as_json)
+
+
+def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> Chosen:
+    """Of --tuned or --preset; what --set sets must be in neither."""
+    from fedaux.config.parsing import require
+    from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
+
+    require(not (tuned and presets), "--tuned and --preset: take one of them, each says how methods train.")
+    found = Chosen.read(tuned) if tuned else Chosen.preset(*presets) if presets else AS_CONFIGURED
+    found.refuse(settings or [])
+    return found
+
+
+def _suffix(tuned: Path | None, presets: list[str] | None) -> str:
+    """Of the default folder: the same arms with other settings are other runs."""
+    return "".join(f"-{name}" for name in (["tuned"] if tuned else presets or []))
 
 
 def _overrides(settings: list[str] | None, seeds: int | None) -> list[str]:

@@ -66,6 +66,7 @@ _HOOKED = {
     "fedyogi": Method("FedYogi", hooks=f"{_ROOM}.fedadam:FedYogi"),
     "fednova": Method("FedNova", hooks=f"{_ROOM}.fednova:FedNova"),
     "scaffold": Method("SCAFFOLD", hooks=f"{_ROOM}.scaffold:Scaffold"),
+    "feddyn": Method("FedDyn", hooks=f"{_ROOM}.feddyn:FedDyn"),
 }
 
 
@@ -83,7 +84,7 @@ PAPER = tuple(_PAPER)
 
 METHODS: dict[str, Method] = {**_PAPER, **_HOOKED, **_pretrained(_HOOKED)}
 """All methods by the name that `method` takes: those of the paper, and fedavgm, fedadam, fedyogi, fednova, scaffold,
-each also with +p."""
+feddyn, each also with +p."""
 
 
 def find_method(name: str) -> Method:

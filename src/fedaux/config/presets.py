@@ -1,6 +1,10 @@
-"""Ready-made configurations. `fedaux demo` runs `DEMO`: scikit-learn's digits with about one class per client."""
+"""Ready-made configurations and settings: the demo, and how papers and their code train (`--preset`)."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -17,3 +21,72 @@ DEMO = Config(
     distill=DistillConfig(epochs=5, lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, delta=1e-5, embedding_dim=12),
 )
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings by dotted key. `source` completes "Settings: …" below a table."""
+
+    source: str
+    settings: Mapping[str, Any]
+    methods: tuple[str, ...] = ()  # that it is for; empty: all
+
+
+PRESETS = {
+    "paper": Preset(
+        "those of the FedAUX paper",
+        {
+            "local.epochs": 1,
+            "local.optimizer": "adam",
+            "local.lr": 1e-3,
+            "local.momentum": 0.0,
+            "local.weight_decay": 0.0,
+            "local.schedule": "constant",
+            "local.batch_size": 32,
+            "distill.epochs": 1,
+            "distill.lr": 5e-5,
+            "distill.batch_size": 128,
+        },
+    ),
+    "feddf-paper": Preset(
+        "FedDF with those of its own code, early stopping on public examples instead of labels",
+        {
+            "local.epochs": 40,
+            "local.optimizer": "sgd",
+            "local.lr": 0.1,
+            "local.momentum": 0.0,
+            "local.weight_decay": 0.0,
+            "local.batch_size": 64,
+            "distill.steps": 10_000,
+            "distill.patience": 1_000,
+            "distill.lr": 1e-3,
+            "distill.batch_size": 128,
+            "distill.train_mode": True,
+        },
+        ("feddf", "feddf+p"),
+    ),
+    "fedbe-paper": Preset(
+        "FedBE with those of its own code",
+        {
+            "local.epochs": 10,
+            "local.optimizer": "sgd",
+            "local.lr": 0.01,
+            "local.momentum": 0.9,
+            "local.weight_decay": 5e-4,
+            "local.batch_size": 40,
+            "distill.epochs": 20,
+            "distill.optimizer": "sgd",
+            "distill.momentum": 0.9,
+            "distill.lr": 1e-3,
+            "distill.batch_size": 128,
+            "distill.train_mode": True,
+            "distill.average_from": 1 / 3,
+            "distill.combine": "probabilities",
+            "distill.temperature": 0.5,
+            "distill.draws": "updates",
+            "distill.draw_scale": 0.1,
+            "distill.samples": 10,
+        },
+        ("fedbe", "fedbe+p"),
+    ),
+}

@@ -103,6 +103,10 @@ class Config:
             f"{self.privacy.epsilon:g}, which the scores alone cost.",
         )
         require(
+            self.distill.combine == "logits" or self.teachers.run_on == "server",
+            "distill.combine = 'probabilities' needs teachers.run_on = 'server': clients send sums of logits.",
+        )
+        require(
             self.privacy.unit == "record" or self.data.person != "",
             "privacy.unit = 'person' needs data.person, the person a record belongs to.",
         )
@@ -111,8 +115,11 @@ class Config:
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
-        """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`."""
-        return cls.from_dict(read_table(path), overrides)
+        """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`.
+
+        A table `[tune]` is there for `fedaux tune` alone.
+        """
+        return cls.from_dict({key: value for key, value in read_table(path).items() if key != "tune"}, overrides)
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:

@@ -19,6 +19,8 @@ class DataConfig:
     classes: tuple[str, ...] = ()  # names of labels 0, 1, …, the same at all sites; required by partition = "own"
     person: str = ""  # the person a record belongs to: a column, an array's name, or a regular expression over paths
     test_fraction: float = 0.2  # of the training records, held out if the source has no test set
+    test_seed: int = -1  # of which records those are; −1: the run's seed, so that every seed has its own
+    validation_fraction: float = 0.0  # of the private records, held out and evaluated in place of the test set: `tune`
     clients: int = 10  # number of simulated clients
     partition: str = "dirichlet"  # or shards, iid; "own": each real site reads its own data
     alpha: float = 0.01  # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
@@ -29,6 +31,13 @@ class DataConfig:
         require(len(set(self.classes)) == len(self.classes), "data.classes must differ from one another.")
         require_choice("data.partition", self.partition, ("dirichlet", "shards", "iid", "own"))
         require_within("data.test_fraction", self.test_fraction, "(0, 1)")
+        require_within("data.test_seed", self.test_seed, "[-1, inf)", "-1 is the run's own seed")
+        require_within("data.validation_fraction", self.validation_fraction, "[0, 1)")
+        require(
+            self.validation_fraction == 0 or self.partition != "own",
+            "data.validation_fraction holds out records of simulated clients; with data.partition = 'own' every site "
+            "has its own. Tune on a simulation, and give real sites what it has chosen.",
+        )
         require_within("data.clients", self.clients, "[1, inf)")
         require_within("data.alpha", self.alpha, "(0, inf)", "0.01 is extreme, 100 nearly even")
         require_within("data.shards", self.shards, "[1, inf)")
@@ -121,18 +130,40 @@ class LocalConfig:
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """T3: distillation of the ensemble into the students (Adam, KL divergence)."""
+    """T3: distillation of the ensemble into the students (KL divergence), and FedBE's draws."""
 
     epochs: int = 1  # passes over D_distill per round
-    lr: float = 5e-5  # Adam's
+    lr: float = 5e-5  # learning rate
     batch_size: int = 128  # of public examples
     samples: int = 10  # models drawn from the Gaussian, FedBE only
+    steps: int = 0  # of the optimiser per round; 0: those of the epochs
+    optimizer: str = "adam"  # or sgd
+    momentum: float = 0.0  # SGD's
+    train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF and FedBE
+    patience: int = 0  # steps without a lower loss on a held-out tenth of the public examples; 0: all steps are made
+    average_from: float = 1.0  # share of the steps after which students are averaged (SWA); 1: the last one counts
+    combine: str = "logits"  # of the teachers: softmax of their mean; or probabilities: mean of their softmax
+    temperature: float = 1.0  # T: soft labels are p^(1/T), made to sum to 1; below 1 they are sharper
+    draws: str = "models"  # FedBE's Gaussian is over models; or over updates, each divided by its norm
+    draw_scale: float = 1.0  # of its standard deviation
 
     def __post_init__(self) -> None:
         require_within("distill.epochs", self.epochs, "[1, inf)")
         require_within("distill.lr", self.lr, "(0, 1e20]")
         require_within("distill.batch_size", self.batch_size, "[1, inf)")
         require_within("distill.samples", self.samples, "[1, inf)")
+        require_within("distill.steps", self.steps, "[0, inf)", "0 makes those of the epochs")
+        require_choice("distill.optimizer", self.optimizer, ("adam", "sgd"))
+        require_within("distill.momentum", self.momentum, "[0, 1)")
+        require(
+            self.momentum == 0 or self.optimizer == "sgd", "distill.momentum is SGD's: set distill.optimizer = 'sgd'."
+        )
+        require_within("distill.patience", self.patience, "[0, inf)", "0 makes all steps")
+        require_within("distill.average_from", self.average_from, "[0, 1]")
+        require_choice("distill.combine", self.combine, ("logits", "probabilities"))
+        require_within("distill.temperature", self.temperature, "(0, inf)")
+        require_choice("distill.draws", self.draws, ("models", "updates"))
+        require_within("distill.draw_scale", self.draw_scale, "[0, inf)")
 
 
 @dataclass(frozen=True)

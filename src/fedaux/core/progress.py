@@ -85,12 +85,16 @@ class RoundFinished(ProgressEvent):
 
 @dataclass(frozen=True)
 class SweepProgress(ProgressEvent):
-    """Runs of a sweep that have ended, and the last of them; without accuracy, it failed."""
+    """Runs of a sweep that have ended, and the last of them; without accuracy, it failed.
+
+    Tuning counts rounds instead, as its runs are not equally long.
+    """
 
     done: int
     total: int
     run: str = ""  # "" at the start
     accuracy: float | None = None
+    unit: str = "runs"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class FederatedData:
 
     private: Records
     parts: tuple[Indices, ...]  # positions in `private`, one array per client
-    test: Records
+    test: Records  # or, with data.validation_fraction, validation records in their place
     aux: Records
     classes: tuple[str, ...]
     clients: tuple[str, ...]  # names, in the order of `parts`
@@ -153,23 +153,33 @@ _cached_auxiliary = lru_cache(maxsize=4)(_open_auxiliary)
 
 @lru_cache(maxsize=4)
 def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) -> FederatedData:
+    """Disjoint: test, auxiliary and private records; and validation records, which are then all that is evaluated on.
+
+    Nothing depends on the test records where there are validation records.
+    """
     corpus = _cached_corpus(data)
+    test, validated = corpus.test, data.validation_fraction > 0
+    if validated:
+        corpus = replace(corpus, test=None)
     if data.classes:
         corpus = relabel_strictly(corpus, data.classes)
+        test = corpus.test or test
     rng = numpy_stream(seed, "split")
     order = rng.permutation(len(corpus.train))
-    if corpus.test is None:
-        held, order = np.split(order, [round(data.test_fraction * len(order))])
+    if test is None:
+        held, order = _hold_out_test(order, data, seed)
         test = corpus.train.take(np.sort(held))
-    else:
-        test = corpus.test
+    training = corpus.train.take(order)
     held_out: Records | None = None
     if not aux.source:
         held, order = np.split(order, [round(aux.fraction * len(order))])
         held_out = corpus.train.take(np.sort(held))
     public = _open_auxiliary(aux, corpus.train.shape, held_out)
-    classes = _class_names(corpus)
-    for name, part in (("training", corpus.train), ("test", test)):
+    if validated:
+        held, order = np.split(order, [round(data.validation_fraction * len(order))])
+        test = corpus.train.take(np.sort(held))
+    classes = corpus.classes or _numbers(training, test)
+    for name, part in (("training", training), ("validation" if validated else "test", test)):
         if len(part) == 0 or not 0 <= int(part.labels.min()) <= int(part.labels.max()) < len(classes):
             labels = f"labels 0..{len(classes) - 1}, one for each class" if classes else "labels that count from 0"
             raise ValueError(f"the {name} part needs records with {labels}")
@@ -179,7 +189,13 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
     return FederatedData(private, tuple(parts), test, public.unlabelled(), classes, clients)
 
 
-def _class_names(corpus: Corpus) -> tuple[str, ...]:
-    """The corpus' own, or the numbers from 0 to the highest label."""
-    labels = [part.labels for part in (corpus.train, corpus.test) if part is not None]
-    return corpus.classes or tuple(map(str, range(1 + max(int(y.max(initial=-1)) for y in labels))))
+def _hold_out_test(order: Indices, data: DataConfig, seed: int) -> tuple[Indices, Indices]:
+    """(test records, the others in their order). Runs with the same `test_seed` have the same test records."""
+    drawn = order if data.test_seed in (-1, seed) else numpy_stream(data.test_seed, "split").permutation(len(order))
+    held = drawn[: round(data.test_fraction * len(order))]
+    return held, order[~np.isin(order, held)]
+
+
+def _numbers(*parts: Records) -> tuple[str, ...]:
+    """Classes without names: from 0 to the highest label."""
+    return tuple(map(str, range(1 + max(int(part.labels.max(initial=-1)) for part in parts))))

@@ -44,6 +44,7 @@ def run(
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
+    until: int | None = None,
 ) -> Result:
     """Run `config` in `folder`, or continue the run that is already there if it is the same one.
 
@@ -56,6 +57,7 @@ def run(
         on_progress: Called with an event of `fedaux.core.progress` as work proceeds.
         cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
         callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines are always in the folder.
+        until: Stop after this round as if interrupted; the same call with a later one goes on.
 
     Returns:
         The finished run, with its accuracy, curve and privacy statement.
@@ -64,7 +66,7 @@ def run(
     state = stored_state(config, folder)
     server = make_server(config, on_progress, cache)
     federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-    return run_in_folder(folder, server, federation, state, callbacks)
+    return run_in_folder(folder, server, federation, state, callbacks, until)
 
 
 def run_over_regions(
@@ -89,7 +91,12 @@ def run_over_regions(
 
 
 def run_in_folder(
-    folder: Path, server: Server, federation: Federation, state: RunState | None, callbacks: Sequence[Callback] = ()
+    folder: Path,
+    server: Server,
+    federation: Federation,
+    state: RunState | None,
+    callbacks: Sequence[Callback] = (),
+    until: int | None = None,
 ) -> Result:
     """The rounds over any federation, saved in `folder` after preparation and after every round.
 
@@ -110,7 +117,7 @@ def run_in_folder(
     hooks.on_run_start(config, folder, state)
     server.on_progress(RunStarted(server.method.label, describe(config), state.history if state else (), config.rounds))
     try:
-        return Result(run_rounds(server, federation, state, save), folder)
+        return Result(run_rounds(server, federation, state, save, until), folder)
     finally:
         hooks.on_run_end()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -98,6 +98,12 @@ def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) 
         with user_code("prototype", spec.name):
             features = factory(shape, **dict(spec.options))
         return Prototype(features, classes)
+
+
+def option_default(name: str, option: str) -> Any:
+    """What an option of a network is where a spec leaves it out; None where the network has no such option."""
+    parameter = inspect.signature(_lookup(name)).parameters.get(option)
+    return None if parameter is None or parameter.default is inspect.Parameter.empty else parameter.default
 
 
 def _lookup(name: str) -> Factory:

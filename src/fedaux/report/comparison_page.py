@@ -33,8 +33,8 @@ def write_report(*folders: str | Path, out: str | Path | None = None, cache: Pat
     return write_comparison(Path(out or paths[0]), f"{len(runs)} runs side by side", group(runs))
 
 
-def write_comparison(folder: Path, title: str, arms: Sequence[ArmResult]) -> Path:
-    """`report.html` in `folder`, for arms that have at least one finished run each."""
+def write_comparison(folder: Path, title: str, arms: Sequence[ArmResult], note: str = "") -> Path:
+    """`report.html` in `folder`, for arms that have at least one finished run each; `note` stands below its title."""
     runs = {arm.label: [Result(RunState.load(one), one) for one in arm.folders] for arm in arms}
     makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
@@ -43,6 +43,7 @@ def write_comparison(folder: Path, title: str, arms: Sequence[ArmResult]) -> Pat
         settings_section(f"Of {arms[0].label}, first seed: every key that differs from its default.", config)
     )
     subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"  # seeds vary
+    subtitle += f" · {note}" if note else ""
     return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections)
 
 

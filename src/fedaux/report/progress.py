@@ -57,7 +57,7 @@ def step(event: ProgressEvent) -> Step:
             return step(event.event)
         case SweepProgress():
             ended = "failed" if event.accuracy is None else f"accuracy {event.accuracy:.3f}"
-            return Step("runs", event.done, event.total, f"{event.run}: {ended}" if event.run else "")
+            return Step(event.unit, event.done, event.total, f"{event.run}: {ended}" if event.run else "")
         case RunStarted():
             return Step("rounds", len(event.history), event.rounds, "")
         case RoundFinished():

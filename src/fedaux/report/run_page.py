@@ -45,10 +45,11 @@ def write_run_report(folder: Path, cache: Path | None = None) -> Path:
 def describe_setting(config: Config) -> str:
     clients = len(config.federation.sites) or config.data.clients
     spread = {"dirichlet": f", Dirichlet α = {config.data.alpha:g}", "own": ", real sites"}
+    validated = "tested on validation records · " if config.data.validation_fraction else ""
     return (
         f"{clients} clients{spread.get(config.data.partition, ', ' + config.data.partition)} · "
         f"{config.fraction:.0%} of them in each of {config.rounds} rounds · "
-        f"{', '.join(spec.label for spec in config.prototypes)} · seed {config.seed}"
+        f"{', '.join(spec.label for spec in config.prototypes)} · {validated}seed {config.seed}"
     )
 
 

@@ -20,7 +20,7 @@ TABLE = {  # label, pretrained, proximal, teachers, weights
     "fedbe+p": ("FedBE+P", True, False, "bayesian", "uniform"),
     "fedaux": ("FedAUX", True, False, "clients", "certainty"),
 }
-HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold"]
+HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold", "feddyn"]
 
 
 def test_nine_of_the_paper_and_those_with_hooks() -> None:

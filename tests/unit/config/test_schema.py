@@ -19,6 +19,11 @@ from helpers.tiny import TINY_CONFIG
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
     "head_init": "closed-form",
+    "data.validation_fraction": 0.5,
+    "distill.optimizer": "sgd",
+    "distill.momentum": 0.5,
+    "distill.combine": "probabilities",
+    "distill.draws": "updates",
     "federation.sites": [f"s{i}" for i in range(10)],
     "teachers.max_share": 0.5,
     "teachers.run_on": "clients",
@@ -54,6 +59,7 @@ NEEDS_OTHERS: dict[str, dict[str, Any]] = {
     "privacy.unit": {"data": {"person": "patient"}},
     "method_options": {"method": "fedavgm"},
     "local.momentum": {"local": {"optimizer": "sgd"}},
+    "distill.momentum": {"distill": {"optimizer": "sgd"}},
 }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedaux.config.schema import Config
 from fedaux.data.federated import (
+    FederatedData,
     PublicData,
     class_names,
     client_name,
@@ -149,3 +151,76 @@ def test_a_client_is_found_by_its_name() -> None:
     data = opened("fine")
     for index, name in enumerate(data.clients):
         assert data.index_of[name] == index
+
+
+def rows_of(data: FederatedData) -> list[set[int]]:
+    """Test or validation, auxiliary and private records, by their position in the source."""
+    return [set(np.asarray(part.rows).tolist()) for part in (data.test, data.aux, data.private)]
+
+
+def test_validation_records_are_held_out_of_the_private_ones_alone() -> None:
+    test, aux, private = rows_of(open_data(Config()))
+    validation, same_aux, rest = rows_of(open_data(Config.from_dict({}, ["data.validation_fraction=0.25"])))
+    assert same_aux == aux
+    assert validation | rest == private
+    assert validation & (rest | aux | test) == set()
+    assert len(validation) == round(0.25 * len(private))
+
+
+def test_splits_with_one_test_seed_have_the_same_test_records() -> None:
+    test, *_ = rows_of(open_data(Config()))
+    assert rows_of(open_data(Config.from_dict({}, ["data.test_seed=0"])))[0] == test
+    other, aux, private = rows_of(open_data(Config.from_dict({}, ["seed=7", "data.test_seed=0"])))
+    assert other == test
+    assert test & (aux | private) == aux & private == set()
+    assert len(test | aux | private) == 1797
+    assert private != rows_of(open_data(Config()))[2]
+    assert rows_of(open_data(Config.from_dict({}, ["seed=7"])))[0] != test
+
+
+POISONED = """
+import numpy as np
+from fedaux.data.records import Corpus, Records
+
+rng = np.random.default_rng(0)
+x, y = rng.normal(size=(200, 4)).astype(np.float32), rng.integers(0, 3, 200)
+
+def own(poison=0):
+    test = np.full(50, 99) if poison else y[:50]
+    return Corpus(Records(x, y), Records(x[:50], test))
+
+def drawn(poison="[]"):
+    labels, rows = y.copy(), np.array(eval(poison), dtype=int)
+    labels[rows] = 77
+    return Corpus(Records(x, labels))
+"""
+
+
+@pytest.mark.parametrize("function", ["own", "drawn"])
+def test_nothing_of_a_tuning_run_depends_on_test_labels(
+    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels that no class has would be refused, or would change the classes, wherever they are looked at."""
+    (tmp_path / "my_poisoned_source.py").write_text(POISONED)
+    monkeypatch.syspath_prepend(tmp_path)
+    table: dict[str, Any] = {
+        "seed": 3,
+        "data": {"source": f"my_poisoned_source:{function}", "clients": 2, "alpha": 1.0},
+    }
+    plain = {"options": {}, "test_seed": 0}
+    test_rows = np.asarray(open_data(Config.from_dict({**table, "data": table["data"] | plain})).test.rows)
+    poison = {"poison": 1} if function == "own" else {"poison": str(test_rows.tolist())}
+
+    def tuned(options: dict[str, object]) -> FederatedData:
+        data = table["data"] | plain | {"options": options, "validation_fraction": 0.2}
+        return open_data(Config.from_dict({**table, "data": data}))
+
+    clean, poisoned = tuned({}), tuned(poison)
+    assert clean.classes == poisoned.classes == ("0", "1", "2")
+    assert rows_of(clean) == rows_of(poisoned)
+    assert all(np.array_equal(one, other) for one, other in zip(clean.parts, poisoned.parts, strict=True))
+    assert np.array_equal(clean.test.labels, poisoned.test.labels)
+    assert np.array_equal(clean.private.labels, poisoned.private.labels)
+    found = open_data(Config.from_dict({**table, "data": table["data"] | plain | {"options": poison}}))
+    assert len(found.classes) > 3  # the poison is there
+    sys.modules.pop("my_poisoned_source", None)

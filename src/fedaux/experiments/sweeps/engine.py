@@ -6,7 +6,7 @@ write_results(run_sweep(sweep, Path("runs/grid"), jobs=2))
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from fedaux.core.io import write_atomically
 from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, SweepRunProgress, no_progress
 from fedaux.experiments.callbacks import Callback
 from fedaux.experiments.runner import pretrain, run, stored_state
+from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
 from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
 from fedaux.experiments.sweeps.result import FailedRun, SweepResult, write_results
 from fedaux.experiments.sweeps.workers import Task, TaskError, run_tasks
@@ -39,6 +40,7 @@ def compare(
     threads: int = 1,
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
+    chosen: Chosen = AS_CONFIGURED,
 ) -> SweepResult:
     """Run several methods from the same data, split and first weights, and write tables and a report.
 
@@ -51,8 +53,9 @@ def compare(
         threads: Of PyTorch, for each.
         on_progress: As in `run`.
         cache: As in `run`.
+        chosen: Settings of each method, `Chosen.read("runs/my-tune")` or `Chosen.preset("paper")`.
     """
-    sweep = Sweep.of(base, {"method": methods}, seeds)
+    sweep = Sweep.of(base, {"method": methods}, seeds, chosen)
     return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, on_progress=on_progress, cache=cache))
 
 
@@ -72,23 +75,36 @@ def run_sweep(
     live in this process, and follow one job only. `write_results` makes tables and a report of the result.
     """
     runs = sweep.runs(folder)
-    missing = {str(each.folder): each for each in runs if not _finished(each)}
+    missing = [each for each in runs if not finished(each)]
     done, failures = len(runs) - len(missing), list[FailedRun]()
     on_progress(SweepProgress(done, len(runs)))
-
-    def on_task_progress(task: Task, event: ProgressEvent) -> None:
-        on_progress(SweepRunProgress(missing[task.name].label if task.name in missing else task.name, event))
-
-    tasks = _tasks(list(missing.values()), cache, tuple(callbacks), shared=jobs > 1)
-    for task, error in run_tasks(tasks, jobs, threads, on_task_progress):
-        if task.name not in missing:
-            continue
-        ended, done = missing[task.name], done + 1
+    for ended, error in execute(missing, jobs, threads, on_progress, callbacks, cache):
+        done += 1
         if error:
-            failures.append(FailedRun(ended, _with_details(ended, error)))
-        result = None if error else _finished(ended)
+            failures.append(FailedRun(ended, error))
+        result = None if error else finished(ended)
         on_progress(SweepProgress(done, len(runs), ended.label, result.accuracy if result else None))
     return replace(read_sweep(sweep, folder), failures=tuple(failures))
+
+
+def execute(
+    runs: Sequence[Run],
+    jobs: int,
+    threads: int,
+    on_progress: OnProgress,
+    callbacks: Sequence[Callback] = (),
+    cache: Path | None = None,
+) -> Iterator[tuple[Run, TaskError | None]]:
+    """Each run as it ends, with its error if it failed."""
+    by_folder = {str(each.folder): each for each in runs}
+
+    def on_task_progress(task: Task, event: ProgressEvent) -> None:
+        on_progress(SweepRunProgress(by_folder[task.name].label if task.name in by_folder else task.name, event))
+
+    for task, error in run_tasks(_tasks(runs, cache, tuple(callbacks), jobs > 1), jobs, threads, on_task_progress):
+        if task.name in by_folder:
+            ended = by_folder[task.name]
+            yield ended, _with_details(ended, error) if error else None
 
 
 def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
@@ -98,7 +114,7 @@ def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
 
 
 def _arm_result(arm: Arm, runs: list[Run]) -> ArmResult:
-    results = [result for result in map(_finished, runs) if result]
+    results = [result for result in map(finished, runs) if result]
     private = find_method(arm.config.method).scores or arm.config.privacy.private_training
     return ArmResult(
         arm.label,
@@ -111,16 +127,16 @@ def _arm_result(arm: Arm, runs: list[Run]) -> ArmResult:
     )
 
 
-def _finished(run: Run) -> Result | None:
+def finished(run: Run) -> Result | None:
     """Its result. None where it is yet to be run, which also brings to light what is wrong with its folder."""
     try:
         state = stored_state(run.config, run.folder)
     except StateError:
         return None
-    return Result(state, run.folder) if state and state.round == run.config.rounds else None
+    return Result(state, run.folder) if state and state.round >= run.rounds else None
 
 
-def _tasks(runs: list[Run], cache: Path | None, callbacks: tuple[Callback, ...], shared: bool) -> list[Task]:
+def _tasks(runs: Sequence[Run], cache: Path | None, callbacks: tuple[Callback, ...], shared: bool) -> list[Task]:
     """One for each run. Those `shared` among processes wait for their extractors, so that no two train the same."""
     extractors: dict[Hashable, Task] = {}
     tasks = []
@@ -130,7 +146,8 @@ def _tasks(runs: list[Run], cache: Path | None, callbacks: tuple[Callback, ...],
             config = replace(each.config, prototypes=(spec,))
             task = Task(f"extractor {len(extractors) + 1}", partial(pretrain, config, cache=cache))
             needs.add(extractors.setdefault(_extractor_key(config), task).name)
-        call = partial(run, each.config, each.folder, cache=cache, callbacks=() if shared else callbacks)
+        followers = () if shared else callbacks
+        call = partial(run, each.config, each.folder, cache=cache, callbacks=followers, until=each.until)
         tasks.append(Task(str(each.folder), call, frozenset(needs)))
     return [*extractors.values(), *tasks]
 
@@ -145,7 +162,7 @@ def _to_pretrain(run: Run) -> tuple[PrototypeSpec, ...]:
 def _extractor_key(config: Config) -> Hashable:
     """Settings that decide what an extractor sees and how it is trained; runs that agree in them share it."""
     data, aux = config.data, replace(config.aux, negatives=0.5)
-    held_out = (data.source, data.path, data.options, data.test_fraction, config.seed)
+    held_out = (data.source, data.path, data.options, data.test_fraction, data.test_seed, config.seed)
     return aux, config.pretrain, config.prototypes, None if aux.source else held_out
 
 

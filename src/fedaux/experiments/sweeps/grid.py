@@ -14,10 +14,14 @@ from fedaux.config.methods import find_method
 from fedaux.config.parsing import ConfigError, apply_override, require, set_key
 from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import unknown_name
+from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
 
 Settings = dict[str, Any]  # dotted keys, as in --set
 SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "fraction": "C"}
-_METADATA = ("title", "about", "minutes")  # of a sweep, beside its lists
+METADATA = {  # keys of these tables beside their lists
+    "sweep": ("seeds", "title", "about", "minutes"),
+    "tune": ("methods", "budget", "seeds", "validation_fraction"),
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ class Run:
     arm: Arm
     config: Config
     folder: Path
+    until: int | None = None  # the round to stop after; None: the last
+
+    @property
+    def rounds(self) -> int:
+        return self.config.rounds if self.until is None else self.until
 
     @property
     def label(self) -> str:
@@ -55,52 +64,70 @@ class Sweep:
     axes: dict[str, tuple[Any, ...]]
     seeds: int
     arms: tuple[Arm, ...]
+    chosen: Chosen = AS_CONFIGURED
     title: str = ""
     about: str = ""
     minutes: float = 0.0  # with two jobs on two idle cores; 0 if unknown
 
     @classmethod
-    def of(cls, base: Config, axes: Mapping[str, Sequence[Any]], seeds: int = 1, **metadata: Any) -> Sweep:
+    def of(
+        cls,
+        base: Config,
+        axes: Mapping[str, Sequence[Any]],
+        seeds: int = 1,
+        chosen: Chosen = AS_CONFIGURED,
+        **metadata: Any,
+    ) -> Sweep:
+        """`chosen` has settings for each method, which `axes` may still vary."""
         for key, values in axes.items():
-            _check_axis(key, values)
+            check_axis(key, values)
         require(
             isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1,
             f"sweep.seeds must be a whole number of at least 1, not {seeds!r}: how many, from the config's own on.",
         )
         lists = {key: tuple(values) for key, values in axes.items()}
         products = itertools.product(*lists.values())
-        arms = [_arm(base, dict(zip(lists, values, strict=True))) for values in products]
-        return cls(base, lists, seeds, tuple(_with_unique_names(arms)), **metadata)
+        arms = [make_arm(base, dict(zip(lists, values, strict=True)), chosen) for values in products]
+        return cls(base, lists, seeds, tuple(_with_unique_names(arms)), chosen, **metadata)
 
     @classmethod
-    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
+    def load(cls, path: str | Path, overrides: Sequence[str] = (), chosen: Chosen = AS_CONFIGURED) -> Sweep:
         """A config with a table `[sweep]`; see `from_dict`."""
         table = read_table(path)
         require("sweep" in table, f"{path} has no table [sweep]: add one with lists of values, such as {_EXAMPLE}.")
-        return cls.from_dict(table, overrides)
+        return cls.from_dict(table, overrides, chosen)
 
     @classmethod
-    def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Sweep:
+    def from_dict(
+        cls,
+        table: Mapping[str, Any],
+        overrides: Sequence[str] = (),
+        chosen: Chosen = AS_CONFIGURED,
+    ) -> Sweep:
         """`key=value` overrides settle a setting, which is then no longer swept; `sweep.key=[…]` changes its list."""
-        rest = {key: value for key, value in table.items() if key != "sweep"}
+        rest = {key: value for key, value in table.items() if key not in ("sweep", "tune")}
         grid = table["sweep"]
         require(isinstance(grid, Mapping), f"sweep must be a table: write [sweep] and below it {_EXAMPLE}.")
-        lists = dict(_flat(grid))
+        lists = dict(flat(grid))
         for text in overrides:
             key = text.partition("=")[0].strip()
             if key.startswith("sweep."):
                 changed: dict[str, Any] = {}
                 apply_override(changed, text)
-                lists |= _flat(changed["sweep"])
+                lists |= flat(changed["sweep"])
             else:
                 lists.pop(key, None)
-        metadata = {key: lists.pop(key) for key in _METADATA if key in lists}
+        seeds = lists.pop("seeds", 1)
+        metadata = {key: lists.pop(key) for key in METADATA["sweep"] if key in lists}
         for key, value in metadata.items():
             fits = isinstance(value, (int, float) if key == "minutes" else str)
             require(fits, f"sweep.{key} must be {'a number' if key == 'minutes' else 'text'}, not {value!r}.")
-        seeds = lists.pop("seeds", 1)
         return cls.of(
-            Config.from_dict(rest, [text for text in overrides if not _of_sweep(text)]), lists, seeds, **metadata
+            Config.from_dict(rest, [text for text in overrides if not _of_sweep(text)]),
+            lists,
+            seeds,
+            chosen,
+            **metadata,
         )
 
     def runs(self, folder: Path) -> list[Run]:
@@ -120,45 +147,49 @@ def value_label(key: str, value: Any) -> str:
     if key == "method":
         return find_method(value).label
     if key in ("prototypes", "privacy.scorer"):  # names already
-        return _format(value)
-    return f"{SYMBOLS.get(key, key)} = {_format(value)}"
+        return format_value(value)
+    return f"{SYMBOLS.get(key, key)} = {format_value(value)}"
 
 
 def _of_sweep(text: str) -> bool:
     return text.strip().startswith("sweep.")
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested tables as dotted keys."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
 
-def _check_axis(key: str, values: Any) -> None:
-    known = [name for name, _ in _flat(Config().to_dict())]
+def check_axis(key: str, values: Any, table: str = "sweep") -> None:
+    """Refuse what is no setting, or no list of different values."""
+    known = [name for name, _ in flat(Config().to_dict())]
     if key == "seed":
-        raise ConfigError("sweep.seed: seeds are counted, not listed. Write seeds = 3, and seed = … for the first one.")
+        raise ConfigError(
+            f"{table}.seed: seeds are counted, not listed. Write seeds = 3, and seed = … for the first one."
+        )
     if key not in known and not key.startswith(("data.options.", "aux.options.", "method_options.")):
-        raise ConfigError(str(unknown_name("key of [sweep]", key, ["seeds", *_METADATA, *known])))
+        raise ConfigError(str(unknown_name(f"key of [{table}]", key, [*METADATA[table], *known])))
     require(
         isinstance(values, (list, tuple)),
-        f"sweep: {key} must be a list of values, [{values!r}, …], not {values!r} alone.",
+        f"{table}: {key} must be a list of values, [{values!r}, …], not {values!r} alone.",
     )
-    require(len(values) > 0, f"sweep: the list of {key} is empty; give it values, or leave {key} out of [sweep].")
+    require(len(values) > 0, f"{table}: the list of {key} is empty; give it values, or leave {key} out of [{table}].")
     twice = [value for index, value in enumerate(values) if value in values[:index]]
-    require(not twice, f"sweep: {key} has {twice[:1]} twice; every value makes an arm of its own.")
+    require(not twice, f"{table}: {key} has {twice[:1]} twice; every value makes an arm of its own.")
 
 
-def _arm(base: Config, settings: Settings) -> Arm:
+def make_arm(base: Config, settings: Settings, chosen: Chosen = AS_CONFIGURED) -> Arm:
+    """The base config with these settings. Options of a method are those of the config's own method alone."""
     table = base.to_dict()
     if settings.get("method", base.method) != base.method:
-        table["method_options"] = {}  # those of the config are its own method's
-    for key, value in settings.items():
+        table["method_options"] = {}
+    for key, value in {**chosen.of(settings.get("method", base.method)), **settings}.items():
         set_key(table, key, value, f"sweep: {key}")
-    parts = [f"{key}={_format(value)}" for key, value in settings.items()]
+    parts = [f"{key}={format_value(value)}" for key, value in settings.items()]
     try:
         config = Config.from_dict(table)
     except ConfigError as error:
@@ -175,13 +206,19 @@ def _with_unique_names(arms: list[Arm]) -> Iterator[Arm]:
         yield arm if counts[arm.name] == 1 else replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
 
 
-def _format(value: Any) -> str:
+def describe(settings: Mapping[str, Any]) -> str:
+    """For readers: local.lr = 0.1, local.epochs = 5."""
+    return ", ".join(f"{key} = {format_value(value)}" for key, value in settings.items()) or "as in the config"
+
+
+def format_value(value: Any) -> str:
+    """A value of any setting for readers and for names of folders."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         short = f"{value:g}"
         return short if float(short) == value else repr(value)
     if isinstance(value, Mapping):  # a prototype with options of its own
-        options = ", ".join(f"{key}={_format(item)}" for key, item in value.items() if key != "name")
+        options = ", ".join(f"{key}={format_value(item)}" for key, item in value.items() if key != "name")
         return f"{value.get('name', '')}({options})" if options else str(value.get("name", ""))
-    return " + ".join(map(_format, value)) if isinstance(value, (list, tuple)) else str(value)
+    return " + ".join(map(format_value, value)) if isinstance(value, (list, tuple)) else str(value)

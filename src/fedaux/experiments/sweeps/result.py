@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.methods import find_method
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.experiments.sweeps.grid import SYMBOLS, Run, Sweep
+from fedaux.experiments.sweeps.grid import SYMBOLS, Run, Sweep, describe
 from fedaux.experiments.sweeps.workers import TaskError
 from fedaux.report.arms import ArmResult
 from fedaux.report.comparison_page import write_comparison
@@ -71,7 +73,21 @@ class SweepResult:
         }
         common = ", ".join(fact for key, fact in facts.items() if key not in sweep.axes)
         title = f"{sweep.title}. " if sweep.title else ""
-        return f"{title}Test accuracy in %: {common}, {sweep.seeds} seed(s).{f' {SPREAD}' if sweep.seeds > 1 else ''}"
+        spread = f" {SPREAD}" if sweep.seeds > 1 else ""
+        what = "Validation" if base.data.validation_fraction else "Test"
+        return f"{title}{what} accuracy in %: {common}, {sweep.seeds} seed(s).{spread} Settings: {self.settings}."
+
+    @property
+    def settings(self) -> str:
+        """Which settings the methods have: tuned, of a preset, or those of the config."""
+        return self.sweep.chosen.note(self.sweep.base, list(self.sweep.axes))
+
+    @property
+    def chosen(self) -> list[tuple[str, str]]:
+        """(method, its settings) where they are not those of the config."""
+        methods = dict.fromkeys(arm.config.method for arm in self.sweep.arms)
+        found = {find_method(name).label: self.sweep.chosen.of(name) for name in methods}
+        return [(label, describe(settings)) for label, settings in found.items() if settings]
 
     @property
     def privacy(self) -> str:
@@ -86,16 +102,7 @@ class SweepResult:
 
     def raise_failures(self) -> None:
         """Raise `SweepError` if a run failed."""
-        if not self.failures:
-            return
-        shown = " ".join(f"{one.run.label}: {one.error.text.rstrip('.')}." for one in self.failures[:3])
-        count, total = len(self.failures), len(self.sweep.runs(self.folder))
-        more = f" (the first 3 of {count})" if count > 3 else ""
-        raise SweepError(
-            f"{count} of {total} runs failed{more}. {shown} What the others have is kept in {self.folder}; "
-            "the same command continues with what is missing.",
-            self.failures[0].error.code,
-        )
+        raise_failures(self.failures, len(self.sweep.runs(self.folder)), self.folder)
 
     def to_dict(self) -> dict[str, Any]:
         failures = [
@@ -104,10 +111,25 @@ class SweepResult:
         return {
             "title": self.sweep.title,
             "folder": str(self.folder),
+            "settings": self.settings,
+            "chosen": dict(self.chosen),
             "axes": {key: list(values) for key, values in self.sweep.axes.items()},
             "arms": [arm.to_dict(self.folder) for arm in self.arms],
             "failures": failures,
         }
+
+
+def raise_failures(failures: Sequence[FailedRun], total: int, folder: Path) -> None:
+    """One error for runs that failed, if any did, with the first few reasons."""
+    if not failures:
+        return
+    shown = " ".join(f"{one.run.label}: {one.error.text.rstrip('.')}." for one in failures[:3])
+    more = f" (the first 3 of {len(failures)})" if len(failures) > 3 else ""
+    raise SweepError(
+        f"{len(failures)} of {total} runs failed{more}. {shown} What the others have is kept in {folder}; "
+        "the same command continues with what is missing.",
+        failures[0].error.code,
+    )
 
 
 def write_results(result: SweepResult) -> SweepResult:
@@ -115,10 +137,15 @@ def write_results(result: SweepResult) -> SweepResult:
     if not result.arms:
         result.raise_failures()  # there is nothing else to show
     table, caption, pivoted = result.table, result.caption, pivot(result.arms)
-    text, tex = f"{caption}\n\n{markdown(table.texts(), table.header)}", latex(table, caption, result.privacy)
+    notes = "\n\n".join(
+        [*(f"{label}: {settings}." for label, settings in result.chosen), *filter(None, [result.privacy])]
+    )
+    text, tex = f"{caption}\n\n{markdown(table.texts(), table.header)}", latex(table, caption, notes)
     if pivoted:
         text += f"\nAfter the last round:\n\n{markdown(pivoted.texts(), pivoted.header)}"
-        tex += "\n" + latex(pivoted, f"{caption} After the last round.", result.privacy)
+        tex += "\n" + latex(pivoted, f"{caption} After the last round.", notes)
+    if result.chosen:
+        text += f"\nWith:\n\n{markdown(result.chosen, ('method', 'settings'))}"
     files = {
         "table.md": f"{text}\n{result.privacy}\n" if result.privacy else text,
         "table.tex": tex,
@@ -129,4 +156,4 @@ def write_results(result: SweepResult) -> SweepResult:
     for name, content in files.items():
         write_atomically(result.folder / name, content.encode())
     title = result.sweep.title or "Methods side by side"
-    return replace(result, report=write_comparison(result.folder, title, result.arms))
+    return replace(result, report=write_comparison(result.folder, title, result.arms, f"settings {result.settings}"))

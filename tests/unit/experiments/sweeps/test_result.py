@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
+from fedaux.experiments.sweeps.chosen import Chosen
 from fedaux.experiments.sweeps.engine import read_sweep
 from fedaux.experiments.sweeps.grid import Sweep
 from fedaux.experiments.sweeps.result import FailedRun, SweepError, SweepResult, write_results
@@ -35,6 +37,24 @@ def test_the_caption_has_what_all_arms_have_in_common(result: SweepResult) -> No
     start = f"Tiny. Test accuracy in %: digits, 3 clients, {MLP.label}, 2 rounds, 2 seed(s). ± is the sample"
     assert result.caption.startswith(start)
     assert "α" not in result.caption
+    assert result.caption.endswith(" Settings: as in the config.")
+
+
+def test_words_and_files_say_which_settings_the_methods_had(result: SweepResult, tmp_path: Path) -> None:
+    validated = Config.from_dict(TINY_CONFIG.to_dict(), ["data.validation_fraction=0.5"])
+    chosen = Chosen("tuned by hand", {"fedavg": {"local.lr": 0.001}})
+    sweep = Sweep.of(validated, {"method": ["fedavg", "feddf"]}, 1, chosen)
+    for run in sweep.runs(tmp_path):
+        finished_run(run.folder, run.config)
+    written = write_results(read_sweep(sweep, tmp_path))
+    assert written.caption.startswith("Validation accuracy in %")
+    for name in ("table.md", "table.tex", "report.html", "sweep.json"):
+        assert "tuned by hand" in (tmp_path / name).read_text(), name
+    for name in ("table.md", "table.tex"):
+        assert "0.001" in (tmp_path / name).read_text(), name
+    assert "tested on validation records" in (tmp_path / "report.html").read_text()
+    assert json.loads((tmp_path / "sweep.json").read_text())["chosen"] == {"FedAVG": "local.lr = 0.001"}
+    assert "chosen" in json.loads((write_results(result).folder / "sweep.json").read_text())
 
 
 def test_arms_with_the_same_statement_have_it_once(result: SweepResult) -> None:

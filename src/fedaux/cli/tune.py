@@ -1,0 +1,74 @@
+"""`fedaux tune`: good settings for every method, at the same cost for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from fedaux.cli.common import (
+    Json,
+    Settings,
+    Threads,
+    console_for,
+    examples,
+    print_json,
+    set_threads,
+    with_local_modules,
+)
+from fedaux.cli.sweep import Jobs
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "fedaux tune examples/digits.toml --methods fedavg+p,scaffold+p,fedaux --budget 8 --jobs 2",
+        "fedaux compare examples/digits.toml --tuned runs/digits-tune",
+        "fedaux tune my.toml --set 'tune.local.lr=[0.01, 0.1]' --set 'tune.distill.epochs=[1, 5]'",
+    )
+)
+def tune(
+    config: Annotated[Path, typer.Argument(help="A TOML file, if you like with a table \\[tune] of lists.")],
+    methods: Annotated[
+        str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")
+    ] = "",
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="How many settings of each method to try; default 8.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="On how many splits to try each; default 1.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for runs and winners; default runs/NAME-tune.")] = None,
+    jobs: Jobs = 1,
+    set_: Settings = None,
+    threads: Threads = 1,
+    as_json: Json = False,
+) -> None:
+    """Tune every method with the same number of runs, on validation data. Started again, it continues."""
+    from fedaux.experiments.sweeps.chosen import WINNERS
+    from fedaux.experiments.sweeps.tuning import run_tuning
+    from fedaux.experiments.sweeps.tuning_plan import Tuning
+    from fedaux.experiments.sweeps.tuning_result import HEADER, caption, rows, to_dict, write_tuning
+    from fedaux.report.live import Live
+    from fedaux.report.terminal import results_table
+
+    chosen: dict[str, Any] = {"budget": budget, "seeds": seeds}
+    chosen["methods"] = [name.strip() for name in methods.split(",")] if methods else None
+    plan = Tuning.load(with_local_modules(config), set_ or [], **{k: v for k, v in chosen.items() if v is not None})
+    folder, console = out or Path("runs") / f"{config.stem}-tune", console_for(as_json)
+    set_threads(threads)
+    with Live(console) as live:
+        found = run_tuning(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress)
+    write_tuning(found, folder)
+    if as_json:
+        print_json({**to_dict(found), "folder": str(folder)})
+        return
+    found_rows = rows(found)
+    console.print(results_table(caption(found), HEADER[:-1], [row[:-1] for row in found_rows]))
+    for label, *_, settings in found_rows:
+        console.print(f"[bold]{escape(label)}[/bold]: {escape(settings)}", soft_wrap=True)
+    console.print(
+        f"Winners: [bold]{folder / WINNERS}[/bold]; `fedaux compare {config} --tuned {folder}` compares them.",
+        soft_wrap=True,
+    )
