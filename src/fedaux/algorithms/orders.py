@@ -85,6 +85,8 @@ class Orders:
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
             weights=self._on_the_wire(spec.label, state.weights[spec.label]),
             broadcast=self._broadcast(spec.label, state.method_state[spec.label]),
+            standardisation=state.standardisation.get(spec.label, {}),
+            random_features=config.random_features,
             **teaching,
         )
 

@@ -23,11 +23,11 @@ from fedaux.core.results import RoundResult
 from fedaux.privacy.ledger import Ledger
 
 FILE = "state.safetensors"  # weights, and how much of the files that grow is committed
-START = "start.safetensors"  # config, extractors and what the scorer publishes
+START = "start.safetensors"  # config, extractors, statistics of their features and what the scorer publishes
 HISTORY = "history.jsonl"  # a `RoundResult` a line
 RELEASES = "releases.jsonl"  # a client's release a line
 ACCOUNTS = "accounts.jsonl"  # what is known of a client, a line whenever it was asked; its last line counts
-VERSION = "7"
+VERSION = "8"
 Row = dict[str, Any]
 Rooms = dict[str, dict[str, Arrays]]  # arrays by room, label and name
 
@@ -43,6 +43,7 @@ class RunState:
     """After `round` rounds (0: prepared). Keys of `weights`, `extractors` and `public` are prototype labels.
 
     extractors: h0 of each prototype, kept because scores are always taken on h0. public: what its scorer published.
+    standardisation: mean and deviation of h0's features of D⁻; empty where heads are trained on raw features.
     """
 
     config: Config
@@ -58,6 +59,7 @@ class RunState:
     last_round: dict[str, int] = field(default_factory=dict)  # in which each client's update was used
     method_state: dict[str, Arrays] = field(default_factory=dict)  # by prototype: what the method's hooks keep
     selected: tuple[str, ...] = ()  # clients of the current round, the only ones of which it learns anything
+    standardisation: dict[str, Arrays] = field(default_factory=dict)
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -109,6 +111,7 @@ class RunState:
                 start_rooms["extractors"],
                 start_rooms["public"],
                 method_state=rooms["method_state"],
+                standardisation=start_rooms["standardisation"],
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
                 releases={row["client"]: _release(row) for row in releases},
                 accounts={client: Account(**row["account"]) for client, row in clients.items() if row["account"]},

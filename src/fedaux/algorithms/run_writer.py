@@ -50,7 +50,7 @@ class RunWriter:
         """Also when a run is resumed: it may have been given more rounds, and lines that were not committed go."""
         if self._fresh:
             (self._folder / FILE).unlink(missing_ok=True)
-        rooms = {"extractors": state.extractors, "public": state.public}
+        rooms = {"extractors": state.extractors, "public": state.public, "standardisation": state.standardisation}
         write_atomically(self._folder / START, pack({"config": state.config.to_dict()}, rooms))
         for name, length in self._lengths.items():
             write_from(self._folder / name, length, b"")

@@ -39,10 +39,10 @@ def initial_state(server: Server) -> RunState:
     for extractor in learners.extractors.values():
         validate_module(extractor)  # every client would refuse it, and keep the reason to itself
     state = replace(state, extractors={label: flatten_state(module) for label, module in learners.extractors.items()})
-    if not server.method.scores:
-        return state
     server.restore(state)
-    return replace(state, public=server.public.publish(server.scorer))
+    if config.head_only and config.head_features == "standardised":
+        state = replace(state, standardisation=server.public.standardisation())
+    return replace(state, public=server.public.publish(server.scorer)) if server.method.scores else state
 
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:

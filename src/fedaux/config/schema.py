@@ -46,6 +46,8 @@ class Config:
     rounds: int = 10  # T: how often clients are asked to train
     fraction: float = 1.0  # C: the fraction of clients selected each round
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
+    head_features: str = "standardised"  # head_only: h0's features, with the mean and deviation of D⁻'s; or raw
+    random_features: int = 0  # head_only: train heads on so many random ReLU features of them; 0: on themselves
     head_init: str = "random"  # or closed-form: computed from the first round's releases, at no additional ε
     seed: int = 0  # of everything random except the privacy noise
     device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
@@ -92,10 +94,18 @@ class Config:
             f"device must be auto, cpu, cuda, cuda:1 … or mps, not {self.device!r}.",
         )
         require_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
+        require_choice("head_features", self.head_features, ("standardised", "raw"))
+        require_within("random_features", self.random_features, "[0, 100000]")
+        require(self.head_only or self.random_features == 0, "random_features are of heads: set head_only = true.")
+        require(self.head_only or self.head_features == "standardised", "head_features needs head_only = true.")
         require_choice("head_init", self.head_init, ("random", "closed-form"))
         require(
             self.head_init == "random" or (method.scores and self.privacy.scorer == "class-embedding"),
             "head_init = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding'.",
+        )
+        require(
+            self.head_init == "random" or self.random_features == 0,
+            "head_init = 'closed-form' is a head on h0's own features: set random_features = 0.",
         )
         require(
             not method.scores or self.privacy.epsilon <= self.privacy.epsilon_budget,

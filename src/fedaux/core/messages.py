@@ -158,6 +158,8 @@ class TrainOrder:
     public: Arrays = field(default_factory=dict, repr=False)  # of the scorer, as in `PrepareOrder`, for teaching
     fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to all releases; the peak of their odds
     client_fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to this client's release
+    standardisation: Arrays = field(default_factory=dict, repr=False)  # of a head's features; empty: raw
+    random_features: int = 0  # that a head is trained on; 0: h0's own (`models.head_features`)
 
 
 @dataclass(frozen=True, eq=False)

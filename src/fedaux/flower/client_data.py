@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 from flwr.app import Context
 from torch import nn
@@ -15,12 +16,14 @@ from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records
 from fedaux.flower.node_settings import load_site_config, read_node_settings
-from fedaux.models import Prototype, build, flatten_state, linear_head, load_state, published_weights
+from fedaux.models import HeadFeatures, Prototype, build, flatten_state, linear_head, load_state, published_weights
 from fedaux.models.compute import place_by_settings
-from fedaux.models.inference import Rows
+from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.budget import account_folder
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import extractor_hash
+
+MAX_RANDOM_FEATURES = 100_000
 
 
 def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
@@ -45,7 +48,13 @@ def open_rows(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
     if not order.h0:
         return cached_model(order.prototype, records.shape, order.classes, device, precision), records
     features = replace(records, x=features_of(order, context, Records(records.x)))
-    return cached_head(features.x.shape[1], order.classes, device), features
+    statistics = fingerprint_arrays(order.standardisation)
+    model = cached_head(features.x.shape[1], order.classes, order.random_features, statistics, device)
+    try:
+        cast(HeadFeatures, model.features).standardise(order.standardisation)
+    except ValueError as error:
+        raise OrderError(f"the order's statistics of features cannot be used: {error}") from error
+    return model, features
 
 
 def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
@@ -90,5 +99,8 @@ def cached_model(prototype: str, shape: tuple[int, ...], classes: int, device: s
 
 
 @lru_cache(maxsize=8)
-def cached_head(width: int, classes: int, device: str) -> Prototype:
-    return place_by_settings(linear_head(width, classes), device, "float32")
+def cached_head(width: int, classes: int, random: int, statistics: str, device: str) -> Prototype:
+    """One for each hash of its features' `statistics`: clients of several prototypes may train side by side."""
+    if not 0 <= random <= MAX_RANDOM_FEATURES:
+        raise OrderError(f"the order asks for {random} random features; more than {MAX_RANDOM_FEATURES} are refused")
+    return place_by_settings(linear_head(width, classes, random), device, "float32")

@@ -19,6 +19,7 @@ from helpers.tiny import TINY_CONFIG
 OTHER_CHOICE = {
     "privacy.ratio": "kliep",
     "head_init": "closed-form",
+    "head_features": "raw",
     "federation.sites": [f"s{i}" for i in range(10)],
     "teachers.max_share": 0.5,
     "teachers.run_on": "clients",
@@ -53,6 +54,8 @@ NEEDS_OTHERS: dict[str, dict[str, Any]] = {
     "privacy.private_training": {"privacy": {"epsilon_total": 1.0}, "head_only": True},
     "privacy.unit": {"data": {"person": "patient"}},
     "method_options": {"method": "fedavgm"},
+    "head_features": {"head_only": True},
+    "random_features": {"head_only": True},
     "local.momentum": {"local": {"optimizer": "sgd"}},
 }
 
