@@ -7,6 +7,7 @@ it could commit it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,9 +61,15 @@ class RunState:
     method_state: dict[str, Arrays] = field(default_factory=dict)  # by prototype: what the method's hooks keep
     selected: tuple[str, ...] = ()  # clients of the current round, the only ones of which it learns anything
     standardisation: dict[str, Arrays] = field(default_factory=dict)
+    sums: dict[str, Arrays] = field(default_factory=dict)  # of features, `FeatureSums` of all that have sent theirs
+    summed: dict[str, int] = field(default_factory=dict)  # records of each of them
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
+
+    def with_sums(self, sums: dict[str, Arrays], records: dict[str, int]) -> RunState:
+        """With the sums of these clients added."""
+        return replace(self, sums=sums, summed=self.summed | records, prepared=self.prepared | set(records))
 
     def with_accounts(self, asked: Iterable[str], accounts: dict[str, Account]) -> RunState:
         """Who was asked, and what those that answered have spent; also if nothing else of their answers is kept."""
@@ -90,9 +97,15 @@ class RunState:
         )
 
     @property
+    def max_epsilon(self) -> float | None:
+        """The largest total ε that any client has reported so far; None where there is none, or noise was seeded."""
+        largest = max((account.epsilon for account in self.accounts.values()), default=0.0)
+        return largest if 0 < largest < math.inf else None
+
+    @property
     def ledger(self) -> Ledger:
         """What the clients say they have spent."""
-        return Ledger.of(self.releases, self.accounts, self.unheard, self.history)
+        return Ledger.of(self.releases, self.accounts, self.unheard, self.history, len(self.summed))
 
     @classmethod
     def load(cls, folder: Path) -> RunState:
@@ -112,6 +125,8 @@ class RunState:
                 start_rooms["public"],
                 method_state=rooms["method_state"],
                 standardisation=start_rooms["standardisation"],
+                sums=rooms["sums"],
+                summed={client: row["summed"] for client, row in clients.items() if row["summed"]},
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
                 releases={row["client"]: _release(row) for row in releases},
                 accounts={client: Account(**row["account"]) for client, row in clients.items() if row["account"]},
@@ -132,6 +147,7 @@ class RunState:
             "unheard": client in self.unheard,
             "prepared": client in self.prepared,
             "last_round": self.last_round.get(client, 0),
+            "summed": self.summed.get(client, 0),
         }
 
 

@@ -111,6 +111,31 @@ class Release:
     arrays: Arrays = field(repr=False)  # {"values": int64 (k,)}
 
 
+@dataclass(frozen=True, eq=False)
+class SumsOrder:
+    """Sum up the client's features, for a head in closed form."""
+
+    client: str
+    prototype: str
+    classes: int
+    sends: str  # "class-sums"; "moments": with second moments
+    width: int  # number of features that are summed
+    h0: str  # hash of the extractor
+    random_features: int  # as in `TrainOrder`
+    extractor: Arrays = field(default_factory=dict, repr=False)  # as in `PrepareOrder`
+    standardisation: Arrays = field(default_factory=dict, repr=False)  # as in `TrainOrder`
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums of a client's features, which nothing protects, in integer steps (`algorithms.feature_sums`)."""
+
+    client: str
+    records: int
+    account: str  # `Account` as JSON
+    arrays: Arrays = field(repr=False)  # int64: class_sums (C, D), counts (C,), where asked for moments
+
+
 @dataclass(frozen=True)
 class Teaching:
     """T2 at the client: its half of the ensemble, on so many examples of D_distill."""
@@ -191,8 +216,8 @@ class Failure:
     reason: str
 
 
-Order = PrepareOrder | TrainOrder
-Reply = Release | Update | Failure
+Order = PrepareOrder | SumsOrder | TrainOrder
+Reply = Release | Sums | Update | Failure
 
 
 class Federation(Protocol):

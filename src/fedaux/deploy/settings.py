@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig
 
@@ -81,13 +82,16 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 def site_config(base: Config, name: str) -> Config:
     """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
-    own = ":" in base.method  # code that is run at a site only if its own settings name it
+    head = base.analytic_head
+    sums = head is not None and head.sums  # unprotected: sent only by a site whose own settings say so
+    own = ":" in base.method or (sums and find_method(base.method).analytic)  # as code, which is run only then
     teaching: dict[str, Any] = {"seed": base.seed, "aux": _public_data(base), "teachers": base.teachers}
     return Config(
         method=base.method if own else Config.method,
         method_options=base.method_options if own else (),
         rounds=base.rounds,
         head_only=base.head_only,
+        head_init=base.head_init if sums else Config.head_init,
         prototypes=base.prototypes,
         data=_own_data(base.data),
         local=base.local,
