@@ -17,6 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Account, Arrays, Release
@@ -105,7 +106,8 @@ class RunState:
     @property
     def ledger(self) -> Ledger:
         """What the clients say they have spent."""
-        return Ledger.of(self.releases, self.accounts, self.unheard, self.history, len(self.summed))
+        models = not find_method(self.config.method).analytic
+        return Ledger.of(self.releases, self.accounts, self.unheard, self.history, len(self.summed), models)
 
     @classmethod
     def load(cls, folder: Path) -> RunState:

@@ -51,11 +51,11 @@ class Ledger:
         unresponsive: Collection[str],
         history: Sequence[RoundResult],
         unprotected_sums: int = 0,
+        models: bool = True,
     ) -> Ledger:
         """From a run's state."""
         trained = Counter(client for result in history for client in result.private_training)
         unprotected = sum(result.unprotected_models for result in history)
-        models = not history or unprotected > 0 or bool(trained)
         return cls(releases, accounts, trained, unprotected, unresponsive, unprotected_sums, models)
 
     @property
