@@ -18,7 +18,7 @@ from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.core.messages import Account, Arrays, Failure, Federation, Sums
-from fedaux.core.progress import ReleasesProgress
+from fedaux.core.progress import SumsProgress
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.models import HeadFeatures, Prototype, flatten_state
@@ -48,7 +48,7 @@ def collect_sums(
         elif isinstance(reply, Failure):
             failures.append(Failure(reply.client, f"no sums: {reply.reason}"))
         done, failed = len(accounts) + len(failures), len(failures)
-        server.on_progress(ReleasesProgress(state.round + 1, done, len(missing), failed, extractor, 0))
+        server.on_progress(SumsProgress(state.round + 1, done, len(missing), failed, extractor))
     arrays = {label: total.to_arrays() for label, total in sums.items()}
     return state.with_sums(arrays, records).with_accounts(missing, accounts), failures
 

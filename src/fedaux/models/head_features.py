@@ -1,7 +1,7 @@
 """What heads are trained on: features of h0, by default standardised with the mean and deviation of public ones.
 
-Features of one extractor differ in scale by orders of magnitude. Raw, a common learning rate is too small for most of
-them and too large for some; with deviation 1 each, it fits all. The statistics are those of D⁻, so they are public.
+Raw features are neither centred nor of one scale: a step along their common mean moves all logits at once, and no rate
+fits every feature. With mean 0 and deviation 1 one rate fits all. The statistics are those of D⁻, so they are public.
 """
 
 from __future__ import annotations
