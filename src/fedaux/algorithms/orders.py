@@ -99,7 +99,7 @@ class Orders:
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
             weights=self._on_the_wire(spec.label, state.weights[spec.label]),
             broadcast=self._broadcast(spec.label, state.method_state[spec.label]),
-            standardisation=state.standardisation.get(spec.label, {}),
+            standardisation=state.standardisation.get(spec.label, {}) if config.head_only else {},
             random_features=config.random_features,
             **teaching,
         )

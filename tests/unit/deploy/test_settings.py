@@ -12,6 +12,7 @@ from fedaux.config.toml import to_commented_toml
 from fedaux.deploy.settings import (
     SERVER_NOTES,
     SITE_NOTES,
+    SUMS_NOTES,
     TEACHING_NOTES,
     demo_config,
     server_config,
@@ -58,6 +59,8 @@ def test_a_site_names_the_method_that_sends_its_sums() -> None:
     ridge = site_config(replace(base, method="ridge+p", method_options=options), "a")
     assert (ridge.method, ridge.method_options) == ("ridge+p", options)
     assert site_config(replace(base, head_init="ridge"), "a").head_init == "ridge"
+    assert set(SUMS_NOTES) < set(site_notes(replace(base, head_init="ridge")))
+    assert set(SUMS_NOTES).isdisjoint(site_notes(base))
     assert site_config(replace(base, head_init="closed-form"), "a").head_init == "random"  # releases need no leave
 
 
