@@ -133,6 +133,32 @@ def test_a_client_sends_sums_only_if_its_own_settings_do(
         assert reply.reason == Refusal.ORDER.description
 
 
+MODULE = """
+from dataclasses import dataclass
+from fedaux.algorithms.analytic_heads import AnalyticHead, nearest_mean_head
+from fedaux.config.methods import Method
+
+@dataclass(frozen=True)
+class Mine(AnalyticHead):
+    def head(self, sums, covariance):
+        return nearest_mean_head(sums)
+
+mine = Method("Mine", pretrained=True, sends="class-sums", hooks=Mine)
+"""
+
+
+def test_a_head_of_your_own(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_head.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = (("covariance", "identity"),)
+    built_in = replace(CONFIG, method="class-means+p", method_options=options)
+    assert curve(replace(CONFIG, method="a_head:mine"), tmp_path / "mine", cache) == curve(
+        built_in, tmp_path / "built-in", cache
+    )
+    started = replace(CONFIG, method="fedavg+p", head_init="a_head:mine")
+    assert run(started, tmp_path / "started", cache=cache).state.summed
+
+
 def test_a_stopped_run_goes_on_to_the_same_bits(cache: Path, tmp_path: Path) -> None:
     config = replace(CONFIG, fraction=0.3, rounds=4)
     whole = run(config, tmp_path / "whole", cache=cache).state

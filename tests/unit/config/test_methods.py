@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.methods import METHODS, PAPER, find_method
+from fedaux.config.methods import METHODS, PAPER, Method, find_method
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 
@@ -28,6 +28,12 @@ def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> N
     assert list(PAPER) == list(TABLE)
     more = [*HOOKED, *ANALYTIC]
     assert list(METHODS) == [*TABLE, *more, *(f"{name}+p" for name in more)]
+
+
+@pytest.mark.parametrize("hooks", ["", "fedaux.algorithms.fedavgm:FedAvgM"])
+def test_sums_need_somebody_to_make_a_head_of_them(hooks: str) -> None:
+    with pytest.raises(ConfigError, match="AnalyticHead"):
+        Method("Mine", sends="moments", hooks=hooks).make_hooks({})
 
 
 @pytest.mark.parametrize("name", METHODS)
