@@ -76,6 +76,7 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
             config,
             method=method,
             head_only=True,
+            head_features="raw",  # as its tables were made
             seed=split,
             data=replace(config.data, clients=count),
             distill=replace(config.distill, lr=rate),

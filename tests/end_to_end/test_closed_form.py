@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from fedaux import run
+from fedaux.algorithms.analytic_round import closed_form_heads
 from fedaux.algorithms.evaluation import confusions
 from fedaux.algorithms.releases import collect_releases
 from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import closed_form_heads, initial_state
+from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data

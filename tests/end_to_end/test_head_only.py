@@ -10,15 +10,18 @@ import torch
 from fedaux import Config, run
 from fedaux.algorithms.evaluation import evaluate
 from fedaux.algorithms.loop import run as run_rounds
+from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import DataConfig, DistillConfig, PretrainConfig, PrivacyConfig, TeachersConfig
 from fedaux.core.messages import Refusal, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
+from fedaux.export.export import export_model
+from fedaux.export.model import Model
 from fedaux.models import build, flatten_state, load_state
 
 CNN, MLP = PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("mlp", features=8)
@@ -33,6 +36,17 @@ CONFIG = Config(
 )
 
 
+def network_of(state: RunState, spec: PrototypeSpec):  # type: ignore[no-untyped-def]
+    """The whole network, put together again by hand: h0, and a head on its own features."""
+    model, arrays = build(spec, (1, 8, 8), 10, seed=9), state.standardisation[spec.label]
+    load_state(model.features, state.extractors[spec.label])
+    load_state(model.head, state.weights[spec.label])
+    with torch.no_grad():
+        model.head.weight /= torch.from_numpy(arrays["deviation"])
+        model.head.bias -= model.head.weight @ torch.from_numpy(arrays["mean"])
+    return model
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_heads_alone(method: str, tmp_path: Path) -> None:
     local = replace(CONFIG.local, optimizer="sgd") if method.startswith("scaffold") else CONFIG.local
@@ -45,16 +59,16 @@ def test_every_method_trains_heads_alone(method: str, tmp_path: Path) -> None:
     assert not any(result.failures for result in state.history)
     # the whole network, put together again, gives the accuracy that was reported for its head
     for spec in CONFIG.prototypes:
-        model = build(spec, (1, 8, 8), 10, seed=9)
-        load_state(model.features, state.extractors[spec.label])
-        load_state(model.head, state.weights[spec.label])
         test = open_data(CONFIG).test
-        assert evaluate(model, test)[0] / len(test) == state.history[-1].accuracy[spec.label]
+        found = evaluate(network_of(state, spec), test)[0] / len(test)
+        assert found == pytest.approx(state.history[-1].accuracy[spec.label], abs=1.5 / len(test))  # ties, rounded
 
 
-def test_a_head_on_features_learns_what_the_frozen_network_would(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["standardised", "raw"])
+def test_a_head_on_features_learns_what_the_frozen_network_would(kind: str, tmp_path: Path) -> None:
     """One client's update against plain PyTorch with every parameter of the extractor frozen."""
-    config = replace(CONFIG, prototypes=(CNN,), method="fedavg+p", local=replace(CONFIG.local, epochs=3))
+    local = replace(CONFIG.local, epochs=3)
+    config = replace(CONFIG, prototypes=(CNN,), method="fedavg+p", local=local, head_features=kind)
     server, federation = set_up(config, tmp_path)
     state = initial_state(server)
     server.restore(state)
@@ -66,16 +80,33 @@ def test_a_head_on_features_learns_what_the_frozen_network_would(tmp_path: Path)
     load_state(model.head, state.weights[CNN.label])
     optimiser = torch.optim.Adam(model.head.parameters(), lr=1e-3)
     order = server.orders.train(state, "client-001")
-    generator = torch_stream(order.seed)
+    generator, negatives = torch_stream(order.seed), server.public.aux.take(server.public.split.negatives)
     for _ in range(3):
         for rows in torch.randperm(len(records), generator=generator).split(32):
             with torch.no_grad():
                 features = model.eval().features(records.tensor(rows.numpy()))
+                if kind == "standardised":
+                    public = model.features(negatives.tensor())
+                    deviation = public.std(0, correction=0)
+                    least = 0.01 * deviation.square().mean().sqrt()  # some features are dead
+                    features = (features - public.mean(0)) / deviation.clamp(min=least)
             loss = torch.nn.functional.cross_entropy(model.head(features), torch.from_numpy(records.labels[rows]))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
     assert np.allclose(flatten_state(model.head)["parameters"], reply.weights["parameters"], atol=1e-5)
+
+
+def test_random_features_are_of_the_exported_network_too(tmp_path: Path) -> None:
+    """Trained, distilled and tested on them, and on clients that teach; the export is plain layers."""
+    teachers = TeachersConfig(run_on="clients")
+    config = replace(CONFIG, prototypes=(CNN,), random_features=50, teachers=teachers)
+    result = run(config, tmp_path / "run", cache=tmp_path / "cache")
+    assert {name: array.shape for name, array in result.state.weights[CNN.label].items()} == {"parameters": (510,)}
+    model, test = Model.from_pretrained(export_model(result.folder)[0]), open_data(CONFIG).test
+    right = float((model.predict(test.gather()).argmax(axis=1) == test.labels).mean())
+    assert right == pytest.approx(result.accuracy, abs=1.5 / len(test))
+    assert model.card["hidden"] == 50
 
 
 def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_path: Path) -> None:

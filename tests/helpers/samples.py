@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.core.messages import Account, PrepareOrder, Release, TrainOrder, Update
+from fedaux.core.messages import Account, PrepareOrder, Release, Sums, SumsOrder, TrainOrder, Update
 from fedaux.privacy.gaussian import multiplier
 
 ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
@@ -44,6 +44,27 @@ def release(client: str = "a", **changes: Any) -> Release:
         "arrays": {"values": np.array([2**62, -(2**62)], np.int64)},
     }
     return Release(client, **{**facts, **changes})
+
+
+def sums_order(client: str = "a", **changes: Any) -> SumsOrder:
+    facts = {
+        "prototype": '["mlp", {}]',
+        "classes": 2,
+        "sends": "moments",
+        "width": 2,
+        "h0": "f00d",
+        "random_features": 0,
+        "extractor": weights(),
+        "standardisation": {"mean": np.zeros(2, np.float32), "deviation": np.ones(2, np.float32)},
+    }
+    return SumsOrder(client, **{**facts, **changes})
+
+
+def sums(client: str = "a", records: int = 3, **changes: Any) -> Sums:
+    """Of (1, 0) and (0, 2) in class 0; of a third record the class is not declared."""
+    arrays = {"class_sums": [[1, 2], [0, 0]], "counts": [2, 0], "moments": [1, 0, 4]}
+    steps = {name: np.array(values, np.int64) << 26 for name, values in arrays.items()}
+    return Sums(client, records, ACCOUNT, {**steps, **changes})
 
 
 def train_order(client: str = "a", **changes: Any) -> TrainOrder:

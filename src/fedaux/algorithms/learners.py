@@ -11,7 +11,7 @@ from torch import nn
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import derive_seed
-from fedaux.models import Prototype, build, flatten_state, linear_head, load_state
+from fedaux.models import HeadFeatures, Prototype, build, flatten_state, linear_head, load_state
 from fedaux.models.compute import place_by_settings
 
 
@@ -39,12 +39,22 @@ class Learners:
         if not config.head_only:
             return learners
         heads = {
-            label: place_by_settings(linear_head(network.width, classes), config.device, "float32")
+            label: place_by_settings(
+                linear_head(network.width, classes, config.random_features, derive_seed(config.seed, "init", label)),
+                config.device,
+                "float32",
+            )
             for label, network in networks.items()
         }
-        for label, head in heads.items():
+        for label, head in heads.items() if not config.random_features else ():
             load_state(head.head, flatten_state(networks[label].head))
         return replace(learners, trained=heads)
+
+    def standardise(self, label: str, statistics: Arrays) -> None:
+        """Where heads are trained: of this prototype on features standardised with these statistics."""
+        features = getattr(self.trained[label], "features", None)
+        if isinstance(features, HeadFeatures):
+            features.standardise(statistics)
 
     def loaded(self, label: str, weights: Arrays) -> nn.Module:
         """The learner of this prototype with these weights in it, until the next ones are loaded."""

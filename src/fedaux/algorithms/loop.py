@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from fedaux.algorithms.analytic_round import collect_sums, compute_heads, finish_round
 from fedaux.algorithms.releases import collect_releases
 from fedaux.algorithms.round import Round
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import closed_form_heads, initial_state
+from fedaux.algorithms.start import initial_state
 from fedaux.algorithms.subtotals import merge_subtotal
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
@@ -18,6 +19,7 @@ from fedaux.core.messages import Account, Failure, Federation, Subtotal, Update
 from fedaux.core.progress import AggregationStarted, TrainingProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
+from fedaux.scoring.teacher_weights import PublicEmbedding
 
 
 class NoAnswerError(FedauxError, RuntimeError):
@@ -46,15 +48,16 @@ def run(
     last = server.config.rounds if until is None else min(until, server.config.rounds)
     while state.round < last:
         wanted, chosen = sample(server.clients, server.config, state.round + 1)
-        state, failures = replace(state, selected=tuple(chosen)), list[Failure]()
-        if embedding:
-            with costs.phase("score"):
-                before = state
-                state, failures = collect_releases(server, federation, state, chosen, costs)  # P2, P3
-                if server.config.head_init == "closed-form" and state.round == 0:
-                    state = closed_form_heads(server, state, embedding)
-                if state is not before:
-                    save(state)
+        before = state
+        state, failures = prepare(server, federation, state, chosen, embedding, costs)  # P2, P3
+        if state is not before:
+            save(state)
+        state = replace(state, selected=tuple(chosen))
+        if server.method.analytic:
+            check_prepared(server, state, chosen, failures, wanted)
+            state, costs = finish_round(server, state, chosen, failures, costs), Costs()
+            save(state)
+            continue
         current = Round.start(server, embedding, state, chosen, costs)
         accounts = train(server, federation, state, current, wanted, chosen)  # T1, T2
         current.failures += failures
@@ -68,6 +71,43 @@ def run(
         state, costs = current.finish(state), Costs()  # T2, T3
         save(state)
     return state
+
+
+def prepare(
+    server: Server,
+    federation: Federation,
+    state: RunState,
+    chosen: Sequence[str],
+    embedding: PublicEmbedding | None,
+    costs: Costs,
+) -> tuple[RunState, list[Failure]]:
+    """Releases (P2, P3) and sums of those chosen that are new, and a head from all that have been heard.
+
+    Before round 1 all clients are asked where `prepare` says so. A head that training starts from is computed once.
+    """
+    config, first = server.config, state.round == 0
+    head = config.analytic_head if first or server.method.analytic else None
+    asked = server.clients if first and config.prepare == "all" else chosen
+    before, failures = replace(state, selected=tuple(asked)), list[Failure]()
+    prepared = before
+    with costs.phase("score"):
+        if config.releases:
+            prepared, failures = collect_releases(server, federation, before, asked, costs)
+        if head is not None and head.sums:
+            prepared, failed = collect_sums(server, federation, prepared, asked, costs)
+            failures = [*failures, *failed]
+        if prepared is before:
+            return state, failures
+        return prepared if head is None else compute_heads(server, prepared, embedding), failures
+
+
+def check_prepared(
+    server: Server, state: RunState, chosen: Sequence[str], failures: Sequence[Failure], wanted: int
+) -> None:
+    """A round of a head that is computed: of the clients chosen, enough must be in it."""
+    counted = sum(client in state.summed or client in state.releases for client in chosen)
+    if counted < quorum(server.config, wanted):
+        raise NoAnswerError(_no_quorum(state.round + 1, counted, server.config, wanted, failures))
 
 
 def train(
@@ -99,17 +139,22 @@ def quorum(config: Config, wanted: int) -> int:
 
 def check_quorum(current: Round, config: Config, wanted: int) -> None:
     """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
-    needed, contributed = quorum(config, wanted), len(current.client_metrics)
+    contributed = len(current.client_metrics)
     unscored = current.teacher_weights is not None and not current.teacher_weights.teachers
-    if contributed < needed or unscored:
-        reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in current.failures[:3])
-        raise NoAnswerError(
-            f"round {current.number} has {contributed} contributions of {wanted}, and federation.quorum = "
-            f"{config.federation.quorum:g} asks for {needed}"
-            + (", and no scores" if unscored else "")
-            + f" ({reasons}). The rounds before it are saved: "
-            "mend the clients and start the run again to go on."
-        )
+    if contributed < quorum(config, wanted) or unscored:
+        raise NoAnswerError(_no_quorum(current.number, contributed, config, wanted, current.failures, unscored))
+
+
+def _no_quorum(
+    number: int, contributed: int, config: Config, wanted: int, failures: Sequence[Failure], unscored: bool = False
+) -> str:
+    reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in failures[:3])
+    return (
+        f"round {number} has {contributed} contributions of {wanted}, and federation.quorum = "
+        f"{config.federation.quorum:g} asks for {quorum(config, wanted)}"
+        + (", and no scores" if unscored else "")
+        + f" ({reasons}). The rounds before it are saved: mend the clients and start the run again to go on."
+    )
 
 
 def sample(clients: Sequence[str], config: Config, round_: int) -> tuple[int, list[str]]:

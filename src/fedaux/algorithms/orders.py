@@ -15,7 +15,7 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Arrays, PrepareOrder, Teaching, TrainOrder
+from fedaux.core.messages import Arrays, PrepareOrder, SumsOrder, Teaching, TrainOrder
 from fedaux.core.rng import derive_seed
 from fedaux.models import published_weights, to_half
 from fedaux.scoring.base import Scorer
@@ -59,6 +59,20 @@ class Orders:
             public=public,
         )
 
+    def sums(self, state: RunState, client: str, sends: str) -> SumsOrder:
+        spec = self.spec_of(client)
+        return SumsOrder(
+            client=client,
+            prototype=spec.to_json(),
+            classes=self.classes,
+            sends=sends,
+            width=self.config.random_features or self.learners.networks[spec.label].width,
+            h0=self.public.h0[spec.label].hash,
+            random_features=self.config.random_features,
+            extractor=self._extractor(state, client),
+            standardisation=state.standardisation.get(spec.label, {}),
+        )
+
     def train(self, state: RunState, client: str, weights: TeacherWeights | None = None) -> TrainOrder:
         """`weights` are those of the round's teachers, in a method that scores."""
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
@@ -85,6 +99,8 @@ class Orders:
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
             weights=self._on_the_wire(spec.label, state.weights[spec.label]),
             broadcast=self._broadcast(spec.label, state.method_state[spec.label]),
+            standardisation=state.standardisation.get(spec.label, {}) if config.head_only else {},
+            random_features=config.random_features,
             **teaching,
         )
 

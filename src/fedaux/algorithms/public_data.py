@@ -13,6 +13,7 @@ from fedaux.core.messages import Arrays
 from fedaux.core.rng import numpy_stream
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.records import Indices, Records
+from fedaux.models.head_features import standardisation
 from fedaux.models.inference import fingerprint, transform_rows
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.frozen_extractor import H0
@@ -72,6 +73,10 @@ class PublicData:
     def test_inputs(self, label: str) -> Records | None:
         """The test records as a prototype's learner is called with them."""
         return self.h0[label].features(self.test) if self.head_only and self.test is not None else self.test
+
+    def standardisation(self) -> dict[str, Arrays]:
+        """Mean and deviation of D⁻'s features under each prototype's h0."""
+        return {label: standardisation(self.negatives(label).gather()) for label in self.h0}
 
     def publish(self, scorer: Scorer) -> dict[str, Arrays]:
         """What the scorer derives from D⁻ for every client of each prototype."""

@@ -17,7 +17,7 @@ from fedaux.algorithms.hooks import next_model, with_extra
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.teachers import bayesian_teachers, normalised, teacher_logits
-from fedaux.core.messages import Account, Arrays, Failure, Update
+from fedaux.core.messages import Arrays, Failure, Update
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs, payload_bytes
@@ -59,7 +59,8 @@ class Round:
         number, teachers = state.round + 1, server.config.teachers
         part = server.public.part(teachers.examples, number) if server.method.distils else None
         with costs.phase("weigh"):
-            weights = embedding.teacher_weights(state.releases, asked, part) if embedding else None
+            scored = embedding if server.method.scores else None
+            weights = scored.teacher_weights(state.releases, asked, part) if scored else None
         return cls(server, number, state.weights, norm_limits(state.history), weights, costs, part)
 
     def add(self, update: Update) -> None:
@@ -193,7 +194,7 @@ class Round:
             failures=tuple(Failure(failure.client, failure.reason[:_REASON]) for failure in self.failures),
             private_training=self.private_training,
             unprotected_models=self.unprotected,
-            epsilon=_largest(state.accounts.values()),
+            epsilon=state.max_epsilon,
             distill_loss=distill_loss,
             effective_teachers=teachers,
             update_norms={label: medians(norms) for label, norms in self.norms.items()},
@@ -202,12 +203,6 @@ class Round:
             seconds=self.costs.seconds,
             confusion={label: table.tolist() for label, table in tables.items()},
         )
-
-
-def _largest(accounts: Iterable[Account]) -> float | None:
-    """The largest total ε that any client has reported so far; None where there is none, or noise was seeded."""
-    largest = max((account.epsilon for account in accounts), default=0.0)
-    return largest if 0 < largest < math.inf else None
 
 
 def update_norm(sent: Arrays, received: Arrays, steps: int) -> UpdateNorm:

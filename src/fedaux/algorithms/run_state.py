@@ -7,6 +7,7 @@ it could commit it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Account, Arrays, Release, Rooms
@@ -23,11 +25,11 @@ from fedaux.core.results import RoundResult
 from fedaux.privacy.ledger import Ledger
 
 FILE = "state.safetensors"  # weights, and how much of the files that grow is committed
-START = "start.safetensors"  # config, extractors and what the scorer publishes
+START = "start.safetensors"  # config, extractors, statistics of their features and what the scorer publishes
 HISTORY = "history.jsonl"  # a `RoundResult` a line
 RELEASES = "releases.jsonl"  # a client's release a line
 ACCOUNTS = "accounts.jsonl"  # what is known of a client, a line whenever it was asked; its last line counts
-VERSION = "7"
+VERSION = "8"
 Row = dict[str, Any]
 
 
@@ -42,6 +44,7 @@ class RunState:
     """After `round` rounds (0: prepared). Keys of `weights`, `extractors` and `public` are prototype labels.
 
     extractors: h0 of each prototype, kept because scores are always taken on h0. public: what its scorer published.
+    standardisation: mean and deviation of h0's features of D⁻; empty where heads are trained on raw features.
     """
 
     config: Config
@@ -57,9 +60,16 @@ class RunState:
     last_round: dict[str, int] = field(default_factory=dict)  # in which each client's update was used
     method_state: dict[str, Arrays] = field(default_factory=dict)  # by prototype: what the method's hooks keep
     selected: tuple[str, ...] = ()  # clients of the current round, the only ones of which it learns anything
+    standardisation: dict[str, Arrays] = field(default_factory=dict)
+    sums: dict[str, Arrays] = field(default_factory=dict)  # of features, `FeatureSums` of all that have sent theirs
+    summed: dict[str, int] = field(default_factory=dict)  # records of each of them
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
+
+    def with_sums(self, sums: dict[str, Arrays], records: dict[str, int]) -> RunState:
+        """With the sums of these clients added."""
+        return replace(self, sums=sums, summed=self.summed | records, prepared=self.prepared | set(records))
 
     def with_accounts(self, asked: Iterable[str], accounts: dict[str, Account]) -> RunState:
         """Who was asked, and what those that answered have spent; also if nothing else of their answers is kept."""
@@ -87,9 +97,16 @@ class RunState:
         )
 
     @property
+    def max_epsilon(self) -> float | None:
+        """The largest total ε that any client has reported so far; None where there is none, or noise was seeded."""
+        largest = max((account.epsilon for account in self.accounts.values()), default=0.0)
+        return largest if 0 < largest < math.inf else None
+
+    @property
     def ledger(self) -> Ledger:
         """What the clients say they have spent."""
-        return Ledger.of(self.releases, self.accounts, self.unheard, self.history)
+        models = not find_method(self.config.method).analytic
+        return Ledger.of(self.releases, self.accounts, self.unheard, self.history, len(self.summed), models)
 
     @classmethod
     def load(cls, folder: Path) -> RunState:
@@ -108,6 +125,9 @@ class RunState:
                 start_rooms["extractors"],
                 start_rooms["public"],
                 method_state=rooms["method_state"],
+                standardisation=start_rooms["standardisation"],
+                sums=rooms["sums"],
+                summed={client: row["summed"] for client, row in clients.items() if row["summed"]},
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
                 releases={row["client"]: release_of(row) for row in releases},
                 accounts={client: Account(**row["account"]) for client, row in clients.items() if row["account"]},
@@ -128,6 +148,7 @@ class RunState:
             "unheard": client in self.unheard,
             "prepared": client in self.prepared,
             "last_round": self.last_round.get(client, 0),
+            "summed": self.summed.get(client, 0),
         }
 
 

@@ -30,7 +30,9 @@ class RunWriter:
         if not self._started:
             self._start(state)
         clients = (
-            {*state.accounts, *state.unheard, *state.prepared, *state.last_round} if self._fresh else state.selected
+            {*state.accounts, *state.unheard, *state.prepared, *state.last_round, *state.summed}
+            if self._fresh
+            else state.selected
         )
         arrived = islice(reversed(state.releases.values()), len(state.releases) - self._releases)
         rows: dict[str, Iterable[Row]] = {
@@ -41,7 +43,12 @@ class RunWriter:
         lengths = {name: self._append(name, new) for name, new in rows.items()}
         tables = (state.history[-1].confusion if state.history else None) or {}
         confusion = {label: {"counts": np.array(table)} for label, table in tables.items()}
-        rooms = {"weights": state.weights, "method_state": state.method_state, "confusion": confusion}
+        rooms = {
+            "weights": state.weights,
+            "method_state": state.method_state,
+            "confusion": confusion,
+            "sums": state.sums,
+        }
         write_atomically(self._folder / FILE, pack({"round": state.round, "lengths": lengths}, rooms))
         self._rounds, self._releases = len(state.history), len(state.releases)
         self._lengths, self._fresh = lengths, False
@@ -50,7 +57,7 @@ class RunWriter:
         """Also when a run is resumed: it may have been given more rounds, and lines that were not committed go."""
         if self._fresh:
             (self._folder / FILE).unlink(missing_ok=True)
-        rooms = {"extractors": state.extractors, "public": state.public}
+        rooms = {"extractors": state.extractors, "public": state.public, "standardisation": state.standardisation}
         write_atomically(self._folder / START, pack({"config": state.config.to_dict()}, rooms))
         for name, length in self._lengths.items():
             write_from(self._folder / name, length, b"")

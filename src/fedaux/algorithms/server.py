@@ -81,6 +81,7 @@ class Server:
                 cache = None if self.cache is None else FeatureCache(self.cache, on_progress=report)
                 self.public.h0[label] = H0(specs[label], self.learners.extractors[label], arrays, cache)
             if self.config.head_only:
+                self.learners.standardise(label, state.standardisation.get(label, {}))
                 self.public.distill_inputs(label)
                 self.public.test_inputs(label)
         if not state.public:

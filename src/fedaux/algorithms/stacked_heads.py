@@ -19,6 +19,7 @@ from fedaux.algorithms.hooks import Vector
 from fedaux.algorithms.local_training import Trained
 from fedaux.data.batching import batch_starts
 from fedaux.data.records import Indices, Records
+from fedaux.models.head_features import HeadFeatures
 from fedaux.models.optimizer import Optimizer, StackedDescent
 
 
@@ -32,9 +33,17 @@ class HeadTask:
 
 
 def train_heads(
-    tasks: Sequence[HeadTask], epochs: int, batch_size: int, optimizer: Optimizer, mu: float = 0.0
+    tasks: Sequence[HeadTask],
+    epochs: int,
+    batch_size: int,
+    optimizer: Optimizer,
+    mu: float = 0.0,
+    features: HeadFeatures | None = None,
 ) -> list[tuple[Vector, Trained]]:
-    """(parameters, what `train_local` returns) of each task; `mu` is that of FedPROX's term."""
+    """(parameters, what `train_local` returns) of each task; `mu` is that of FedPROX's term.
+
+    `features` is what the heads make of the features of their tasks, all the same; None: nothing.
+    """
     steps = np.array([len(batch_starts(len(task.records), batch_size)) for task in tasks])  # of an epoch
     ranks = np.argsort(-steps, kind="stable")
     ranked, per_epoch = [tasks[rank] for rank in ranks], torch.from_numpy(steps[ranks])
@@ -48,6 +57,7 @@ def train_heads(
         size = sizes[:active, step]
         batch = index[:active, step, : int(size.max())]
         inputs, labels = torch.from_numpy(x[batch]), torch.from_numpy(y[batch])
+        inputs = inputs if features is None else features(inputs)
         loss = _cross_entropy(theta[:active], inputs, labels, size, gradient[:active]) * size
         losses[:active] = torch.where(step % per_epoch[:active] == 0, loss, losses[:active] + loss)
         if mu:

@@ -1,4 +1,4 @@
-"""Before the first round: pre-trained extractors (P1), what the scorer publishes, and heads in closed form."""
+"""Before the first round: pre-trained extractors (P1), statistics of their features, and what the scorer publishes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from fedaux.algorithms.server import Server
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import PretrainingProgress
-from fedaux.models import Prototype, flatten_state, published_weights
+from fedaux.models import flatten_state, published_weights
 from fedaux.pretraining.store import load_or_pretrain
 from fedaux.pretraining.trainer import EpochMetrics
 from fedaux.privacy.module_validation import validate_module
-from fedaux.scoring.class_sums import pool
-from fedaux.scoring.closed_form import discriminant_head, set_head
-from fedaux.scoring.teacher_weights import PublicEmbedding, trusted
 
 
 def initial_state(server: Server) -> RunState:
@@ -34,15 +31,16 @@ def initial_state(server: Server) -> RunState:
     weights = learners.weights()
     kept = {label: server.hooks.server_state(arrays["parameters"]) for label, arrays in weights.items()}
     state = RunState(config, 0, weights, method_state=kept)
-    if not (server.method.scores or config.head_only):
+    on_features = config.head_only or config.analytic_head is not None
+    if not (config.releases or on_features):
         return state
     for extractor in learners.extractors.values():
         validate_module(extractor)  # every client would refuse it, and keep the reason to itself
     state = replace(state, extractors={label: flatten_state(module) for label, module in learners.extractors.items()})
-    if not server.method.scores:
-        return state
     server.restore(state)
-    return replace(state, public=server.public.publish(server.scorer))
+    if on_features and config.head_features == "standardised":
+        state = replace(state, standardisation=server.public.standardisation())
+    return replace(state, public=server.public.publish(server.scorer)) if config.releases else state
 
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
@@ -62,18 +60,3 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
     if known:
         server.on_progress(progress(config.epochs, config.epochs, "cache"))
     return path
-
-
-def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbedding) -> RunState:
-    """Heads from the releases at hand instead of random ones: an accurate start that costs no further privacy."""
-    weights = dict(state.weights)
-    for label in weights:
-        clients = [client for client in sorted(state.releases) if server.label_of(client) == label]
-        if clients:
-            pooled = pool(trusted([state.releases[client] for client in clients]), server.classes)
-            head = discriminant_head(state.public[label], embedding.reference[label], pooled)
-            learner = server.learners.loaded(label, weights[label])
-            assert isinstance(learner, Prototype)
-            set_head(learner, *head)
-            weights[label] = flatten_state(learner)
-    return replace(state, weights=weights)

@@ -1,4 +1,4 @@
-"""The methods as data: each is four choices, and the name of its hooks where four choices cannot say it.
+"""The methods as data: each is five choices, and the name of its hooks where five choices cannot say it.
 
 A row of your own works wherever a name does, as `module:attribute`.
 """
@@ -21,7 +21,9 @@ class Method:
     proximal: add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX).
     teachers: who is distilled: nobody; the clients; or the clients, their average and draws from a Gaussian (FedBE).
     weights: how much each teacher counts on each public example.
-    hooks: what these four cannot say: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are the method's
+    sends: what clients send: models that they train; or, each client once, what a head is computed from: sums of their
+        features per class, also with second moments, neither of them protected; or their releases under noise.
+    hooks: what these five cannot say: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are the method's
         options, which `[method_options]` sets.
     """
 
@@ -30,7 +32,18 @@ class Method:
     proximal: bool = False
     teachers: Literal["none", "clients", "bayesian"] = "none"
     weights: Literal["uniform", "certainty"] = "uniform"
+    sends: Literal["models", "class-sums", "moments", "releases"] = "models"
     hooks: str | type = ""
+
+    @property
+    def analytic(self) -> bool:
+        """Whether its head is computed and not trained."""
+        return self.sends != "models"
+
+    @property
+    def sums(self) -> bool:
+        """Whether that is from sums of features, which nothing protects."""
+        return self.sends in SUMS
 
     @property
     def distils(self) -> bool:
@@ -44,15 +57,21 @@ class Method:
 
     def make_hooks(self, options: Mapping[str, Any]) -> Any:
         """An instance of `hooks` with these options, None where there are no hooks. No option is silently ignored."""
+        needs_head = (
+            f"{self.label} sends {self.sends}: its hooks must be a subclass of AnalyticHead, which computes a head."
+        )
+        require(not self.sums or bool(self.hooks), needs_head)
         if not self.hooks:
             require(not options, f"{self.label} has no options: delete [method_options], or --set method_options={{}}.")
             return None
         cls = self.hooks if isinstance(self.hooks, type) else _imported(self.hooks, "hooks", "class", type)
         derived = any(base.__name__ == "Hooks" for base in cls.__mro__)
         require(derived, f"the hooks of {self.label}, {cls.__name__}, are no subclass of fedaux.Hooks.")
+        require(not self.sums or any(base.__name__ == "AnalyticHead" for base in cls.__mro__), needs_head)
         return from_table(cls, options, "method_options.")
 
 
+SUMS = ("class-sums", "moments")  # unprotected; the second includes the first
 _ROOM = "fedaux.algorithms"
 _PLAIN = {
     "fedavg": Method("FedAVG"),
@@ -68,6 +87,12 @@ _HOOKED = {
     "scaffold": Method("SCAFFOLD", hooks=f"{_ROOM}.scaffold:Scaffold"),
     "feddyn": Method("FedDyn", hooks=f"{_ROOM}.feddyn:FedDyn"),
 }
+_ANALYTIC = {
+    "ridge": Method("Ridge", sends="moments", hooks=f"{_ROOM}.analytic_heads:Ridge"),
+    "discriminant": Method("Discriminant", sends="moments", hooks=f"{_ROOM}.analytic_heads:Discriminant"),
+    "class-means": Method("Class means", sends="class-sums", hooks=f"{_ROOM}.analytic_heads:ClassMeans"),
+    "closed-form": Method("Closed form", sends="releases"),
+}
 
 
 def _pretrained(rows: Mapping[str, Method]) -> dict[str, Method]:
@@ -82,9 +107,10 @@ _PAPER = {
 PAPER = tuple(_PAPER)
 """The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
 
-METHODS: dict[str, Method] = {**_PAPER, **_HOOKED, **_pretrained(_HOOKED)}
+_MORE = {**_HOOKED, **_ANALYTIC}
+METHODS: dict[str, Method] = {**_PAPER, **_MORE, **_pretrained(_MORE)}
 """All methods by the name that `method` takes: those of the paper, and fedavgm, fedadam, fedyogi, fednova, scaffold,
-feddyn, each also with +p."""
+feddyn, ridge, discriminant, class-means, closed-form, each also with +p."""
 
 
 def find_method(name: str) -> Method:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import find_method
+from fedaux.config.methods import Method, find_method
 from fedaux.config.parsing import (
     ConfigError,
     Options,
@@ -46,7 +46,10 @@ class Config:
     rounds: int = 10  # T: how often clients are asked to train
     fraction: float = 1.0  # C: the fraction of clients selected each round
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
-    head_init: str = "random"  # or closed-form: computed from the first round's releases, at no additional ε
+    head_features: str = "standardised"  # head_only: h0's features, with the mean and deviation of D⁻'s; or raw
+    random_features: int = 0  # head_only: train heads on so many random ReLU features of them; 0: on themselves
+    head_init: str = "random"  # or the head of closed-form, from releases; or of ridge, discriminant, class-means
+    prepare: str = "selected"  # who makes a release, or sends sums, before round 1: its clients; or all
     seed: int = 0  # of everything random except the privacy noise
     device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
     precision: str = "float32"  # of networks' products; or bfloat16; or auto, whichever a timed trial finds faster here
@@ -92,13 +95,14 @@ class Config:
             f"device must be auto, cpu, cuda, cuda:1 … or mps, not {self.device!r}.",
         )
         require_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
-        require_choice("head_init", self.head_init, ("random", "closed-form"))
+        require_choice("head_features", self.head_features, ("standardised", "raw"))
+        require_within("random_features", self.random_features, "[0, 100000]")
+        require(self.head_only or self.random_features == 0, "random_features are of heads: set head_only = true.")
+        require(self.head_only or self.head_features == "standardised", "head_features needs head_only = true.")
+        require_choice("prepare", self.prepare, ("selected", "all"))
+        self._check_analytic_head()
         require(
-            self.head_init == "random" or (method.scores and self.privacy.scorer == "class-embedding"),
-            "head_init = 'closed-form' needs method = 'fedaux' and privacy.scorer = 'class-embedding'.",
-        )
-        require(
-            not method.scores or self.privacy.epsilon <= self.privacy.epsilon_budget,
+            not self.releases or self.privacy.epsilon <= self.privacy.epsilon_budget,
             f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than privacy.epsilon = "
             f"{self.privacy.epsilon:g}, which the scores alone cost.",
         )
@@ -112,6 +116,44 @@ class Config:
         )
         require(len(self.prototypes) >= 1, "prototypes must name at least one network.")
         require(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")
+
+    def _check_analytic_head(self) -> None:
+        method, head = find_method(self.method), self.analytic_head
+        require(
+            self.head_init == "random" or not method.analytic,
+            f"{method.label} computes its head: leave head_init out.",
+        )
+        if head is None:
+            return
+        require(head.analytic, f"head_init = {self.head_init!r} must be random, or a method that computes its head.")
+        head.make_hooks(dict(self.method_options) if method.analytic else {})
+        require(
+            head.sends != "releases" or self.privacy.scorer == "class-embedding",
+            "a head of the releases, closed-form, needs privacy.scorer = 'class-embedding'.",
+        )
+        require(
+            head.sends != "releases" or self.random_features == 0,
+            "a head of the releases, closed-form, is one on h0's own features: set random_features = 0.",
+        )
+        require(
+            not self.privacy.private_training or (not head.sums and not method.analytic),
+            f"{head.label} sends sums of features without noise, or trains nothing, and privacy.private_training is "
+            "for training: method = 'closed-form+p' or head_init = 'closed-form' compute a head under noise.",
+        )
+
+    @property
+    def analytic_head(self) -> Method | None:
+        """The method whose head is computed: that of the run, or the one whose head training starts from."""
+        method = find_method(self.method)
+        if method.analytic or self.head_init == "random":
+            return method if method.analytic else None
+        return find_method(self.head_init)
+
+    @property
+    def releases(self) -> bool:
+        """Whether clients make a release: to be weighted as teachers, or for a head."""
+        head = self.analytic_head
+        return find_method(self.method).scores or (head is not None and head.sends == "releases")
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:

@@ -112,6 +112,31 @@ class Release:
     arrays: Arrays = field(repr=False)  # {"values": int64 (k,)}
 
 
+@dataclass(frozen=True, eq=False)
+class SumsOrder:
+    """Sum up the client's features, for a head in closed form."""
+
+    client: str
+    prototype: str
+    classes: int
+    sends: str  # "class-sums"; "moments": with second moments
+    width: int  # number of features that are summed
+    h0: str  # hash of the extractor
+    random_features: int  # as in `TrainOrder`
+    extractor: Arrays = field(default_factory=dict, repr=False)  # as in `PrepareOrder`
+    standardisation: Arrays = field(default_factory=dict, repr=False)  # as in `TrainOrder`
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums of a client's features, which nothing protects, in integer steps (`algorithms.feature_sums`)."""
+
+    client: str
+    records: int
+    account: str  # `Account` as JSON
+    arrays: Arrays = field(repr=False)  # int64: class_sums (C, D), counts (C,), where asked for moments
+
+
 @dataclass(frozen=True)
 class Teaching:
     """T2 at the client: its half of the ensemble, on so many examples of D_distill."""
@@ -159,6 +184,8 @@ class TrainOrder:
     public: Arrays = field(default_factory=dict, repr=False)  # of the scorer, as in `PrepareOrder`, for teaching
     fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to all releases; the peak of their odds
     client_fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to this client's release
+    standardisation: Arrays = field(default_factory=dict, repr=False)  # of a head's features; empty: raw
+    random_features: int = 0  # that a head is trained on; 0: h0's own (`models.head_features`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +225,8 @@ class Subtotal:
     contribution: Rooms = field(repr=False)  # `aggregate.Contribution`
 
 
-Order = PrepareOrder | TrainOrder
-Reply = Release | Update | Failure | Subtotal
+Order = PrepareOrder | SumsOrder | TrainOrder
+Reply = Release | Sums | Update | Failure | Subtotal
 
 
 class Federation(Protocol):

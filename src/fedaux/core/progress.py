@@ -58,6 +58,17 @@ class ReleasesProgress(ProgressEvent):
 
 
 @dataclass(frozen=True)
+class SumsProgress(ProgressEvent):
+    """Clients asked for sums of their features; bytes are the most that any of them is sent."""
+
+    round: int
+    done: int  # answered, failures included
+    total: int
+    failed: int
+    extractor_bytes: int  # 0 where all of them have it
+
+
+@dataclass(frozen=True)
 class TrainingProgress(ProgressEvent):
     """Clients asked for an update."""
 

@@ -59,8 +59,8 @@ class RoundResult:
 
     @property
     def local_loss(self) -> float:
-        """Over the clients."""
-        return fmean(metrics.loss for metrics in self.client_metrics.values())
+        """Over the clients; 0 where none trained."""
+        return fmean([metrics.loss for metrics in self.client_metrics.values()] or [0.0])
 
     @property
     def largest_teacher(self) -> tuple[str, float] | None:

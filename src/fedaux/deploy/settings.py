@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig
 
@@ -68,8 +69,20 @@ TEACHING_NOTES = {  # where sites run their own models on public data
 }
 
 
+SUMS_NOTES = {  # where sites send sums of their features
+    "method": "one that computes its head lets this site send sums of its features WITHOUT any privacy",
+    "head_init": "so does the name of one here",
+}
+
+
 def site_notes(base: Config) -> dict[str, str]:
-    return {**SITE_NOTES, **(TEACHING_NOTES if base.teachers.run_on == "clients" else {})}
+    teaching = TEACHING_NOTES if base.teachers.run_on == "clients" else {}
+    return {**(SUMS_NOTES if sends_sums(base) else {}), **SITE_NOTES, **teaching}
+
+
+def sends_sums(config: Config) -> bool:
+    """Whether clients send sums of features, which nothing protects."""
+    return config.analytic_head is not None and config.analytic_head.sums
 
 
 def server_config(base: Config, sites: Sequence[str]) -> Config:
@@ -81,13 +94,15 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 def site_config(base: Config, name: str) -> Config:
     """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
-    own = ":" in base.method  # code that is run at a site only if its own settings name it
+    sums = sends_sums(base)  # only where the site's own settings say so
+    own = ":" in base.method or (sums and find_method(base.method).analytic)  # as code, which is run only then
     teaching: dict[str, Any] = {"seed": base.seed, "aux": _public_data(base), "teachers": base.teachers}
     return Config(
         method=base.method if own else Config.method,
         method_options=base.method_options if own else (),
         rounds=base.rounds,
         head_only=base.head_only,
+        head_init=base.head_init if sums else Config.head_init,
         prototypes=base.prototypes,
         data=_own_data(base.data),
         local=base.local,

@@ -18,6 +18,7 @@ from fedaux.core.errors import FedauxError
 from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.certificates import load_key, public_key_bytes
+from fedaux.deploy.settings import sends_sums
 from fedaux.privacy.accounting import BudgetError, round_up
 from fedaux.privacy.budget import BudgetStore
 
@@ -119,8 +120,9 @@ def check_privacy(config: Config) -> CheckResult:
     if own.unsafe_seed >= 0:
         remedy = "delete privacy.unsafe_seed from site.toml"
         return CheckResult("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
-    trained = "scores and models" if own.private_training else "trained models leave WITHOUT noise; scores"
-    return CheckResult("privacy", True, f"{trained} cost at most ε = {own.epsilon_budget:g} at δ = {own.delta:g}, ever")
+    unprotected = "trained models and sums of features" if sends_sums(config) else "trained models"
+    what = "scores and models" if own.private_training else f"{unprotected} leave WITHOUT noise; scores"
+    return CheckResult("privacy", True, f"{what} cost at most ε = {own.epsilon_budget:g} at δ = {own.delta:g}, ever")
 
 
 def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckResult]:

@@ -30,6 +30,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
         "format": FORMAT,
         "fedaux": __version__,
         "prototype": {"name": spec.name, "options": dict(spec.options)},
+        "hidden": config.random_features,  # of the head; 0: it is linear
         "record": record_spec.to_card(),
         "classes": list(public.classes),
         "method": config.method,

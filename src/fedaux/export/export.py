@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import cast
 
 from fedaux.algorithms.run_state import RunState, StateError
 from fedaux.config.prototype import PrototypeSpec
@@ -12,7 +13,7 @@ from fedaux.data.record_spec import RecordSpec
 from fedaux.export.card import make_card
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import check_onnx_support
-from fedaux.models import Prototype, build, load_state
+from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
 
 
 def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:
@@ -45,11 +46,15 @@ def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
 
 
 def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int) -> Prototype:
-    """The trained network in eval mode; in head-only runs, the extractor and the trained head together."""
+    """The trained network in eval mode; in head-only runs, the extractor and the trained head as one."""
     network = build(spec, record_spec.input_shape, classes, seed=0)
     if state.config.head_only:
         load_state(network.features, state.extractors[spec.label])
-        load_state(network.head, state.weights[spec.label])
+        head = linear_head(network.width, classes, state.config.random_features)
+        load_state(head, state.weights[spec.label])
+        features = cast(HeadFeatures, head.features)
+        features.standardise(state.standardisation.get(spec.label, {}))
+        network.head = features.fold(head.head)  # type: ignore[assignment]
     else:
         load_state(network, state.weights[spec.label])
     return network.eval()

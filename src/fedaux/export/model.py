@@ -28,6 +28,7 @@ from fedaux.export.card import FORMAT, Card, render_page
 from fedaux.export.onnx_graph import to_onnx
 from fedaux.models import Prototype, build
 from fedaux.models.compute import place_by_settings
+from fedaux.models.head_features import hidden_head
 from fedaux.models.inference import predict
 from fedaux.models.text import TOKENIZER_OPTION, TextExtractor
 
@@ -83,6 +84,8 @@ class Model:
         try:
             shape = RecordSpec.from_card(card["record"]).input_shape
             network = build(_spec(card, folder), shape, len(card["classes"]), seed=0)
+            if hidden := int(card.get("hidden", 0)):
+                network.head = hidden_head(network.width, hidden, len(card["classes"]))  # type: ignore[assignment]
             if not (folder / WEIGHTS).is_file():
                 raise ValueError(f"{WEIGHTS} is missing")
             data = (folder / WEIGHTS).read_bytes()

@@ -16,16 +16,27 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedaux.algorithms.client_state import ClientState
+from fedaux.algorithms.feature_sums import FeatureSums, Moments
 from fedaux.algorithms.hooks import Hooks, hooks_of
 from fedaux.algorithms.local_training import Trained, gradient_term, train_local
-from fedaux.config.methods import find_method
+from fedaux.config.methods import SUMS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Account, Hello, HelloOrder, OrderError, PrepareOrder, TrainOrder
+from fedaux.core.messages import (
+    Account,
+    Hello,
+    HelloOrder,
+    Order,
+    OrderError,
+    PrepareOrder,
+    Sums,
+    SumsOrder,
+    TrainOrder,
+)
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import class_names
 from fedaux.data.records import Records
-from fedaux.flower.client_data import account_path, load_features, load_records, load_task
+from fedaux.flower.client_data import account_path, load_features, load_mapped, load_records, load_task
 from fedaux.flower.client_task import ClientTask
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import load_site_config, node_clients
@@ -69,6 +80,23 @@ def prepare(message: Message, context: Context) -> Message:
     return Message(serialize(release), reply_to=message)
 
 
+@app.query("sums")
+@redact_errors
+def sums(message: Message, context: Context) -> Message:
+    """Sums of features, without noise: only where the client's own settings name a method that sends them."""
+    order = deserialize(SumsOrder, message.content)
+    config = validate_order(context, order)
+    own = config.analytic_head
+    if own is None or order.sends not in SUMS or SUMS.index(order.sends) > (SUMS.index(own.sends) if own.sums else -1):
+        raise OrderError(
+            f"the order asks for unprotected {order.sends} of features; this client's own method and head_init do not"
+        )
+    features, records = load_mapped(order, context)
+    found = FeatureSums.of(Moments.of(features, labelled(records), order.classes, order.sends == "moments"))
+    account = BudgetStore(account_path(context, order), config.privacy).account()
+    return Message(serialize(Sums(order.client, len(records), account.to_json(), found.to_arrays())), reply_to=message)
+
+
 @app.train()
 @redact_errors
 def train(message: Message, context: Context) -> Message:
@@ -94,7 +122,7 @@ def open_task(order: TrainOrder, context: Context) -> ClientTask:
     return ClientTask(order, context, config, hooks, store, states, states.load(order.last_round))
 
 
-def validate_order(context: Context, order: PrepareOrder | TrainOrder) -> Config:
+def validate_order(context: Context, order: Order) -> Config:
     """The client's own settings, or an `OrderError` if the order does not respect them."""
     config, spec = load_site_config(context), PrototypeSpec.from_json(order.prototype)
     if order.client not in node_clients(context):
@@ -173,7 +201,7 @@ def train_with_privacy(
                 "Its own setting privacy.train_rounds says how many there may be; more of them need more noise."
             )
         before = [entry.mechanism for entry in entries]
-        if find_method(config.method).scores and len(trained) == len(entries):
+        if config.releases and len(trained) == len(entries):
             before.append(release_mechanism(order.classes * (privacy.embedding_dim + 1), privacy))
         previous = trained[-1].noise if trained else 0.0
         return plan_training(privacy, local, size, allowed - len(trained), parameters, before, previous)

@@ -5,25 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 from flwr.app import Context
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import OrderError, PrepareOrder, TrainOrder
+from fedaux.core.messages import Order, OrderError, SumsOrder, TrainOrder
 from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records
 from fedaux.flower.node_settings import load_site_config, read_node_settings
-from fedaux.models import Prototype, build, flatten_state, linear_head, load_state, published_weights
+from fedaux.models import HeadFeatures, Prototype, build, flatten_state, linear_head, load_state, published_weights
 from fedaux.models.compute import place_by_settings
-from fedaux.models.inference import Rows
+from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.budget import account_folder
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import extractor_hash
 
+MAX_RANDOM_FEATURES = 100_000
 
-def load_records(context: Context, order: PrepareOrder | TrainOrder) -> Records:
+
+def load_records(context: Context, order: Order) -> Records:
     """The client's private data: its part of the configured split, or all that its site holds."""
     return open_private(load_site_config(context), order.client)[0]
 
@@ -45,21 +48,48 @@ def open_rows(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
     if not order.h0:
         return cached_model(order.prototype, records.shape, order.classes, device, precision), records
     features = replace(records, x=features_of(order, context, Records(records.x)))
-    return cached_head(features.x.shape[1], order.classes, device), features
+    statistics = fingerprint_arrays(order.standardisation)
+    model = cached_head(features.x.shape[1], order.classes, order.random_features, statistics, device)
+    standardise(cast(HeadFeatures, model.features), order)
+    return model, features
 
 
-def load_features(order: PrepareOrder | TrainOrder, context: Context) -> Rows:
+def load_mapped(order: SumsOrder, context: Context) -> tuple[HeadFeatures, Records]:
+    """(what a head makes of features, the client's records as features of h0)."""
+    records = load_records(context, order)
+    features = replace(records, x=features_of(order, context, Records(records.x)))
+    check_random_features(order.random_features)
+    mapped = HeadFeatures(features.x.shape[1], order.random_features)
+    standardise(mapped, order)
+    if mapped.width != order.width:
+        raise OrderError(f"the order says that there are {order.width} features, there are {mapped.width}")
+    return mapped, features
+
+
+def standardise(features: HeadFeatures, order: SumsOrder | TrainOrder) -> None:
+    try:
+        features.standardise(order.standardisation)
+    except ValueError as error:
+        raise OrderError(f"the order's statistics of features cannot be used: {error}") from error
+
+
+def check_random_features(count: int) -> None:
+    if not 0 <= count <= MAX_RANDOM_FEATURES:
+        raise OrderError(f"the order asks for {count} random features; more than {MAX_RANDOM_FEATURES} are refused")
+
+
+def load_features(order: Order, context: Context) -> Rows:
     """h0 over the client's own data, computed once and kept where only the client can read it."""
     return features_of(order, context, load_records(context, order))
 
 
-def features_of(order: PrepareOrder | TrainOrder, context: Context, records: Records) -> Rows:
+def features_of(order: Order, context: Context, records: Records) -> Rows:
     cache = FeatureCache(feature_folder(context, order), private=True)
     return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
 
 
 def ordered_extractor(
-    order: PrepareOrder | TrainOrder, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
+    order: Order, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
 ) -> nn.Module:
     """h0 from the order, or this site's own copy of a published encoder: to the bit what the hash says."""
     module = cached_model(order.prototype, shape, 2, device, precision).features  # the head plays no part here
@@ -74,11 +104,11 @@ def ordered_extractor(
     return module
 
 
-def feature_folder(context: Context, order: PrepareOrder | TrainOrder) -> Path:
+def feature_folder(context: Context, order: Order) -> Path:
     return Path(read_node_settings(context).get("features", str(account_path(context, order))))
 
 
-def account_path(context: Context, order: PrepareOrder | TrainOrder) -> Path:
+def account_path(context: Context, order: Order) -> Path:
     return account_folder(load_site_config(context), Path(read_node_settings(context)["vault"]), order.client)
 
 
@@ -90,5 +120,7 @@ def cached_model(prototype: str, shape: tuple[int, ...], classes: int, device: s
 
 
 @lru_cache(maxsize=8)
-def cached_head(width: int, classes: int, device: str) -> Prototype:
-    return place_by_settings(linear_head(width, classes), device, "float32")
+def cached_head(width: int, classes: int, random: int, statistics: str, device: str) -> Prototype:
+    """One for each hash of its features' `statistics`: clients of several prototypes may train side by side."""
+    check_random_features(random)
+    return place_by_settings(linear_head(width, classes, random), device, "float32")

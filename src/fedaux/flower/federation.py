@@ -9,7 +9,18 @@ from typing import TypeVar
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedaux.core.messages import Failure, Order, PrepareOrder, Refusal, Release, Reply, TrainOrder, Update
+from fedaux.core.messages import (
+    Failure,
+    Order,
+    PrepareOrder,
+    Refusal,
+    Release,
+    Reply,
+    Sums,
+    SumsOrder,
+    TrainOrder,
+    Update,
+)
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
 from fedaux.privacy.clipping import Bounds
@@ -18,7 +29,11 @@ CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not 
 POLL_INTERVAL = 0.02  # seconds between two looks for replies; doubled after each in vain, up to
 MAX_POLL_INTERVAL = 0.5
 
-_REPLY_TYPES: dict[type, type[Release] | type[Update]] = {PrepareOrder: Release, TrainOrder: Update}
+_REPLY_TYPES: dict[type, type[Release] | type[Sums] | type[Update]] = {
+    PrepareOrder: Release,
+    SumsOrder: Sums,
+    TrainOrder: Update,
+}
 K = TypeVar("K")
 
 
@@ -75,7 +90,7 @@ class GridFederation:
         except MessageError as error:
             return Failure(order.client, str(error))
 
-    def _validate(self, order: Order, reply: Release | Update) -> Reply:
+    def _validate(self, order: Order, reply: Release | Sums | Update) -> Reply:
         try:
             validate_reply(order, reply, self.max_records, self.bounds)
         except InvalidReplyError as error:

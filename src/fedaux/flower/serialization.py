@@ -11,12 +11,28 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedaux.core.messages import Arrays, Hello, HelloOrder, Order, PrepareOrder, Release, TrainOrder, Update
+from fedaux.core.messages import (
+    Arrays,
+    Hello,
+    HelloOrder,
+    Order,
+    PrepareOrder,
+    Release,
+    Sums,
+    SumsOrder,
+    TrainOrder,
+    Update,
+)
 
-VERSION = 7
-MESSAGE_TYPES: dict[type, str] = {HelloOrder: "query.hello", PrepareOrder: "query.prepare", TrainOrder: "train"}
+VERSION = 8
+MESSAGE_TYPES: dict[type, str] = {
+    HelloOrder: "query.hello",
+    PrepareOrder: "query.prepare",
+    SumsOrder: "query.sums",
+    TrainOrder: "train",
+}
 
-T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | TrainOrder | Release | Update)
+T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | SumsOrder | TrainOrder | Release | Sums | Update)
 
 
 class MessageError(ValueError):
@@ -43,7 +59,7 @@ def fields(kind: type) -> tuple[Field, ...]:
 
 # once: to evaluate annotations takes longer than a small message
 FIELDS: dict[type, tuple[Field, ...]] = {
-    kind: fields(kind) for kind in (HelloOrder, Hello, PrepareOrder, TrainOrder, Release, Update)
+    kind: fields(kind) for kind in (HelloOrder, Hello, PrepareOrder, SumsOrder, TrainOrder, Release, Sums, Update)
 }
 
 
@@ -96,7 +112,7 @@ class Serializer:
         return cached[1]
 
 
-def serialize(item: Order | Hello | HelloOrder | Release | Update) -> RecordDict:
+def serialize(item: Order | Hello | HelloOrder | Release | Sums | Update) -> RecordDict:
     return Serializer().serialize(item)
 
 

@@ -25,7 +25,7 @@ from fedaux.flower.client_data import open_rows
 from fedaux.flower.client_task import ClientTask
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.models import Prototype
+from fedaux.models import HeadFeatures, Prototype
 from fedaux.models.optimizer import Optimizer
 
 STACK_BYTES = 2**27  # of features, heads, gradients and moments of the clients that train at once
@@ -111,10 +111,11 @@ def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, Calla
     """All of a prototype at once, and what makes an update of each. They share the time by their steps."""
     groups, updates = defaultdict[object, list[StackedClient]](list), dict[StackedClient, Callable[[], Update]]()
     for client in clients:
-        groups[client.settings, client.head.start.size].append(client)
+        groups[client.settings, client.model].append(client)
     for group in groups.values():
         started = time.perf_counter()
-        results = train_heads([client.head for client in group], *group[0].settings)
+        features = cast(HeadFeatures, group[0].model.features)
+        results = train_heads([client.head for client in group], *group[0].settings, features)
         per_step = (time.perf_counter() - started) / sum(trained.steps for _, trained in results)
         for client, (head, trained) in zip(group, results, strict=True):
             facts = client.model, {"parameters": head}, client.records, trained

@@ -13,8 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.algorithms.aggregate import ENSEMBLE_BITS
+from fedaux.algorithms.feature_sums import SUM_BITS, FeatureSums, sums_shapes
 from fedaux.algorithms.hooks import Hooks, LocalWork, hooks_of, with_extra
-from fedaux.core.messages import Account, Arrays, Order, PrepareOrder, Release, Teaching, TrainOrder, Update
+from fedaux.core.messages import (
+    Account,
+    Arrays,
+    Order,
+    PrepareOrder,
+    Release,
+    Sums,
+    SumsOrder,
+    Teaching,
+    TrainOrder,
+    Update,
+)
 from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, Bounds
 from fedaux.privacy.gaussian import CALIBRATIONS
 from fedaux.privacy.release import release_multiplier
@@ -32,7 +44,7 @@ class InvalidReplyError(ValueError):
 
 
 def validate_reply(
-    order: Order, reply: Release | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
+    order: Order, reply: Release | Sums | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
 ) -> None:
     """Raise `InvalidReplyError` unless the reply answers the order and is plausible. `bounds` are its scorer's."""
     if reply.client != order.client:
@@ -45,6 +57,8 @@ def validate_reply(
         if bounds is not None:
             _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
         _check_noise(reply)
+    elif isinstance(order, SumsOrder) and isinstance(reply, Sums):
+        _check_sums(order, reply)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         if reply.round != order.round:
             raise InvalidReplyError(f"answers round {reply.round}, not {order.round}")
@@ -119,6 +133,31 @@ def _check_ensemble(order: TrainOrder, ensemble: Arrays) -> None:
         raise InvalidReplyError("its teacher weights do not lie above 0 and at most at 1")
     if (logits > limit * mass[:, None]).any() or (logits < -limit * mass[:, None]).any():
         raise InvalidReplyError(f"its logits exceed {limit}")
+
+
+def _check_sums(order: SumsOrder, reply: Sums) -> None:
+    """Counts of its records, and sums that rows of features can have: by Cauchy-Schwarz (Σ ψ)² ≤ n Σ ψ²."""
+    arrays, shapes = reply.arrays, sums_shapes(order.classes, order.width, order.sends == "moments")
+    integers = all(array.dtype == np.int64 for array in arrays.values())
+    if not integers or {name: array.shape for name, array in arrays.items()} != shapes:
+        raise InvalidReplyError(f"its sums should be 64-bit integers of the shapes {shapes}")
+    counts = arrays["counts"]
+    if counts.min() < 0 or (counts % 2**SUM_BITS).any() or not 1 <= int(counts.sum()) >> SUM_BITS <= reply.records:
+        raise InvalidReplyError(f"its counts are not those of the classes of {reply.records} records")
+    if any(max(int(steps.max()), -int(steps.min())) >= 2**58 for steps in arrays.values()):
+        raise InvalidReplyError("its sums are out of range")
+    sums = FeatureSums.from_arrays(arrays).value()
+    if (sums.class_sums[sums.counts == 0] != 0).any():
+        raise InvalidReplyError("it has sums of classes without records")
+    least = (np.square(sums.class_sums) / np.maximum(sums.counts, 1)[:, None]).sum(axis=0)  # of Σ ψ²
+    if sums.moments is not None:
+        squares = np.diagonal(sums.moments)
+        if (least > squares * (1 + RELATIVE_TOLERANCE) + RELATIVE_TOLERANCE).any():
+            raise InvalidReplyError("no rows of features have the sums and the second moments that it sends")
+        least = squares
+    limit = NORM_FACTOR * sums.records * order.width
+    if order.standardisation and not float(least.sum()) <= limit:
+        raise InvalidReplyError(f"its features have a squared norm of {least.sum():.3g}; {limit:.3g} is the limit")
 
 
 def _norm(array: NDArray[Any]) -> float:

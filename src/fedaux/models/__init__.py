@@ -3,11 +3,13 @@
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.models import mobilenet, resnet, shufflenet, small, text  # noqa: F401  (importing registers them)
 from fedaux.models.flat_state import flatten_state, load_state, state_sizes, to_half
+from fedaux.models.head_features import HeadFeatures
 from fedaux.models.layers import Extractor, make_norm
 from fedaux.models.registry import Prototype, available, build, linear_head, published_weights, register
 
 __all__ = [
     "Extractor",
+    "HeadFeatures",
     "Prototype",
     "PrototypeSpec",
     "available",

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import import_function, unknown_name, user_code
 from fedaux.core.rng import seeded_torch
-from fedaux.models.layers import Extractor
+from fedaux.models.head_features import HeadFeatures
 
 Factory = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
 F = TypeVar("F", bound=Factory)
@@ -50,10 +50,10 @@ class Prototype(nn.Module):
         return logits
 
 
-def linear_head(width: int, classes: int) -> Prototype:
-    """A prototype without extractor: its inputs are features."""
-    with _build_lock, seeded_torch(0):  # any seed: weights are always loaded into it
-        return Prototype(Extractor(width=width), classes)
+def linear_head(width: int, classes: int, random: int = 0, seed: int = 0) -> Prototype:
+    """A prototype whose inputs are features of h0; `random` is that of `HeadFeatures`."""
+    with _build_lock, seeded_torch(seed):
+        return Prototype(HeadFeatures(width, random), classes)
 
 
 def is_linear_head(module: nn.Module) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from fedaux.core.messages import Hello, Release, Update
+from fedaux.core.messages import Hello, Release, Sums, Update
 
 
 class Protection(Enum):
@@ -61,6 +61,12 @@ DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
         "account": _ACCOUNT,
         "arrays": Disclosure.always("certainty scores", COVERED),
     },
+    Sums: {
+        "client": _NAME,
+        "records": _SIZE,
+        "account": _ACCOUNT,
+        "arrays": Disclosure.always("sums of features per class, or of their products too", UNPROTECTED),
+    },
     Update: {
         "client": _NAME,
         "round": Disclosure.always("number of the round", PUBLIC),
@@ -82,9 +88,10 @@ SIDE_CHANNELS = (  # observable, but no field of any message
 )
 
 
-def disclosures(private_training: bool) -> list[tuple[str, str]]:
-    """(what leaves a client, how it is protected), each once; what is not covered comes first."""
-    every = [disclosure for fields in DISCLOSED_FIELDS.values() for disclosure in fields.values()]
+def disclosures(private_training: bool, sums: bool = False) -> list[tuple[str, str]]:
+    """(what leaves a client, how it is protected), each once; what is not covered comes first. `sums`: if any do."""
+    kinds = [fields for kind, fields in DISCLOSED_FIELDS.items() if sums or kind is not Sums]
+    every = [disclosure for fields in kinds for disclosure in fields.values()]
     protections = {d.what: d.private if private_training else d.plain for d in (*every, *SIDE_CHANNELS)}
     order = (UNPROTECTED, COVERED, PUBLIC)
     return [(what, each.value) for each in order for what, protection in protections.items() if protection is each]

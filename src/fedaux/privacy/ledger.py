@@ -20,6 +20,7 @@ from fedaux.privacy.disclosure import disclosures
 from fedaux.privacy.units import NEIGHBOURS
 
 _MODELS = "local models, their losses and training times are sent without differential privacy"
+_SUMS = "sums of clients' features are sent without differential privacy"
 _SIZES = "the sizes of the clients' data are sent as they are"
 _TIMING = "when replies arrive, and whether data could be read, can be seen"
 _ELSEWHERE = "what is revealed about the same data outside these accounts adds to this"
@@ -29,13 +30,18 @@ _MAX_NAMES = 5  # clients that a statement names
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """`trained` counts each client's rounds of private training, `unprotected_models` those that came without noise."""
+    """`trained` counts each client's rounds of private training, `unprotected_models` those that came without noise.
+
+    `models` is False in a run that sends none, as its head is computed.
+    """
 
     releases: Mapping[str, Release]
     accounts: Mapping[str, Account]
     trained: Mapping[str, int] = field(default_factory=dict)
     unprotected_models: int = 0
     unresponsive: Collection[str] = ()  # clients that have not answered their last order
+    unprotected_sums: int = 0  # clients that sent sums of their features
+    models: bool = True
 
     @classmethod
     def of(
@@ -44,10 +50,13 @@ class Ledger:
         accounts: Mapping[str, Account],
         unresponsive: Collection[str],
         history: Sequence[RoundResult],
+        unprotected_sums: int = 0,
+        models: bool = True,
     ) -> Ledger:
         """From a run's state."""
         trained = Counter(client for result in history for client in result.private_training)
-        return cls(releases, accounts, trained, sum(result.unprotected_models for result in history), unresponsive)
+        unprotected = sum(result.unprotected_models for result in history)
+        return cls(releases, accounts, trained, unprotected, unresponsive, unprotected_sums, models)
 
     @property
     def clients(self) -> list[str]:
@@ -67,6 +76,12 @@ class Ledger:
     @property
     def models_covered(self) -> bool:
         return bool(self.trained) and not self.unprotected_models
+
+    @property
+    def _unprotected(self) -> list[str]:
+        """What was sent without noise."""
+        models = [_MODELS] if self.models and not self.models_covered else []
+        return [*models, *([_SUMS] if self.unprotected_sums else [])]
 
     def epsilon(self, client: str) -> float:
         """The total that the client last reported."""
@@ -103,8 +118,8 @@ class Ledger:
         """The statement in parts that a program can read; ε and δ are the largest that a client reported."""
         safe = bool(self.clients) and not self.unsafe
         covered = {"certainty scores": safe and bool(self.releases), "local models": safe and self.models_covered}
-        limits = {_SEEDED: self.unsafe, _MODELS: not covered["local models"], _SIZES: True, _TIMING: True}
-        limits |= {_ELSEWHERE: any(covered.values())}
+        limits = {_SEEDED: self.unsafe, _MODELS: self.models and not covered["local models"]}
+        limits |= {_SUMS: self.unprotected_sums > 0, _SIZES: True, _TIMING: True, _ELSEWHERE: any(covered.values())}
         return {
             "statement": self.statement(),
             "epsilon": self.max_epsilon if any(covered.values()) else None,
@@ -112,9 +127,12 @@ class Ledger:
             "neighbours": self._neighbours(),
             "covered": [what for what, applies in covered.items() if applies],
             "not_covered": [what for what, applies in limits.items() if applies],
-            "crosses": [{"what": what, "protection": how} for what, how in disclosures(self.models_covered)],
-            "weights_covered": covered["local models"],  # a run's models are made of local models, scores and sizes
+            "crosses": [{"what": what, "protection": how} for what, how in self._crosses()],
+            "weights_covered": safe and not self._unprotected,  # what a run's models are made of, beside sizes
         }
+
+    def _crosses(self) -> list[tuple[str, str]]:
+        return disclosures(self.models_covered, self.unprotected_sums > 0)
 
     def summary(self) -> str:
         """The statement in a line; "" where nothing was released under noise."""
@@ -123,6 +141,8 @@ class Ledger:
         if not self._accounts:
             return ""
         covered = "scores and models" if self.models_covered else "scores only, models are not covered"
+        if not self.models:
+            covered = "scores, which the head is made of" if not self.unprotected_sums else "scores only, not sums"
         return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self._accounts)} clients: {covered}"
 
     def statement(self) -> str:
@@ -130,17 +150,19 @@ class Ledger:
         if self.unsafe:
             return "NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         if not self.clients:
-            return f"Nothing was released under differential privacy. Not covered: {_MODELS}; {_SIZES}; {_TIMING}."
+            rest = "; ".join([*self._unprotected, _SIZES, _TIMING])
+            return f"Nothing was released under differential privacy. Not covered: {rest}."
         if not self.releases and not self.models_covered:
-            return f"No certainty scores were released. Not covered: {_MODELS}; {_SIZES}; {_TIMING}."
+            rest = "; ".join([*self._unprotected, _SIZES, _TIMING])
+            return f"No certainty scores were released. Not covered: {rest}."
         covered = [*(["certainty scores"] if self.releases else []), *(["local models"] if self.models_covered else [])]
         together = "together " if len(covered) > 1 else ""
-        rest = [*([] if self.models_covered else [_MODELS]), _SIZES, _TIMING, _ELSEWHERE]
+        rest = "; ".join([*self._unprotected, _SIZES, _TIMING, _ELSEWHERE])
         return (
             f"The {' and the '.join(covered)} of this run are {together}({round_up(self.max_epsilon)}, {self.delta:g})-"
             f"differentially private for {' or '.join(self._neighbours())}. Each of {len(self.clients)} clients keeps "
             f"its own account of everything that it ever sent under noise, which comes from the operating system; the "
-            f"largest total is that of {self.max_epsilon_client}.{self._unresponsive()} Not covered: {'; '.join(rest)}."
+            f"largest total is that of {self.max_epsilon_client}.{self._unresponsive()} Not covered: {rest}."
         )
 
     def _neighbours(self) -> list[str]:

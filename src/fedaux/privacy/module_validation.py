@@ -37,8 +37,8 @@ _TORCH = (
     "rnn.RNN rnn.LSTM rnn.GRU transformer.TransformerEncoder transformer.TransformerEncoderLayer"
 )
 _FEDAUX = (
-    "registry.Prototype layers.Extractor mobilenet.InvertedResidual resnet.BasicBlock shufflenet.Unit "
-    "text.TextExtractor"
+    "registry.Prototype layers.Extractor head_features.HeadFeatures mobilenet.InvertedResidual "
+    "resnet.BasicBlock shufflenet.Unit text.TextExtractor"
 )
 SUPPORTED = frozenset(
     [f"torch.nn.modules.{name}" for name in _TORCH.split()] + [f"fedaux.models.{name}" for name in _FEDAUX.split()]

@@ -54,5 +54,5 @@ class SiteAccount:
             f"All that this client ever sent under noise (releases: {releases}, rounds of private training: "
             f"{len(self.entries) - releases}) costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
             f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. Models that were trained without "
-            "noise are not in this account, and are not covered."
+            "noise, and sums of features, are not in this account, and are not covered."
         )

@@ -14,6 +14,7 @@ from fedaux.core.progress import (
     ReleasesProgress,
     RoundFinished,
     RunStarted,
+    SumsProgress,
     SweepProgress,
     SweepRunProgress,
     TrainingProgress,
@@ -67,9 +68,11 @@ def step(event: ProgressEvent) -> Step:
         case FeaturesProgress():
             return Step(f"features of {event.prototype}", event.done, event.total, "")
         case ReleasesProgress():
-            extractor = f"{event.extractor_bytes / 1e6:.2f} MB" if event.extractor_bytes else "not sent"
-            parts = (_failed(event.failed), f"extractor {extractor}", f"public map {event.public_bytes / 1e6:.2f} MB")
+            parts = (_failed(event.failed), _extractor(event), f"public map {event.public_bytes / 1e6:.2f} MB")
             return Step("releases", event.done, event.total, ", ".join(filter(None, parts)))
+        case SumsProgress():
+            note = ", ".join(filter(None, (_failed(event.failed), _extractor(event))))
+            return Step("sums of features", event.done, event.total, note)
         case TrainingProgress():
             return Step(f"round {event.round}", event.done, event.total, _failed(event.failed) or "training")
         case AggregationStarted():
@@ -93,6 +96,10 @@ def _pretraining_note(event: PretrainingProgress) -> str:
     if event.loss is None or event.rank is None or event.views_per_second is None:
         return {"cache": "from the cache", "published": "published weights"}.get(event.source, "")
     return f"loss {event.loss:.3f}, rank {event.rank:.1f}, {event.views_per_second:,.0f} views/s"
+
+
+def _extractor(event: ReleasesProgress | SumsProgress) -> str:
+    return f"extractor {event.extractor_bytes / 1e6:.2f} MB" if event.extractor_bytes else "extractor not sent"
 
 
 def _failed(count: int) -> str:

@@ -56,6 +56,7 @@ def describe_setting(config: Config) -> str:
 def tiles(facts: RunFacts) -> list[Tile]:
     ledger, history = facts.result.ledger, facts.state.history
     covered = "scores and models" if ledger.models_covered else "scores only; models are not covered"
+    covered = covered if ledger.models else "scores, which the head is made of"
     private = Tile(f"ε = {round_up(ledger.max_epsilon)}", f"at δ = {ledger.delta:g}: {covered}")
     if ledger.unsafe:
         private = Tile("not private", "the noise was drawn from a known seed", warn=True)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedaux.core.messages import Arrays
-from fedaux.models import Prototype
+from fedaux.models import HeadFeatures, Prototype
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_sums import Pooled
 
@@ -34,7 +34,10 @@ def discriminant_head(
 
 
 def set_head(model: Prototype, weights: NDArray[np.float32], bias: NDArray[np.float32]) -> None:
-    """Load the head into a prototype, whose extractor stays as it is."""
+    """Load a head on h0's own features into a prototype, whatever it makes of them; its extractor stays as it is."""
+    head = torch.from_numpy(weights).to(model.head.weight.device), torch.from_numpy(bias).to(model.head.bias.device)
+    if isinstance(model.features, HeadFeatures):
+        head = model.features.unfold(*head)
     with torch.no_grad():
-        model.head.weight.copy_(torch.from_numpy(weights))
-        model.head.bias.copy_(torch.from_numpy(bias))
+        model.head.weight.copy_(head[0])
+        model.head.bias.copy_(head[1])

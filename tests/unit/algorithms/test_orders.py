@@ -125,3 +125,14 @@ def test_prototypes_are_dealt_in_turn() -> None:
     assert [server.label_of(client) for client in CLIENTS] == [MLP.label, WIDE.label] * 2
     state = initial_state(server)
     assert server.orders.train(state, "b").weights is state.weights[WIDE.label]
+
+
+@pytest.mark.parametrize("head_only", [True, False])
+def test_statistics_of_features_go_to_those_that_train_heads_or_sum_features(head_only: bool) -> None:
+    server = make_server(replace(CONFIG, method="fedavg", head_init="ridge", head_only=head_only))
+    state = initial_state(server)
+    server.restore(state)
+    expected = state.standardisation[MLP.label]
+    assert server.orders.sums(state, "a", "moments").standardisation is expected
+    assert server.orders.train(state, "a").standardisation == (expected if head_only else {})
+    assert (server.orders.sums(state, "a", "moments").width, expected["mean"].shape) == (6, (6,))

@@ -1,7 +1,10 @@
 """Stacked heads arrive where `train_local` takes each of them by itself: weights, losses and steps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +13,8 @@ from fedaux.algorithms.local_training import Trained, gradient_term, train_local
 from fedaux.algorithms.stacked_heads import HeadTask, train_heads
 from fedaux.core.rng import torch_stream
 from fedaux.data.records import Records
-from fedaux.models import flatten_state, linear_head, load_state
+from fedaux.models import HeadFeatures, flatten_state, linear_head, load_state
+from fedaux.models.head_features import standardisation
 from fedaux.models.optimizer import Optimizer
 
 WIDTH, CLASSES = 12, 5
@@ -78,6 +82,20 @@ def test_whatever_their_sizes(sizes: list[int], batch_size: int, epochs: int, op
     clients = parts(pool(), sizes)
     ours = stacked(clients, epochs, optimizer, batch_size=batch_size)
     assert_equal(ours, serial(clients, epochs, optimizer, batch_size=batch_size))
+
+
+@pytest.mark.parametrize("random", [0, 7])
+def test_heads_on_mapped_features_are_heads_on_the_mapped_rows(random: int) -> None:
+    records, features = pool(), HeadFeatures(WIDTH, random)
+    features.standardise(standardisation(3 * records.x + 1))
+    mapped = replace(records, x=features(torch.from_numpy(records.x)).numpy())
+    start = np.random.default_rng(3).normal(scale=0.1, size=CLASSES * (features.width + 1)).astype(np.float32)
+
+    def heads(records: Records, *features: HeadFeatures):  # type: ignore[no-untyped-def]
+        tasks = [HeadTask(start.copy(), part, torch_stream(i)) for i, part in enumerate(parts(records, [33, 1, 16]))]
+        return train_heads(tasks, 2, 16, ADAM, 0.0, *features)
+
+    assert_equal(heads(records, features), heads(mapped))
 
 
 def test_clients_need_not_share_a_pool() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.methods import METHODS, PAPER, find_method
+from fedaux.config.methods import METHODS, PAPER, Method, find_method
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 
@@ -21,11 +21,65 @@ TABLE = {  # label, pretrained, proximal, teachers, weights
     "fedaux": ("FedAUX", True, False, "clients", "certainty"),
 }
 HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold", "feddyn"]
+ANALYTIC = {"ridge": "moments", "discriminant": "moments", "class-means": "class-sums", "closed-form": "releases"}
 
 
-def test_nine_of_the_paper_and_those_with_hooks() -> None:
+def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
     assert list(PAPER) == list(TABLE)
-    assert list(METHODS) == [*TABLE, *HOOKED, *(f"{name}+p" for name in HOOKED)]
+    more = [*HOOKED, *ANALYTIC]
+    assert list(METHODS) == [*TABLE, *more, *(f"{name}+p" for name in more)]
+
+
+@pytest.mark.parametrize("hooks", ["", "fedaux.algorithms.fedavgm:FedAvgM"])
+def test_sums_need_somebody_to_make_a_head_of_them(hooks: str) -> None:
+    with pytest.raises(ConfigError, match="AnalyticHead"):
+        Method("Mine", sends="moments", hooks=hooks).make_hooks({})
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_clients_send(name: str) -> None:
+    row, sends = METHODS[name], ANALYTIC.get(name.removesuffix("+p"), "models")
+    assert row.sends == sends
+    assert row.analytic is (sends != "models")
+    assert row.sums is (sends in ("moments", "class-sums"))  # neither of which is protected
+
+
+@pytest.mark.parametrize(
+    ("settings", "head", "releases"),
+    [
+        ({"method": "fedavg"}, None, False),
+        ({"method": "fedaux"}, None, True),
+        ({"method": "ridge+p"}, "Ridge+P", False),
+        ({"method": "closed-form"}, "Closed form", True),
+        ({"method": "fedavg", "head_init": "ridge"}, "Ridge", False),
+        ({"method": "fedavg", "head_init": "closed-form"}, "Closed form", True),
+        ({"method": "fedaux", "head_init": "class-means"}, "Class means", True),
+    ],
+)
+def test_what_a_head_is_computed_from(settings: dict[str, str], head: str | None, releases: bool) -> None:
+    config = Config.from_dict(settings)
+    assert (config.analytic_head.label if config.analytic_head else None) == head
+    assert config.releases is releases
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"method": "ridge+p", "head_init": "ridge"}, "leave head_init out"),
+        ({"head_init": "fedavg"}, "a method that computes its head"),
+        ({"head_init": "zero"}, "unknown method 'zero'"),
+        ({"head_init": "closed-form", "privacy": {"scorer": "logistic"}}, "class-embedding"),
+        ({"method": "closed-form", "head_only": True, "random_features": 5}, "random_features = 0"),
+        ({"method": "ridge", "privacy": {"private_training": True, "epsilon_total": 1.0}}, "without noise"),
+        ({"head_init": "ridge", "privacy": {"private_training": True, "epsilon_total": 1.0}}, "without noise"),
+        ({"prepare": "some"}, "prepare"),
+        ({"random_features": 5}, "head_only"),
+        ({"head_features": "raw"}, "head_only"),
+    ],
+)
+def test_what_makes_no_sense_together(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Config.from_dict(settings)
 
 
 @pytest.mark.parametrize("key", TABLE)

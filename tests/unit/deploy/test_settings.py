@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, TeachersConfig
+from fedaux.config.sections import AuxConfig, DataConfig, PrivacyConfig, TeachersConfig
 from fedaux.config.toml import to_commented_toml
 from fedaux.deploy.settings import (
     SERVER_NOTES,
     SITE_NOTES,
+    SUMS_NOTES,
     TEACHING_NOTES,
     demo_config,
     server_config,
@@ -50,6 +51,17 @@ def test_a_site_names_the_code_of_a_method_that_it_is_to_run(tmp_path: Path, mon
     assert site_config(built_in, "a").method == Config().method  # a built-in one needs no leave
     server = server_config(built_in, ["a"])
     assert (server.method, server.method_options) == ("fedavgm", (("beta", 0.5),))
+
+
+def test_a_site_names_the_method_that_sends_its_sums() -> None:
+    """Nothing protects them: the server alone cannot have them."""
+    base, options = replace(ODD, privacy=PrivacyConfig()), (("penalty", 0.5),)
+    ridge = site_config(replace(base, method="ridge+p", method_options=options), "a")
+    assert (ridge.method, ridge.method_options) == ("ridge+p", options)
+    assert site_config(replace(base, head_init="ridge"), "a").head_init == "ridge"
+    assert set(SUMS_NOTES) < set(site_notes(replace(base, head_init="ridge")))
+    assert set(SUMS_NOTES).isdisjoint(site_notes(base))
+    assert site_config(replace(base, head_init="closed-form"), "a").head_init == "random"  # releases need no leave
 
 
 def test_a_known_seed_is_never_deployed() -> None:

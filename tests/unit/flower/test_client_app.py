@@ -92,7 +92,17 @@ def test_there_is_no_oracle(site: GridFederation, server: Server, state: RunStat
     order = serialize(server.orders.train(state, "client-002"))
     (reply,) = site.grid.send_and_receive([Message(order, site.nodes["client-002"], kind)])
     assert reply.has_error()
-    assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "train.default"]
+    assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "query.sums", "train.default"]
+
+
+@pytest.mark.parametrize("sends", ["class-sums", "moments", "models", "releases", "everything"])
+def test_sums_without_noise_are_not_to_be_had_for_the_asking(
+    site: GridFederation, server: Server, state: RunState, sends: str
+) -> None:
+    """This site's settings name no method that sends them; `end_to_end/test_analytic_heads.py` has those that do."""
+    (reply,) = site.ask([server.orders.sums(state, "client-002", sends)])
+    assert isinstance(reply, Failure)
+    assert reply.reason == Refusal.ORDER.description
 
 
 def test_the_same_request_gets_the_same_bytes(site: GridFederation, order: PrepareOrder, tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from fedaux.flower.serialization import (
     serialize,
     to_array,
 )
-from helpers.samples import prepare_order, release, train_order, update
+from helpers.samples import prepare_order, release, sums, sums_order, train_order, update
 
-ITEMS = [prepare_order(), release(), train_order(), update()]
+ITEMS = [prepare_order(), release(), sums_order(), sums(), train_order(), update()]
 
 
 def through_protobuf(content: RecordDict) -> RecordDict:
@@ -86,7 +86,8 @@ def test_what_was_sent_cannot_be_changed_through_what_was_received() -> None:
 
 
 def test_every_order_has_its_action() -> None:
-    assert [MESSAGE_TYPES[type(item)] for item in ITEMS if type(item) in MESSAGE_TYPES] == ["query.prepare", "train"]
+    actions = [MESSAGE_TYPES[type(item)] for item in ITEMS if type(item) in MESSAGE_TYPES]
+    assert actions == ["query.prepare", "query.sums", "train"]
 
 
 def test_a_broadcast_is_packed_once() -> None:

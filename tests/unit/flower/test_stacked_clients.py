@@ -33,7 +33,7 @@ CLIENTS = 5
 CONFIG = Config(
     method="fedavg",
     head_only=True,
-    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8), PrototypeSpec.of("mlp", features=6, hidden=8)),
+    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8), PrototypeSpec.of("mlp", features=8, hidden=9)),
     data=DataConfig(clients=CLIENTS, alpha=0.3),
     aux=AuxConfig(limit=100),
     pretrain=PretrainConfig(epochs=0),

@@ -24,7 +24,7 @@ from fedaux.scoring.base import Scorer, bound_function
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
-from helpers.samples import ACCOUNT, prepare_order, release, train_order, update, weights
+from helpers.samples import ACCOUNT, prepare_order, release, sums, sums_order, train_order, update, weights
 
 
 def budget(epsilon: float, delta: float, calibration: str) -> dict[str, Any]:
@@ -48,6 +48,8 @@ def counted(steps: int) -> dict[str, Any]:
         (prepare_order(), release(**budget(0.5, 1e-5, "opendp"))),
         (prepare_order(), release(unsafe=True)),
         (prepare_order(size=0), release(arrays={"values": np.zeros(0, np.int64)})),
+        (sums_order(), sums()),
+        (sums_order(), sums(records=2)),
         (train_order(), update()),
         (train_order(), update(weights=weights(100.0))),
         (train_order(weights=weights(0.0)), update(weights=weights(100.0))),  # sent zeros: something may come back
@@ -56,6 +58,43 @@ def counted(steps: int) -> dict[str, Any]:
 )
 def test_honest_replies_pass(order: Any, reply: Any) -> None:
     validate_reply(order, reply)
+
+
+def steps(*values: Any) -> Any:
+    return np.array(values, np.int64) << 26
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (sums("b"), "answers for"),
+        (sums(records=1), "counts"),
+        (sums(counts=steps(-1, 3)), "counts"),
+        (sums(counts=steps(0, 0)), "counts"),
+        (sums(counts=steps(2, 0) + 1), "counts"),
+        (sums(counts=np.array([2.0, 0.0])), "64-bit integers"),
+        (sums(moments=steps(1, 0)), "shapes"),
+        (sums(more=steps(1)), "shapes"),
+        (sums(class_sums=steps([1, 2], [1, 0])), "without records"),
+        (sums(class_sums=steps([2, 2], [0, 0])), "second moments"),
+        (sums(moments=steps(-1, 0, 4)), "second moments"),
+        (sums(moments=steps(1, 0, 10**6)), "squared norm"),
+        (sums(moments=steps(1, 0, 2**33)), "out of range"),
+    ],
+)
+def test_sums_that_no_features_have_are_refused(reply: Any, reason: str) -> None:
+    with pytest.raises(InvalidReplyError, match=reason):
+        validate_reply(sums_order(), reply)
+
+
+def test_class_sums_alone_are_held_against_their_counts() -> None:
+    def arrays(value: int) -> Any:
+        reply = sums(class_sums=steps([value, 2], [0, 0]))
+        return replace(reply, arrays={name: reply.arrays[name] for name in ("class_sums", "counts")})
+
+    validate_reply(sums_order(sends="class-sums"), arrays(1))
+    with pytest.raises(InvalidReplyError, match="squared norm"):
+        validate_reply(sums_order(sends="class-sums"), arrays(10**4))
 
 
 def spoiled(value: float) -> dict[str, Any]:

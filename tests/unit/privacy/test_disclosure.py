@@ -22,6 +22,9 @@ def test_private_training_covers_the_models_and_silences_what_is_beside_them() -
     silenced = [what for what in plain if what.startswith(("loss", "seconds"))]
     assert len(silenced) == 2
     assert {(plain[what], private[what]) for what in silenced} == {(UNPROTECTED.value, PUBLIC.value)}
+    sums = "sums of features per class, or of their products too"
+    assert sums not in plain
+    assert dict(disclosures(True, sums=True))[sums] == dict(disclosures(False, sums=True))[sums] == UNPROTECTED.value
     assert [what for what, how in disclosures(True) if how == UNPROTECTED.value] == [
         "number of records (persons) of a client; under add-remove the declared one",
         "when a reply arrives",

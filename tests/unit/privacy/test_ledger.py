@@ -115,3 +115,24 @@ def test_figures_are_those_of_the_statement() -> None:
     bare = Ledger.of({}, accounts, (), one_bare).to_dict()
     assert (bare["epsilon"], bare["delta"], bare["covered"]) == (None, None, [])
     assert not bare["weights_covered"]
+
+
+def test_sums_of_features_are_named_and_a_run_without_models_names_none() -> None:
+    sums, models = "sums of clients' features are sent without differential privacy", "local models"
+    ridge = Ledger.of({}, {"a": account(0.0)}, (), (), unprotected_sums=1, models=False)
+    assert sums in ridge.statement()
+    assert models not in ridge.statement()
+    assert sums in ridge.to_dict()["not_covered"]
+    assert any("sums of features" in each["what"] for each in ridge.to_dict()["crosses"])
+    assert (ridge.to_dict()["covered"], ridge.to_dict()["weights_covered"]) == ([], False)
+    both = Ledger.of({"a": release()}, {"a": account()}, (), (), unprotected_sums=1)
+    assert sums in both.statement()
+    assert models in both.statement()
+    assert not both.to_dict()["weights_covered"]
+
+
+def test_a_head_of_releases_alone_is_covered() -> None:
+    found = Ledger.of({"a": release()}, {"a": account()}, (), (), models=False)
+    assert found.to_dict()["weights_covered"]
+    assert "without differential privacy" not in found.statement()
+    assert "the head is made of" in found.summary()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Arrays, HelloOrder, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.core.messages import Arrays, HelloOrder, Order, PrepareOrder, Refusal, Release, TrainOrder, Update
 from fedaux.flower import client_app as client
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
@@ -84,7 +84,7 @@ class Site:
         (reply,) = grid.send_and_receive([Message(content, node, kind)])
         return reply
 
-    def send(self, order: HelloOrder | PrepareOrder | TrainOrder) -> Message:
+    def send(self, order: HelloOrder | Order) -> Message:
         return self.message(serialize(order), MESSAGE_TYPES[type(order)])
 
     def release(self, order: PrepareOrder) -> Release:

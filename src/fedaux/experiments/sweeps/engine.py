@@ -115,7 +115,7 @@ def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
 
 def _arm_result(arm: Arm, runs: list[Run]) -> ArmResult:
     results = [result for result in map(finished, runs) if result]
-    private = find_method(arm.config.method).scores or arm.config.privacy.private_training
+    private = arm.config.releases or arm.config.privacy.private_training
     return ArmResult(
         arm.label,
         arm.settings,
