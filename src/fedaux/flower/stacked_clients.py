@@ -114,7 +114,7 @@ def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, Calla
         groups[client.settings, client.model].append(client)
     for group in groups.values():
         started = time.perf_counter()
-        features = cast(HeadFeatures, group[0].model.features)
+        features = cast(HeadFeatures, group[0].model.features).on_processor()
         results = train_heads([client.head for client in group], *group[0].settings, features)
         per_step = (time.perf_counter() - started) / sum(trained.steps for _, trained in results)
         for client, (head, trained) in zip(group, results, strict=True):

@@ -67,6 +67,16 @@ class HeadFeatures(nn.Module):
         z = x if self.raw else (x - self.mean) / self.deviation
         return F.relu(F.linear(z, self.projection, self.offset)) if self.random else z
 
+    def on_processor(self) -> HeadFeatures:
+        """Itself, or a copy of it: heads of many clients train there, wherever one alone would."""
+        if self.mean.device.type == "cpu":
+            return self
+        twin = HeadFeatures(self.inputs, self.random)
+        twin.raw = self.raw
+        for own, other in zip(twin.buffers(), self.buffers(), strict=True):
+            own.copy_(other)
+        return twin
+
     @torch.no_grad()
     def fold(self, head: nn.Linear) -> nn.Linear | nn.Sequential:
         """A head on h0's own features that gives what `head` gives on these: plain layers, without this one."""
@@ -85,7 +95,7 @@ class HeadFeatures(nn.Module):
         return (weight * self.deviation).to(self.mean.dtype), (bias + weight @ mean).to(self.mean.dtype)
 
     def _on_raw(self, weight: Tensor, bias: Tensor) -> nn.Linear:
-        layer = nn.Linear(weight.shape[1], weight.shape[0])
+        layer: nn.Linear = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0])  # type: ignore[no-untyped-call]  # draws nothing
         scaled = weight.double() if self.raw else weight.double() / self.deviation.double()
         layer.weight.copy_(scaled)
         layer.bias.copy_(bias if self.raw else bias.double() - scaled @ self.mean.double())

@@ -18,7 +18,7 @@ from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records, is_text
 from fedaux.models.compute import compute_of, forward
-from fedaux.models.registry import is_linear_head
+from fedaux.models.registry import folded, is_linear_head
 
 Rows = NDArray[np.float32]
 MIN_BLOCK, MAX_BLOCK, DEFAULT_BLOCK, HEAD_BLOCK = 16, 4096, 512, 8192  # rows in one forward pass
@@ -34,11 +34,11 @@ def predict_batches(
     Workers are threads, one torch thread each, that take different blocks: the same calls, so the same bits.
     """
     module.eval()
-    plain = is_linear_head(module)
+    plain, network = is_linear_head(module), folded(module)
 
     def outputs(rows: slice) -> tuple[slice, Rows]:
         with torch.inference_mode():
-            return rows, forward(module, records.batch(rows, view=plain)).cpu().numpy()
+            return rows, forward(network, records.batch(rows, view=plain)).cpu().numpy()
 
     blocks = records.blocks(block or block_rows(module, records))
     if workers == 1:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import import_function, unknown_name, user_code
 from fedaux.core.rng import seeded_torch
+from fedaux.models.compute import compute_of, place
 from fedaux.models.head_features import HeadFeatures
 
 Factory = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
@@ -58,7 +59,14 @@ def linear_head(width: int, classes: int, random: int = 0, seed: int = 0) -> Pro
 
 def is_linear_head(module: nn.Module) -> bool:
     """Whether this is a `linear_head`, which leaves its input alone."""
-    return isinstance(module, Prototype) and not list(module.features.children())
+    return isinstance(module, Prototype) and isinstance(module.features, HeadFeatures)
+
+
+def folded(module: nn.Module) -> nn.Module:
+    """A `linear_head` without the layer that standardises, which takes longer than the head; others as they are."""
+    if not (isinstance(module, Prototype) and isinstance(module.features, HeadFeatures)) or module.features.raw:
+        return module
+    return place(module.features.fold(module.head), compute_of(module))
 
 
 def published_weights(features: nn.Module) -> str:

@@ -1,12 +1,15 @@
 """Forward passes change nothing and do not depend on their blocks; fingerprints know what went in."""
 
+from typing import cast
+
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
-from fedaux.models import build, flatten_state
+from fedaux.models import HeadFeatures, build, flatten_state, linear_head
 from fedaux.models.inference import (
     DEFAULT_BLOCK,
     MAX_BLOCK,
@@ -87,3 +90,19 @@ def test_a_fingerprint_of_arrays_knows_names_types_shapes_and_rooms() -> None:
     rooms = [({"a": x},), ({"b": x},), ({"a": x.T},), ({"a": x.view(np.int32)},), ({"a": x}, {}), ({}, {"a": x})]
     assert len({fingerprint_arrays(*room) for room in rooms}) == 6
     assert fingerprint_arrays({"a": x}, facts=1) != fingerprint_arrays({"a": x})
+
+
+@pytest.mark.parametrize("random", [0, 7])
+def test_a_head_on_standardised_features_predicts_as_it_is_trained(random: int) -> None:
+    """Predictions fold the standardisation into the head."""
+    rng = np.random.default_rng(0)
+    records, head = Records(rng.normal(3, 2, (50, 4)).astype(np.float32)), linear_head(4, 3, random)
+    features = cast(HeadFeatures, head.features)
+    features.standardise({"mean": np.full(4, 3, np.float32), "deviation": np.array([2, 0.5, 1, 4], np.float32)})
+    state = torch.random.get_rng_state()
+    found = predict(head, records)
+    assert torch.equal(state, torch.random.get_rng_state())  # nothing was drawn
+    assert np.allclose(found, head(records.tensor()).detach().numpy(), atol=1e-5)
+    features.standardise({})
+    assert np.allclose(predict(head, records), head(records.tensor()).detach().numpy(), atol=1e-6)
+    assert not np.allclose(predict(head, records), found, atol=1e-2)
