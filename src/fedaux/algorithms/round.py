@@ -33,6 +33,8 @@ _REASON = 500  # characters of a reason that are kept: a client writes some of t
 class Round:
     """`teacher_weights` knows the clients asked that have made a release: the teachers of a method that scores.
 
+    Standing teachers are clients that contributed to an earlier round and not to this one: they join when it ends.
+
     How far an update may move from the weights that were `sent` is known from earlier rounds alone, in `limits`: the
     order in which updates arrive must not decide which are believed.
     """
@@ -57,8 +59,9 @@ class Round:
     ) -> Round:
         number, teachers = state.round + 1, server.config.teachers
         part = server.public.part(teachers.examples, number) if server.method.distils else None
+        known = sorted(state.last_round.keys() - set(asked)) if server.standing else []
         with costs.phase("weigh"):
-            weights = embedding.teacher_weights(state.releases, asked, part) if embedding else None
+            weights = embedding.teacher_weights(state.releases, [*asked, *known], part) if embedding else None
         return cls(server, number, state.weights, norm_limits(state.history), weights, costs, part)
 
     def add(self, update: Update) -> None:
@@ -104,6 +107,8 @@ class Round:
         """(its half of the ensemble, computed here or by the client; its share): None, None if it does not teach."""
         scored = self.teacher_weights
         if not self.server.method.distils or (scored is not None and update.client not in scored.teachers):
+            if self.server.standing:  # it teaches from the round on in which it has made a release
+                Ensemble.of(self._logits(label, update.weights, update.client))
             return None, None
         with self.costs.phase("teach"):
             if self.server.config.teachers.run_on == "clients":
@@ -113,12 +118,18 @@ class Round:
                     scored.check(update.client, weights)
             else:
                 weights = np.ones(1) if scored is None else scored.of(update.client)
-                ensemble = Ensemble.of(self._logits(label, update.weights), None if scored is None else weights)
+                logits = self._logits(label, update.weights, update.client)
+                ensemble = Ensemble.of(logits, None if scored is None else weights)
             return ensemble, None if scored is None else scored.share(weights)
 
-    def _logits(self, label: str, weights: Arrays) -> NDArray[np.float32]:
-        workers = self.server.config.teachers.workers
-        return teacher_logits(self.server.learners.trained[label], weights, self._inputs(label), workers)
+    def _logits(self, label: str, weights: Arrays, client: str = "") -> NDArray[np.float32]:
+        """Of a teacher on this round's part of D_distill; those of a client that may stand are kept, on all of it."""
+        model, workers = self.server.learners.trained[label], self.server.config.teachers.workers
+        if not client or self.server.standing is None:
+            return teacher_logits(model, weights, self._inputs(label), workers)
+        logits = teacher_logits(model, weights, self.server.public.distill_inputs(label), workers)
+        self.server.standing.save(client, self.number, logits)
+        return logits if self.part is None else logits[self.part]
 
     def _inputs(self, label: str) -> Records:
         """This round's part of D_distill, as a prototype's learner is called with it."""
@@ -130,8 +141,13 @@ class Round:
         return self.total.teachers > 0 and self.total.teachers >= TEACHER_QUORUM * self.total.clients
 
     def finish(self, state: RunState) -> RunState:
-        """Averages, FedBE's draws, students, test: the state after this round."""
+        """Standing teachers, averages, FedBE's draws, students, test: the state after this round."""
         server = self.server
+        if server.standing:
+            absent = {client: last for client, last in state.last_round.items() if client not in self.client_metrics}
+            with self.costs.phase("teach"):
+                for teacher in server.standing.ensembles(absent, self.teacher_weights, self.part):
+                    self.total.merge(Contribution(ensemble=teacher, teachers=1))
         averages, ensemble = self.total.finish()
         models, method_state = self._server_steps(state, averages)
         weights = {**state.weights, **models}

@@ -144,6 +144,7 @@ class TeachersConfig:
     run_on: str = "server"  # who runs the clients' models on D_distill; "clients": each its own, on its copy of [aux]
     examples: int = 0  # of D_distill in a round, drawn anew for each; 0: all of them
     workers: int = 1  # threads in which the server runs a teacher, on different examples; 1: torch's own threads
+    standing: bool = False  # a client's last model stays a teacher until it sends another; false: one round only
 
     def __post_init__(self) -> None:
         require_choice("teachers.weights", self.weights, ("odds", "certainty"))
@@ -152,6 +153,11 @@ class TeachersConfig:
         require(
             self.run_on == "server" or self.max_share == 1,
             "teachers.max_share below 1 needs teachers.run_on = 'server': only the server sees all teachers' weights.",
+        )
+        require(
+            self.run_on == "server" or not self.standing,
+            "teachers.standing needs teachers.run_on = 'server': the weights of all teachers change with every round, "
+            "and who is not asked cannot send its contribution again.",
         )
         require_within("teachers.examples", self.examples, "[0, inf)", "0 takes all of D_distill")
         require_within("teachers.workers", self.workers, "[1, inf)")

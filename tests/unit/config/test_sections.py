@@ -74,6 +74,11 @@ def test_add_remove_needs_a_size_that_neighbours_share() -> None:
     assert PrivacyConfig(adjacency="replace-one").declared_records == 0
 
 
+def test_standing_teachers_need_a_server_that_runs_them() -> None:
+    with pytest.raises(ConfigError, match=r"teachers\.standing needs teachers\.run_on = 'server'"):
+        TeachersConfig(standing=True, run_on="clients")
+
+
 @pytest.mark.parametrize("scorer", ["mean-embedding", "logistic"])
 def test_a_posterior_needs_sums_of_classes(scorer: str) -> None:
     with pytest.raises(ConfigError, match=r"set privacy\.scorer = 'class-embedding'"):
