@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.algorithms.aggregate import Contribution, Ensemble
-from fedaux.algorithms.distill import distill_students
+from fedaux.algorithms.distill import distill_students, starts
 from fedaux.algorithms.evaluation import confusions
 from fedaux.algorithms.hooks import next_model, with_extra, without_extra
 from fedaux.algorithms.run_state import RunState
@@ -156,6 +156,8 @@ class Round:
             if server.method.teachers == "bayesian":
                 self._add_bayesian_teachers(ensemble)
             with self.costs.phase("distil"):
+                start = server.config.distill.start
+                weights = starts(server.learners, weights, state.weights, self._inputs, ensemble, start)
                 weights, distill_loss = distill_students(
                     server.learners, weights, self._inputs, ensemble, server.config, self.number
                 )

@@ -123,16 +123,22 @@ class LocalConfig:
 class DistillConfig:
     """T3: distillation of the ensemble into the students (Adam, KL divergence)."""
 
-    epochs: int = 1  # passes over D_distill per round
+    epochs: int = 1  # passes over D_distill per round, where steps does not count
     lr: float = 5e-5  # Adam's
     batch_size: int = 128  # of public examples
     samples: int = 10  # models drawn from the Gaussian, FedBE only
+    steps: int = 0  # of Adam per round, in as many passes as that takes; 0: epochs counts
+    patience: int = 0  # passes without a lower loss on public examples held out, after which to stop; 0: never stop
+    start: str = "average"  # of a student: the round's average; its last self, "student"; the "better" of the two
 
     def __post_init__(self) -> None:
         require_within("distill.epochs", self.epochs, "[1, inf)")
         require_within("distill.lr", self.lr, "(0, 1e20]")
         require_within("distill.batch_size", self.batch_size, "[1, inf)")
         require_within("distill.samples", self.samples, "[1, inf)")
+        require_within("distill.steps", self.steps, "[0, inf)", "0 counts epochs")
+        require_within("distill.patience", self.patience, "[0, inf)", "0 never stops early")
+        require_choice("distill.start", self.start, ("average", "student", "better"))
 
 
 @dataclass(frozen=True)
