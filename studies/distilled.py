@@ -21,6 +21,7 @@ from fedaux.experiments.runner import run
 from studies.scorers import BASE, MEAN, REFERENCES, from_command_line
 
 PAPER, FAST = 5e-5, 1e-3  # distillation rates: the paper's, and one that linear heads can follow
+ONE, STANDING = replace(BASE, epsilon=1.0), TeachersConfig(standing=True)
 ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, settings, is there noise to draw again)
     "FedAVG+P": ("fedavg+p", {}, False),
     "FedDF+P": ("feddf+p", {}, False),
@@ -35,7 +36,14 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
     "FedAUX, logistic, repaired": ("fedaux", {"privacy": replace(BASE, scorer="logistic", ridge=0.03)}, True),
     "FedAUX, mean embedding": ("fedaux", {"privacy": MEAN}, True),
     "FedAUX, class embedding": ("fedaux", {"privacy": BASE}, True),
-    "the same, ε = 1": ("fedaux", {"privacy": replace(BASE, epsilon=1.0)}, True),
+    "the same, ε = 1": ("fedaux", {"privacy": ONE}, True),
+    "the same, ε = 1, standing teachers": ("fedaux", {"privacy": ONE, "teachers": STANDING}, True),
+    "the same, ε = 1, posterior": ("fedaux", {"privacy": replace(ONE, ratio="posterior")}, True),
+    "the same, ε = 1, posterior, standing teachers": (
+        "fedaux",
+        {"privacy": replace(ONE, ratio="posterior"), "teachers": STANDING},
+        True,
+    ),
     "the same, closed-form start": ("fedaux", {"privacy": BASE, "head_init": "closed-form"}, False),
     "the same, ε = 1, closed-form start": (
         "fedaux",

@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fedaux.algorithms.run_state import HISTORY, RELEASES, RunState
+from fedaux.algorithms.standing import FOLDER
 from helpers.scripted import CONFIG
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "kill_points.py"
@@ -23,10 +26,22 @@ def outcome(folder: Path) -> tuple[Any, ...]:
     return state.round, history, weights, state.accounts, state.unheard, state.prepared, state.last_round
 
 
-def test_a_run_that_is_killed_anywhere_while_it_saves_goes_on_to_the_same_result(tmp_path: Path) -> None:
+def teachers(folder: Path) -> dict[str, bytes]:
+    """The files of standing teachers, and nothing that a killed run has left."""
+    return {path.name: path.read_bytes() for path in (folder / FOLDER).glob("*")}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [[], ["teachers.standing=true", "fraction=0.5"]],
+    ids=["plain", "standing teachers"],
+)
+def test_a_run_that_is_killed_anywhere_while_it_saves_goes_on_to_the_same_result(
+    overrides: list[str], tmp_path: Path
+) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, SCRIPT, tmp_path], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, SCRIPT, tmp_path, *overrides], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     whole = outcome(tmp_path / "whole")
@@ -36,10 +51,12 @@ def test_a_run_that_is_killed_anywhere_while_it_saves_goes_on_to_the_same_result
         kind, _, number = folder.name.partition("-")
         if number and (folder / HISTORY).is_file():
             assert outcome(folder) == whole, folder.name
+            assert teachers(folder) == teachers(tmp_path / "whole"), folder.name
             assert (folder / RELEASES).read_bytes() == (tmp_path / "whole" / RELEASES).read_bytes(), folder.name
             assert len((folder / HISTORY).read_bytes().splitlines()) == 2, folder.name
             last[kind] = max(last[kind], int(number))
     # prepared, releases, two rounds: four states, and the start; history, releases and accounts between them
+    assert bool(teachers(tmp_path / "whole")) == bool(overrides)
     assert last["replace"] >= 5
     assert last["torn"] >= 6
     assert last["fsync"] >= 15

@@ -48,6 +48,7 @@ SETTINGS = {
     "a part of D_distill": replace(CONFIG, teachers=TeachersConfig(examples=60)),
     "heads on a part": replace(CONFIG, head_only=True, teachers=TeachersConfig(examples=60)),
     "certainty": replace(CONFIG, teachers=TeachersConfig(weights="certainty")),
+    "posterior": replace(CONFIG, head_only=True, privacy=replace(CONFIG.privacy, ratio="posterior")),
     "mean embedding": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding")),
     "kliep": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding", ratio="kliep")),
     "logistic": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="logistic", epsilon=50.0)),

@@ -1,6 +1,6 @@
 """A run over scripted clients, killed at every point of its saving in turn, and resumed each time.
 
-    python kill_points.py FOLDER
+    python kill_points.py FOLDER [KEY=VALUE …]
 
 `FOLDER/whole` is never killed. `FOLDER/KIND-N` is killed by SIGKILL at the N-th call: before bytes are made durable
 (`fsync`), before a file is replaced (`replace`), or with half of the bytes of an append written (`torn`).
@@ -17,12 +17,14 @@ from typing import Any
 import torch
 
 from fedaux.algorithms import run_writer
+from fedaux.config.schema import Config
 from fedaux.experiments.runner import run_in_folder, stored_state
 from helpers.scripted import CONFIG, Scripted, make_server
 
 
 def go_on(folder: Path) -> None:
-    run_in_folder(folder, make_server(), Scripted(), stored_state(CONFIG, folder))
+    config = Config.from_dict(CONFIG.to_dict(), sys.argv[2:])
+    run_in_folder(folder, make_server(config), Scripted(), stored_state(config, folder))
 
 
 def in_child(action: Callable[[], None]) -> int:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,12 +23,14 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import torch_stream
 from fedaux.data.batching import batch_starts, batches
-from fedaux.data.records import Records
+from fedaux.data.records import Indices, Records
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import forward
+from fedaux.models.inference import predict
 from fedaux.models.optimizer import Losses, Optimizer, mean_loss
 
 SWA_EVERY = 25  # steps, as in FedBE's code
+COMPARED = 1024  # public examples, at most, on which two starts are compared
 
 
 class DivergedError(FedauxError, ArithmeticError):
@@ -145,6 +148,35 @@ def _evaluated(
     return loss
 
 
+def public_loss(
+    student: nn.Module, records: Records, ensemble: Ensemble, rows: Indices, settings: DistillConfig
+) -> float:
+    """`distillation_loss` on these examples."""
+    logits = torch.from_numpy(predict(student, records.take(rows)))
+    return distillation_loss(logits, torch.from_numpy(soft_labels(ensemble, rows, settings))).item()
+
+
+def starts(
+    learners: Learners,
+    averages: dict[str, Arrays],
+    students: dict[str, Arrays],
+    inputs: Callable[[str], Records],
+    ensemble: Ensemble,
+    settings: DistillConfig,
+) -> dict[str, Arrays]:
+    """What each student starts from: the round's average, its last self, or whichever is closer to the ensemble."""
+    if settings.start != "better":
+        return averages if settings.start == "average" else students
+
+    def loss(label: str, weights: Arrays) -> float:
+        records = inputs(label)
+        some = np.arange(0, len(records), math.ceil(len(records) / COMPARED))
+        return public_loss(learners.loaded(label, weights), records, ensemble, some, settings)
+
+    pairs = {label: (averages[label], students[label]) for label in averages}
+    return {label: min(pair, key=partial(loss, label)) for label, pair in pairs.items()}
+
+
 def distill_students(
     learners: Learners,
     weights: dict[str, Arrays],
@@ -153,7 +185,7 @@ def distill_students(
     config: Config,
     round_: int,
 ) -> tuple[dict[str, Arrays], float]:
-    """(one student per prototype, each from its own average and all from the one ensemble; their mean loss)."""
+    """(one student per prototype, each from its own weights and all from the one ensemble; their mean loss)."""
     students, losses, settings = {}, [], config.distill
     for label in weights:
         student = learners.loaded(label, weights[label])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fedaux.algorithms.aggregate import Contribution, Ensemble
-from fedaux.algorithms.distill import distill_students
+from fedaux.algorithms.distill import distill_students, starts
 from fedaux.algorithms.evaluation import confusions
 from fedaux.algorithms.hooks import next_model, with_extra
 from fedaux.algorithms.run_state import RunState
@@ -33,6 +33,8 @@ _REASON = 500  # characters of a reason that are kept: a client writes some of t
 @dataclass
 class Round:
     """`teacher_weights` knows the clients asked that have made a release: the teachers of a method that scores.
+
+    Standing teachers are clients that contributed to an earlier round and not to this one: they join when it ends.
 
     How far an update may move from the weights that were `sent` is known from earlier rounds alone, in `limits`: the
     order in which updates arrive must not decide which are believed.
@@ -58,9 +60,10 @@ class Round:
     ) -> Round:
         number, teachers = state.round + 1, server.config.teachers
         part = server.public.part(teachers.examples, number) if server.method.distils else None
+        known = sorted(state.last_round.keys() - set(asked)) if server.standing else []
         with costs.phase("weigh"):
             scored = embedding if server.method.scores else None
-            weights = scored.teacher_weights(state.releases, asked, part) if scored else None
+            weights = scored.teacher_weights(state.releases, [*asked, *known], part) if scored else None
         return cls(server, number, state.weights, norm_limits(state.history), weights, costs, part)
 
     def add(self, update: Update) -> None:
@@ -109,6 +112,8 @@ class Round:
         """(its half of the ensemble, computed here or by the client; its share): None, None if it does not teach."""
         scored = self.teacher_weights
         if not self.server.method.distils or (scored is not None and update.client not in scored.teachers):
+            if self.server.standing:  # it teaches from the round on in which it has made a release
+                Ensemble.of(self._logits(label, update.weights, update.client))
             return None, None
         with self.costs.phase("teach"):
             if self.server.config.teachers.run_on == "clients":
@@ -118,15 +123,24 @@ class Round:
                     scored.check(update.client, weights)
             else:
                 weights = np.ones(1) if scored is None else scored.of(update.client)
-                ensemble = Ensemble.of(self._logits(label, update.weights), None if scored is None else weights)
+                logits = self._logits(label, update.weights, update.client)
+                ensemble = Ensemble.of(logits, None if scored is None else weights)
             return ensemble, None if scored is None else scored.share(weights)
 
-    def _logits(self, label: str, weights: Arrays) -> NDArray[np.float32]:
-        """Of one teacher; or its probabilities, where these are what is averaged."""
-        config = self.server.config
-        learner, inputs = self.server.learners.trained[label], self._inputs(label)
-        logits = teacher_logits(learner, weights, inputs, config.teachers.workers)
-        return logits if config.distill.combine == "logits" else np.asarray(softmax(logits, axis=1), np.float32)
+    def _logits(self, label: str, weights: Arrays, client: str = "") -> NDArray[np.float32]:
+        """Of a teacher on this round's part of D_distill; or its probabilities, where these are what is averaged.
+
+        Those of a client that may stand are kept, on all of D_distill.
+        """
+        config, standing = self.server.config, self.server.standing if client else None
+        inputs = self._inputs(label) if standing is None else self.server.public.distill_inputs(label)
+        logits = teacher_logits(self.server.learners.trained[label], weights, inputs, config.teachers.workers)
+        if config.distill.combine != "logits":
+            logits = np.asarray(softmax(logits, axis=1), np.float32)
+        if standing is None:
+            return logits
+        standing.save(client, self.number, logits)
+        return logits if self.part is None else logits[self.part]
 
     def _sizes(self, label: str) -> list[int]:
         """Of the arrays that make up the parameters of a prototype's learner."""
@@ -142,8 +156,13 @@ class Round:
         return self.total.teachers > 0 and self.total.teachers >= TEACHER_QUORUM * self.total.clients
 
     def finish(self, state: RunState) -> RunState:
-        """Averages, FedBE's draws, students, test: the state after this round."""
+        """Standing teachers, averages, FedBE's draws, students, test: the state after this round."""
         server = self.server
+        if server.standing:
+            absent = {client: last for client, last in state.last_round.items() if client not in self.client_metrics}
+            with self.costs.phase("teach"):
+                for teacher in server.standing.ensembles(absent, self.teacher_weights, self.part):
+                    self.total.merge(Contribution(ensemble=teacher, teachers=1))
         averages, ensemble = self.total.finish()
         models, method_state = self._server_steps(state, averages)
         weights = {**state.weights, **models}
@@ -152,6 +171,8 @@ class Round:
             if server.method.teachers == "bayesian":
                 self._add_bayesian_teachers(ensemble)
             with self.costs.phase("distil"):
+                settings = server.config.distill
+                weights = starts(server.learners, weights, state.weights, self._inputs, ensemble, settings)
                 weights, distill_loss = distill_students(
                     server.learners, weights, self._inputs, ensemble, server.config, self.number
                 )

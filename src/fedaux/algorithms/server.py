@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from fedaux.algorithms.learners import Learners
 from fedaux.algorithms.orders import Orders
 from fedaux.algorithms.public_data import PublicData
 from fedaux.algorithms.run_state import RunState
+from fedaux.algorithms.standing import StandingTeachers
 from fedaux.config.methods import Method, find_method
 from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
@@ -37,6 +38,7 @@ class Server:
     orders: Orders
     cache: Path | None = None  # of public features; None keeps them in memory
     on_progress: OnProgress = field(default=no_progress, repr=False)
+    standing: StandingTeachers | None = None  # of a run with teachers.standing, see `in_folder`
 
     @classmethod
     def of(
@@ -55,6 +57,11 @@ class Server:
         public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
         orders = Orders(config, classes, scorer, learners, public, dealt.__getitem__)
         return cls(config, classes, clients, learners, public, scorer, orders, cache, on_progress)
+
+    def in_folder(self, folder: Path) -> Server:
+        """With standing teachers, if the run has any, in the run's folder."""
+        wanted = self.config.teachers.standing and self.method.distils
+        return replace(self, standing=StandingTeachers.of_run(folder)) if wanted else self
 
     @property
     def method(self) -> Method:

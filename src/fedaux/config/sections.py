@@ -146,6 +146,7 @@ class DistillConfig:
     temperature: float = 1.0  # T: soft labels are p^(1/T), made to sum to 1; below 1 they are sharper
     draws: str = "models"  # FedBE's Gaussian is over models; or over updates, each divided by its norm
     draw_scale: float = 1.0  # of its standard deviation
+    start: str = "average"  # of a student: the round's average; its last self, "student"; the "better" of the two
 
     def __post_init__(self) -> None:
         require_within("distill.epochs", self.epochs, "[1, inf)")
@@ -164,6 +165,7 @@ class DistillConfig:
         require_within("distill.temperature", self.temperature, "(0, inf)")
         require_choice("distill.draws", self.draws, ("models", "updates"))
         require_within("distill.draw_scale", self.draw_scale, "[0, inf)")
+        require_choice("distill.start", self.start, ("average", "student", "better"))
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,7 @@ class TeachersConfig:
     run_on: str = "server"  # who runs the clients' models on D_distill; "clients": each its own, on its copy of [aux]
     examples: int = 0  # of D_distill in a round, drawn anew for each; 0: all of them
     workers: int = 1  # threads in which the server runs a teacher, on different examples; 1: torch's own threads
+    standing: bool = False  # a client's last model stays a teacher until it sends another; false: one round only
 
     def __post_init__(self) -> None:
         require_choice("teachers.weights", self.weights, ("odds", "certainty"))
@@ -183,6 +186,11 @@ class TeachersConfig:
         require(
             self.run_on == "server" or self.max_share == 1,
             "teachers.max_share below 1 needs teachers.run_on = 'server': only the server sees all teachers' weights.",
+        )
+        require(
+            self.run_on == "server" or not self.standing,
+            "teachers.standing needs teachers.run_on = 'server': the weights of all teachers change with every round, "
+            "and who is not asked cannot send its contribution again.",
         )
         require_within("teachers.examples", self.examples, "[0, inf)", "0 takes all of D_distill")
         require_within("teachers.workers", self.workers, "[1, inf)")
@@ -201,7 +209,7 @@ class PrivacyConfig:
     adjacency: str = "replace-one"  # neighbouring datasets; or add-remove
     calibration: str = "analytic"  # of the noise: analytic Gaussian, or opendp: zCDP, 7 to 11 % more noise
     embedding_dim: int = 32  # class- and mean-embedding: dimension of the public PCA
-    ratio: str = "bayes"  # mean-embedding: how the server turns means into odds; or kliep
+    ratio: str = "bayes"  # how sums become odds; class-embedding: or posterior; mean-embedding: or kliep
     ridge: float = 0.01  # logistic: regularisation λ
     private_training: bool = False  # DP-SGD with what scores leave of epsilon_total; false: models are not private
     train_rounds: int = 0  # rounds of private training the budget is planned for; 0: the rounds of the run
@@ -214,7 +222,12 @@ class PrivacyConfig:
         if ":" not in self.scorer:  # else a module:function of the user's
             scorers = ("class-embedding", "mean-embedding", "logistic", "module:function")
             require_choice("privacy.scorer", self.scorer, scorers)
-        require_choice("privacy.ratio", self.ratio, ("bayes", "kliep"))
+        require_choice("privacy.ratio", self.ratio, ("bayes", "posterior", "kliep"))
+        require(
+            self.ratio != "posterior" or self.scorer == "class-embedding" or ":" in self.scorer,
+            f"privacy.ratio = 'posterior' is the posterior of a class: set privacy.scorer = 'class-embedding', not "
+            f"{self.scorer!r}, or leave privacy.ratio out.",
+        )
         require_choice("privacy.unit", self.unit, ("record", "person"))
         require_choice("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
         require_choice("privacy.calibration", self.calibration, ("opendp", "analytic"))

@@ -102,12 +102,17 @@ def run_in_folder(
 
     A round is saved before anybody hears of it.
     """
+    server = server.in_folder(folder)
     config, hooks, writer = server.config, Callbacks([JsonLines(), *callbacks]), RunWriter(folder, state)
     finished = state.round if state else 0
+    if server.standing:  # a run that was killed may have left some that do not count
+        server.standing.keep(state.last_round if state else {})
 
     def save(state: RunState) -> None:
         nonlocal finished
         writer.save(state)
+        if server.standing:
+            server.standing.keep(state.last_round)
         if state.round == finished:  # prepared, or releases are in
             return
         finished = state.round

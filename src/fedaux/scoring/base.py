@@ -19,6 +19,7 @@ Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
 Vector = NDArray[np.float64]
 Shares = Vector
+Transform = Callable[[Features], Features]  # (B, k) → (B, m)
 LogOdds = Callable[[Features], Vector]  # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
 
 
@@ -50,7 +51,7 @@ class Fitted:
     """Every client's log-odds, as functions of the rows that `transform` makes of φ(x), (B, k) → (B, m)."""
 
     log_odds: Mapping[str, LogOdds]
-    transform: Callable[[Features], Features] | None = None  # the same for all clients; None: φ(x) itself
+    transform: Transform | None = None  # the same for all clients; None: φ(x) itself
     mixtures: Mapping[str, Vector] | None = None  # of clients whose odds are Σ_c a_c e^{row_c}: their a ≥ 0, (m,)
 
 

@@ -54,6 +54,21 @@ class Pooled:
         columns = zip(self.means, self.sigma, self.records, strict=True)
         return [predictive(mean, reference, sigma, records) for mean, sigma, records in columns]
 
+    def discriminant(self, reference: Reference | Moments) -> tuple[Vector, Vector]:
+        """(weights (C, k), biases (C,)) of log p(c∣φ), up to what all classes share: linear discriminant analysis.
+
+        Rows of a class are taken to vary as public rows do, around class means that are shrunk according to the noise.
+        """
+        means = np.stack([density.mean for density in self.densities(reference)])
+        spread = np.trace(reference.covariance) / len(reference.mean)
+        weights = means @ np.linalg.inv(reference.covariance + 1e-6 * spread * np.eye(len(reference.mean)))
+        return weights, self.log_priors - 0.5 * (weights * means).sum(axis=1)
+
+    @property
+    def log_priors(self) -> Vector:
+        """log p(c), (C,)."""
+        return np.asarray(np.log(self.records / self.records.sum()))
+
 
 def pool(releases: Sequence[Release], classes: int) -> Pooled:
     """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least squares over the clients.

@@ -20,14 +20,10 @@ def discriminant_head(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(weights (C, H), biases (C,)) of a head on h0's own features.
 
-    Rows of a class are taken to vary as public rows do, class means are shrunk according to the known noise, and φ is
-    taken to be linear in the features: it is a direction, and the public map has norm 1 in the median.
+    `Pooled.discriminant`, with φ taken to be linear in the features: it is a direction, and the public map has norm 1
+    in the median.
     """
-    means = np.stack([density.mean for density in pooled.densities(reference)])
-    spread = np.trace(reference.covariance) / len(reference.mean)
-    precision = np.linalg.inv(reference.covariance + 1e-6 * spread * np.eye(len(reference.mean)))
-    on_phi = means @ precision
-    bias = np.log(pooled.records / pooled.records.sum()) - 0.5 * (on_phi * means).sum(axis=1)
+    on_phi, bias = pooled.discriminant(reference)
     weights = on_phi @ public["basis"].T.astype(np.float64)
     bias = bias - weights @ public["mean"].astype(np.float64)
     return weights.astype(np.float32), bias.astype(np.float32)

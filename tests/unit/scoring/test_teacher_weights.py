@@ -195,6 +195,7 @@ def test_a_part_of_the_examples_has_the_weights_that_all_of_them_have(embedding:
 
 SCORERS: list[PortableScorer] = [
     ClassEmbeddingScorer(3, embedding_dim=4),
+    ClassEmbeddingScorer(3, embedding_dim=4, ratio="posterior"),
     MeanEmbeddingScorer(embedding_dim=4),
     MeanEmbeddingScorer(embedding_dim=4, ratio="kliep"),
     LogisticScorer(ridge=0.1),
