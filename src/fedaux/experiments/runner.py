@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.regions import Regions
+from fedaux.algorithms.regions import RegionError, Regions
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import FILE, RunState, StateError
 from fedaux.algorithms.run_writer import RunWriter
@@ -82,6 +82,11 @@ def run_over_regions(
 
     It waits for all of them, and ends in the bits of one server that asks all clients itself.
     """
+    if config.teachers.standing or config.analytic_head is not None:
+        raise RegionError(
+            "regional servers hand on releases and sums of models only: leave --regions out, or teachers.standing, "
+            "head_init and methods that compute a head"
+        )
     folder = Path(folder)
     server, federation = make_server(config, on_progress, cache), Regions(folder, regions)
     on_progress(Notice(f"waiting for {regions} regional servers, which are started with out = {folder.absolute()}"))

@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedaux.algorithms.loop import NoAnswerError
-from fedaux.algorithms.regions import FOLDER
+from fedaux.algorithms.regions import FOLDER, RegionError
 from fedaux.algorithms.run_state import HISTORY, RunState, StateError
-from fedaux.config.sections import FederationConfig
+from fedaux.config.sections import FederationConfig, TeachersConfig
 from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarted
 from fedaux.experiments.callbacks import Callback
@@ -104,6 +105,14 @@ def test_regional_servers_are_told_of_the_end(tmp_path: Path) -> None:
     assert any(isinstance(event, Notice) and "3 regional servers" in event.text for event in events)
     (left,) = (tmp_path / FOLDER).iterdir()
     assert json.loads(left.read_text())["kind"] == "end"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"teachers": TeachersConfig(standing=True)}, {"method": "ridge"}, {"head_init": "closed-form"}]
+)
+def test_regions_refuse_what_they_cannot_hand_on(settings: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(RegionError, match="leave --regions out"):
+        run_over_regions(replace(TINY_CONFIG, **settings), tmp_path, 2)
 
 
 def test_a_run_in_a_line() -> None:

@@ -155,12 +155,18 @@ def _concerns(key: str, base: Config, method: Method) -> bool:
     if table == "method_options":
         hooks = method.make_hooks({})
         return hooks is not None and name in {field.name for field in fields(hooks)}
+    tables = {
+        "local": not method.analytic,
+        "distill": method.distils,
+        "teachers": method.scores,
+        "privacy": method.scores or method.sends == "releases",
+    }
     return {
         "local.mu": method.proximal,
         "distill.samples": method.teachers == "bayesian",
         "prototypes": not base.head_only,
-        "head_init": method.scores,
-    }.get(key, {"distill": method.distils, "teachers": method.scores, "privacy": method.scores}.get(table, True))
+        "head_init": not method.analytic,
+    }.get(key, tables.get(table, True))
 
 
 def _allows(method: Method) -> Callable[[Settings], bool]:

@@ -28,6 +28,8 @@ def test_a_method_is_tuned_in_what_concerns_it() -> None:
     assert keys("fedprox+p", PRETRAINED) == [*plain, "local.mu"]
     assert keys("feddf+p", PRETRAINED) == keys("fedaux", PRETRAINED) == [*plain, "distill.lr", "distill.epochs"]
     assert keys("scaffold+p", PRETRAINED) == [*plain, "method_options.server_lr"]
+    assert keys("ridge+p", PRETRAINED) == []  # a head that is computed trains nowhere
+    assert len(sampled("ridge+p", 5, PRETRAINED)) == 1
     assert "norm" not in keys("fedavg", Config.from_dict({**TINY_CONFIG.to_dict(), "head_only": True}))
 
 
