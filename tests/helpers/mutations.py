@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 import fedaux.flower.dropin_client as flower_client
 import fedaux.privacy.dp_sgd as private
 from fedaux.algorithms.run_state import RunState
-from fedaux.core.messages import Account, Release, Update
+from fedaux.core.messages import Account, Release, SumsOrder, Update
 from fedaux.data import federated
 from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
@@ -92,15 +92,30 @@ def labels_by_record(patch: pytest.MonkeyPatch) -> None:
 
 def classes_by_record(patch: pytest.MonkeyPatch) -> None:
     """Hello tells the classes that the records have."""
-    patch.setattr(
-        client, "class_names", lambda config, name: federated._class_names(federated._open_corpus(config.data))
-    )
+
+    def told(config: Any, name: str) -> tuple[str, ...]:
+        corpus = federated._open_corpus(config.data)
+        return corpus.classes or federated._numbers(corpus.train)
+
+    patch.setattr(client, "class_names", told)
+
+
+def sums_for_anybody(patch: pytest.MonkeyPatch) -> None:
+    """A client that sends sums of its features whatever its own settings say."""
+    checked = client.validate_order
+
+    def willing(context: Any, order: Any) -> Any:
+        config = checked(context, order)
+        open_hearted = replace(config.privacy, private_training=False)
+        return replace(config, method="ridge", privacy=open_hearted) if isinstance(order, SumsOrder) else config
+
+    patch.setattr(client, "validate_order", willing)
 
 
 def history_only(patch: pytest.MonkeyPatch) -> None:
     """The server adds up the rounds that it kept."""
 
-    def of(cls: Any, releases: Any, accounts: Any, unheard: Any, history: Any) -> Any:
+    def of(cls: Any, releases: Any, accounts: Any, unheard: Any, history: Any, *_more: Any) -> Any:
         spends: dict[str, list[accounting.Mechanism]] = {}
         for result in history:
             for name, spent in result.private_training.items():
@@ -292,6 +307,7 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("a matrix product", matrix_product, ("batch-shape-map",))  # 2
     yield Mutation("batched gradients", batched_gradients, ("batch-shape-training",))  # 2
     yield Mutation("evaluate", evaluate_again, ("oracle",))  # 3
+    yield Mutation("sums for anybody", sums_for_anybody, ("oracle",))
     yield Mutation("labels by record", labels_by_record, ("new-label",))  # 4
     yield Mutation("classes by record", classes_by_record, ("hello",))  # 4
     yield Mutation("unchecked modules", unchecked_modules, ("drop-in-batchnorm",))  # 5

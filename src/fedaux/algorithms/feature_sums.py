@@ -7,16 +7,17 @@ of a class with one record is that record's features.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedaux.algorithms.aggregate import FixedSum
 from fedaux.core.messages import Arrays
-from fedaux.data.records import Records
-from fedaux.models import HeadFeatures
+
+if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
+    from fedaux.data.records import Records
+    from fedaux.models import HeadFeatures
 
 SUM_BITS = 26  # 1.5e-8 a step; room for sums up to 7e10
 _BLOCK = 2048  # rows at a time in double precision
@@ -35,6 +36,8 @@ class Moments:
     @classmethod
     def of(cls, features: HeadFeatures, records: Records, classes: int, second: bool) -> Self:
         """Of labelled records whose rows are h0's features; `second`: with second moments."""
+        import torch
+
         labels, width = records.labels, features.width
         class_sums, counts = np.zeros((classes, width)), np.bincount(labels, minlength=classes).astype(np.float64)
         moments = np.zeros((width, width)) if second else None

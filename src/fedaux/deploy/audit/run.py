@@ -19,7 +19,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {  # what is attacked, and how
     "batch-shape-map": ("one record more, on the public map of others", records.map_kernel),
     "batch-shape-network": ("one record more, on the features of others", records.network_kernel),
     "batch-shape-training": ("one record more, on the gradients of others", records.training_kernel),
-    "oracle": ("orders beyond hello, prepare and train", wire.oracle),
+    "oracle": ("orders beyond hello, prepare and train, and for sums", wire.oracle),
     "fields": ("fields of replies of two neighbours", wire.fields),
     "new-label": ("a label that is not declared, on those of others", texts.new_label),
     "hello": ("a label that is not declared, in Hello", wire.hello),

@@ -10,7 +10,8 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedaux.core.messages import Hello, HelloOrder, PrepareOrder, Release, TrainOrder, Update
+from fedaux.config.methods import SUMS
+from fedaux.core.messages import Hello, HelloOrder, PrepareOrder, Release, SumsOrder, TrainOrder, Update
 from fedaux.data.records import Corpus
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.dropin import MAP, Net
@@ -25,7 +26,7 @@ from fedaux.flower.user_model import ACTION
 from fedaux.models import flatten_state
 from fedaux.privacy.disclosure import DISCLOSED_FIELDS, PUBLIC
 
-ORDERS = {"query.hello", "query.prepare", "train.default"}  # the message types that a client answers
+ORDERS = {"query.hello", "query.prepare", "query.sums", "train.default"}  # the message types that a client answers
 OTHERS = ("evaluate", "evaluate.default", "evaluate.score", "query", "query.evaluate", "query.fedaux", "train.evaluate")
 SECRET = "Jane Doe 1970 HIV positive"
 REPLY_TYPES: dict[type, type] = {HelloOrder: Hello, PrepareOrder: Release, TrainOrder: Update}
@@ -37,13 +38,16 @@ def broken_source(path: Path) -> Corpus:
 
 
 def oracle(folder: Path, audit: AuditConfig) -> AttackResult:
-    """An answer to any other message type would be one that no account covers."""
+    """An answer to any other message type, or sums of features that the site never agreed to, no account covers."""
     site = _trainer(folder / "one", (1, 0), audit)
     contents = [serialize(order) for order in _orders(site)] + [RecordDict()]
     answered = [kind for kind in OTHERS for content in contents if not site.message(content, kind).has_error()]
+    sums = [_sums_order(score_order(site), sends) for sends in SUMS]
+    answered += [f"query.sums for {order.sends}" for order in sums if not site.send(order).has_error()]
     known = set(client.app._registered_funcs)
     extra = sorted({*answered, *(known - ORDERS)})
-    detail = f"answers {', '.join(extra)}" if extra else f"{len(OTHERS) * len(contents)} other orders are refused"
+    count = len(OTHERS) * len(contents) + len(sums)
+    detail = f"answers {', '.join(extra)}" if extra else f"{count} other orders are refused"
     return AttackResult.exact(bool(extra), detail)
 
 
@@ -111,6 +115,11 @@ def _trainer(folder: Path, row: tuple[float, float], audit: AuditConfig) -> Site
 def _orders(site: Site) -> list[HelloOrder | PrepareOrder | TrainOrder]:
     """One of each kind."""
     return [HelloOrder(), score_order(site), head_order(site)]
+
+
+def _sums_order(order: PrepareOrder, sends: str) -> SumsOrder:
+    """Asks for sums of features instead of scores; records are features, and have two columns."""
+    return SumsOrder(order.client, order.prototype, order.classes, sends, 2, order.h0, 0, order.extractor)
 
 
 def _fields(reply: Message) -> Iterator[tuple[str, Any]]:
