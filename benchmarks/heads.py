@@ -45,6 +45,7 @@ def settings(folder: Path, features: int, clients: int = CLIENTS, records: int =
     return Config(
         method="feddf+p",
         head_only=True,
+        head_features="raw",  # as the bare arm takes them
         prototypes=(PrototypeSpec.of("mlp", features=features, norm="none"),),
         data=DataConfig(source="npy", path=str(folder / "private"), clients=clients, alpha=1.0),
         aux=AuxConfig(source="npy", path=str(folder / "aux")),
