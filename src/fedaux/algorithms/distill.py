@@ -22,7 +22,7 @@ from fedaux.config.sections import DistillConfig
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import torch_stream
-from fedaux.data.batching import batch_starts, batches
+from fedaux.data.batching import batch_starts, batches, shuffled
 from fedaux.data.records import Indices, Records
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import forward
@@ -66,7 +66,7 @@ def distill(
     descent = Optimizer(settings.optimizer, settings.lr, settings.momentum).make(list(student.parameters()))
     rows, held_out = np.arange(len(records)), np.empty(0, np.int64)
     if settings.patience:
-        held_out, rows = np.split(torch.randperm(len(records), generator=generator).numpy(), [len(records) // 10])
+        held_out, rows = np.split(shuffled(len(records), generator), [len(records) // 10])
     steps = settings.steps or settings.epochs * len(batch_starts(len(rows), settings.batch_size))
     losses, best, averaged = Losses(), Best(settings.patience), Average(settings.average_from * steps)
 

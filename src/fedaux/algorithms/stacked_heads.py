@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedaux.algorithms.hooks import Vector
 from fedaux.algorithms.local_training import Trained
-from fedaux.data.batching import batch_starts
+from fedaux.data.batching import batch_starts, shuffled
 from fedaux.data.records import Indices, Records
 from fedaux.models.head_features import HeadFeatures
 from fedaux.models.optimizer import Optimizer, StackedDescent
@@ -91,7 +91,7 @@ def _batches(
         counts = np.diff([*starts[head], len(part)])
         for epoch in range(epochs):
             here = slice(epoch * len(counts), (epoch + 1) * len(counts))
-            order = part[torch.randperm(len(part), generator=generator).numpy()]
+            order = part[shuffled(len(part), generator)]
             index[head, here, :-1] = np.resize(order, (len(counts), batch_size))
             index[head, here.stop - 1, -1] = order[-1]  # of a last batch with one row more
             sizes[head, here] = counts

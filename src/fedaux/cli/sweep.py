@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedaux.experiments.sweeps.result import SweepResult
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
+Methods = Annotated[str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds to average over; default: what the file says.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/NAME.")]
 Tuned = Annotated[
@@ -75,9 +76,7 @@ def demo(
 )
 def compare(
     config: Annotated[Path, typer.Argument(help="A TOML file; its `method` plays no part.")],
-    methods: Annotated[
-        str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")
-    ] = "",
+    methods: Methods = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to average over, from the file's own on.")] = 3,
     out: Out = None,
     jobs: Jobs = 1,
@@ -92,7 +91,7 @@ def compare(
     from fedaux.config.schema import Config
     from fedaux.experiments.sweeps.grid import Sweep
 
-    names = [name.strip() for name in methods.split(",")] if methods else list(PAPER)
+    names = method_names(methods) or list(PAPER)
     chosen, base = _chosen(tuned, preset, set_), Config.load(with_local_modules(config), set_ or [])
     plan = Sweep.of(base, {"method": names}, seeds, chosen)
     title = f"Test accuracy in %, {config.stem}, {seeds} seed(s). Settings: {chosen.note(base)}"
@@ -160,6 +159,11 @@ def study(
 
     plan = Sweep.load(path, _overrides(set_, seeds), _chosen(tuned, preset, set_))
     _sweep(plan, out or Path("runs") / f"study-{name}{_suffix(tuned, preset)}", jobs, threads, as_json)
+
+
+def method_names(text: str) -> list[str]:
+    """Of --methods; none where it is left out."""
+    return [name.strip() for name in text.split(",")] if text else []
 
 
 def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> Chosen:

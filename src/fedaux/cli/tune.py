@@ -18,7 +18,7 @@ from fedaux.cli.common import (
     set_threads,
     with_local_modules,
 )
-from fedaux.cli.sweep import Jobs
+from fedaux.cli.sweep import Jobs, Methods, method_names
 
 app = typer.Typer()
 
@@ -32,9 +32,7 @@ app = typer.Typer()
 )
 def tune(
     config: Annotated[Path, typer.Argument(help="A TOML file, if you like with a table \\[tune] of lists.")],
-    methods: Annotated[
-        str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")
-    ] = "",
+    methods: Methods = "",
     budget: Annotated[
         int | None, typer.Option(min=1, help="How many settings of each method to try; default 8.")
     ] = None,
@@ -53,8 +51,7 @@ def tune(
     from fedaux.report.live import Live
     from fedaux.report.terminal import results_table
 
-    chosen: dict[str, Any] = {"budget": budget, "seeds": seeds}
-    chosen["methods"] = [name.strip() for name in methods.split(",")] if methods else None
+    chosen: dict[str, Any] = {"budget": budget, "seeds": seeds, "methods": method_names(methods) or None}
     plan = Tuning.load(with_local_modules(config), set_ or [], **{k: v for k, v in chosen.items() if v is not None})
     folder, console = out or Path("runs") / f"{config.stem}-tune", console_for(as_json)
     set_threads(threads)

@@ -18,8 +18,14 @@ def batch_starts(size: int, batch_size: int) -> range:
     return range(0, max(1, size - 1 if batch_size > 1 else size), batch_size)
 
 
+def shuffled(size: int, generator: torch.Generator) -> NDArray[np.int64]:
+    """Positions in the order of an epoch."""
+    order: NDArray[np.int64] = torch.randperm(size, generator=generator).numpy()
+    return order
+
+
 def batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
     """One shuffled epoch."""
-    order = torch.randperm(size, generator=generator).numpy()
+    order = shuffled(size, generator)
     for start, stop in pairwise([*batch_starts(size, batch_size), size]):
         yield order[start:stop]
