@@ -24,19 +24,17 @@ import numpy as np
 import torch
 
 from benchmarks.measure import machine
+from benchmarks.memory import scripted_server
 from benchmarks.saving import ACCOUNT, Clock, release, result
 from benchmarks.weights import cohort
 from fedaux import run
 from fedaux.algorithms.round import norm_limits
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.run_writer import RunWriter
-from fedaux.algorithms.server import Server
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig
-from fedaux.data.federated import client_names
+from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.data.partition import dirichlet
-from fedaux.data.records import Records
 from fedaux.experiments.callbacks import JsonLines
 from fedaux.experiments.runner import run_in_folder
 from fedaux.report.charts import Line, line_chart
@@ -86,15 +84,10 @@ def linear_round(sizes: Sizes, folder: Path) -> float:
 
 def registered(clients: int, folder: Path) -> float:
     """Processor seconds of a round of 100 new clients out of so many names; they answer from a script."""
-    from helpers.scripted import CONFIG, Scripted
+    from helpers.scripted import Scripted
 
-    data, policy = replace(CONFIG.data, clients=clients), FederationConfig(quorum=0.5)
-    config = replace(CONFIG, rounds=4, fraction=min(1.0, 100 / clients), data=data, federation=policy)
-    rng = np.random.default_rng(0)
-    test = Records(rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 3)
-    aux = Records(rng.normal(size=(50, 4)).astype(np.float32))
-    server, clock = Server.of(config, aux, test, 3, client_names(config), folder / "cache"), Clock()
-    run_in_folder(folder, server, Scripted(), None, [clock])
+    clock = Clock()
+    run_in_folder(folder, scripted_server(clients, 4, folder), Scripted(), None, [clock])
     return min(np.diff(clock.times))
 
 

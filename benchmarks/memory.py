@@ -39,17 +39,23 @@ def asked(clients: int, folder: Path) -> int:
     return (folder / FILE).stat().st_size
 
 
-def registered(clients: int, folder: Path) -> int:
-    """Three rounds of at most 100 clients out of so many names; clients answer from a script."""
-    from helpers.scripted import CONFIG, Scripted
+def scripted_server(clients: int, rounds: int, folder: Path) -> Server:
+    """Of a run that asks at most 100 clients a round out of so many names; `Scripted` answers for them."""
+    from helpers.scripted import CONFIG
 
     data, policy = replace(CONFIG.data, clients=clients), FederationConfig(quorum=0.5)
-    config = replace(CONFIG, rounds=3, fraction=min(1.0, 100 / clients), data=data, federation=policy)
+    config = replace(CONFIG, rounds=rounds, fraction=min(1.0, 100 / clients), data=data, federation=policy)
     rng = np.random.default_rng(0)
     test = Records(rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 3)
     aux = Records(rng.normal(size=(50, 4)).astype(np.float32))
-    server = Server.of(config, aux, test, 3, client_names(config), folder / "cache")
-    state: RunState = run_in_folder(folder, server, Scripted(), None).state
+    return Server.of(config, aux, test, 3, client_names(config), folder / "cache")
+
+
+def registered(clients: int, folder: Path) -> int:
+    """Three rounds of at most 100 clients out of so many names."""
+    from helpers.scripted import Scripted
+
+    state: RunState = run_in_folder(folder, scripted_server(clients, 3, folder), Scripted(), None).state
     assert [len(result.client_metrics) for result in state.history] == [100] * 3
     return (folder / FILE).stat().st_size
 
