@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from fedaux.cli.advise import app as advise
 from fedaux.cli.common import examples, run_app
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.model import app as model
@@ -25,7 +26,7 @@ app = typer.Typer(
         "fedaux compare images.toml --jobs 2  # nine methods, three seeds",
     ),
 )
-for kind in (sweep, tune, run, model):
+for kind in (sweep, tune, advise, run, model):
     app.add_typer(kind)
 app.add_typer(privacy, name="privacy")
 app.add_typer(deploy, name="deploy")

@@ -1,0 +1,80 @@
+"""`fedaux advise`: which method, by what was measured in the nearest setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from fedaux.cli.common import Json, Settings, console_for, examples, print_json, with_local_modules
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "fedaux advise my.toml",
+        "fedaux advise my.toml --keep-sums --set privacy.epsilon=0.5   # nothing unprotected but models",
+        "fedaux advise server.toml --records 800 --alpha 0.1           # real sites: you know what they have",
+    )
+)
+def advise(
+    config: Annotated[Path, typer.Argument(help="A TOML file; its `method` plays no part.")],
+    keep_sums: Annotated[
+        bool, typer.Option("--keep-sums", help="Sums of features may not leave a client without noise.")
+    ] = False,
+    records: Annotated[int, typer.Option(min=0, help="Records of a site, where the data are at the sites.")] = 0,
+    alpha: Annotated[
+        float, typer.Option(min=0, help="How uneven the sites are: 0.01 about one class each, 100 all alike.")
+    ] = 0.0,
+    set_: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Which method for this config: what was measured in the nearest setting, and how yours differs from it."""
+    from dataclasses import asdict
+
+    from fedaux.config.schema import Config
+    from fedaux.experiments import advice
+    from fedaux.report.terminal import results_table
+
+    settings = Config.load(with_local_modules(config), set_ or [])
+    yours = advice.setting_of(settings, records, alpha)
+    found = advice.advise(yours, advice.measured(), share_sums=not keep_sums)
+    if as_json:
+        rows = [
+            {"method": row.method, "label": row.label, "needs": row.needs, "epsilon": row.epsilon, "start": row.start}
+            | {"rounds": row.rounds[at], "accuracy": row.accuracy[at], "sd": row.spread[at]}
+            for row, at in found.rows
+        ]
+        print_json(
+            {"setting": asdict(yours), "nearest": asdict(found.study.setting), "source": found.study.source}
+            | {"differences": found.differences, "methods": rows, "left_out": found.left_out}
+        )
+        return
+    console = console_for(as_json)
+    console.print(f"Your setting: {advice.in_words(yours)}.", soft_wrap=True)
+    console.print(
+        f"Nearest measured: {escape(found.study.data)}, {advice.in_words(found.study.setting)} "
+        f"({escape(found.study.source)}).",
+        soft_wrap=True,
+    )
+    lines = [
+        [row.label, str(row.rounds[at]), f"{100 * row.accuracy[at]:.1f} ± {100 * row.spread[at]:.1f}", _needs(row.needs)]
+        for row, at in found.rows
+    ]
+    title = f"Test accuracy in % there, mean ± sample standard deviation of {found.study.splits} splits"
+    console.print(results_table(title, ["method", "rounds", "accuracy", "needs"], lines))
+    for line in found.left_out:
+        console.print(f"Left out: {escape(line)}.", soft_wrap=True)
+    for line in found.differences:
+        console.print(f"[bold]Yours differs[/bold]: {escape(line)}.", soft_wrap=True)
+    console.print(
+        f"Whether it holds for your data only your data can tell: `fedaux tune {config}`, then `fedaux compare`.",
+        soft_wrap=True,
+    )
+
+
+def _needs(needs: tuple[str, ...]) -> str:
+    return ", ".join(needs) or "–"
