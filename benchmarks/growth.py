@@ -37,7 +37,8 @@ from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.data.partition import dirichlet
 from fedaux.experiments.callbacks import JsonLines
 from fedaux.experiments.runner import run_in_folder
-from fedaux.report.charts import Line, line_chart
+from fedaux.report.figure_files import save_chart
+from fedaux.report.line_chart import Line, line_chart
 
 RECORDS, DIM, TEST = 10, 64, 500  # records of a client, numbers of a record, records of the test
 
@@ -240,7 +241,7 @@ def main() -> None:
         chart = line_chart(
             drawn[:4], "size", "processor time of a round, times that at the smallest size", x_values=steps
         )
-        chart.save(asked.picture, "How a round grows")
+        save_chart(chart, asked.picture, "How a round grows")
 
 
 if __name__ == "__main__":

@@ -286,7 +286,7 @@ def test_a_sweep_prints_and_writes_what_it_found(
     for name in ("table.md", "table.tex", "table.csv"):
         assert "NOT PRIVATE" in (tmp_path / "out" / name).read_text(), name
     text = (tmp_path / "out" / "table.md").read_text()
-    assert text.startswith(f"Tiny. Test accuracy in %: digits, 3 clients, {MLP.label}, 2 rounds, 2 seed(s).")
+    assert text.startswith(f"Tiny. Test accuracy in %: digits, 3 clients, {MLP.label}, 2 rounds, 2 seeds.")
     assert "sample standard deviation over seeds (n − 1)" in text
     assert "| method | α = 0.1 | α = 10 |" in text
     for name in ("curves-data.alpha-0.1.svg", "curves-data.alpha-10.svg"):

@@ -166,7 +166,7 @@ class Round:
         averages, ensemble = self.total.finish()
         models, method_state = self._server_steps(state, averages)
         weights = {**state.weights, **models}
-        distill_loss = teachers = None
+        distill_loss = effective = None
         if ensemble is not None and self.distils:
             if server.method.teachers == "bayesian":
                 self._add_bayesian_teachers(ensemble)
@@ -176,10 +176,10 @@ class Round:
                 weights, distill_loss = distill_students(
                     server.learners, weights, self._inputs, ensemble, server.config, self.number
                 )
-            teachers = ensemble.effective_teachers()
+            effective = ensemble.effective_teachers()
         with self.costs.phase("test"):
             tables = confusions(server.learners, weights, server.public.test_inputs, server.classes)
-        return state.after(weights, self._result(state, distill_loss, teachers, tables), method_state)
+        return state.after(weights, self._result(state, distill_loss, effective, tables), method_state)
 
     def _server_steps(
         self, state: RunState, averages: dict[str, Arrays]
@@ -199,13 +199,10 @@ class Round:
             rng = numpy_stream(config.seed, "bayes", label, self.number)
             for weights in bayesian_teachers(models, self.sent[label], self._sizes(label), config.distill, rng):
                 ensemble.merge(Ensemble.of(self._logits(label, weights)))
+                self.total.teachers += 1
 
     def _result(
-        self,
-        state: RunState,
-        distill_loss: float | None,
-        teachers: float | None,
-        tables: dict[str, NDArray[np.int64]],
+        self, state: RunState, distill_loss: float | None, effective: float | None, tables: dict[str, NDArray[np.int64]]
     ) -> RoundResult:
         """This round's entry in the history."""
         return RoundResult(
@@ -217,7 +214,8 @@ class Round:
             unprotected_models=self.unprotected,
             epsilon=state.max_epsilon,
             distill_loss=distill_loss,
-            effective_teachers=teachers,
+            effective_teachers=effective,
+            teachers=None if effective is None else self.total.teachers,
             update_norms={label: medians(norms) for label, norms in self.norms.items()},
             bytes_sent=self.costs.sent,
             bytes_received=self.costs.received,

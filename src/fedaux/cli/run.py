@@ -174,7 +174,7 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
     from fedaux.config.methods import find_method
     from fedaux.report.run_page import write_run_report
-    from fedaux.report.terminal import sparkline
+    from fedaux.report.terminal import plural, sparkline
 
     config, last = result.state.config, result.state.history[-1]
     page = write_run_report(result.folder)
@@ -184,15 +184,15 @@ def show(result: Result, console: Console, as_json: bool) -> None:
         return
     label = find_method(config.method).label
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
-    rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
-    console.print(f"\n[bold]{label}[/bold] after {rounds}: {figure}")
+    console.print(f"\n[bold]{label}[/bold] after {plural(config.rounds, 'round')}: {figure}")
     if len(last.accuracy) > 1:
         for name, accuracy in last.accuracy.items():
             console.print(f"  {escape(name)}: {accuracy:.3f}")
     if failed:
         client, reason = next(iter(failed.items()))
         console.print(
-            f"[bold yellow]{len(failed)} client(s) failed at least once[/bold yellow], {client}: {escape(reason)}"
+            f"[bold yellow]{plural(len(failed), 'client')} failed at least once[/bold yellow], "
+            f"{client}: {escape(reason)}"
         )
     console.print(f"[bold]Privacy.[/bold] {result.privacy}")
     console.print(f"Report: [bold]{page}[/bold]; metrics, charts and weights are beside it.", soft_wrap=True)

@@ -90,11 +90,12 @@ def compare(
     from fedaux.config.methods import PAPER
     from fedaux.config.schema import Config
     from fedaux.experiments.sweeps.grid import Sweep
+    from fedaux.report.terminal import plural
 
     names = method_names(methods) or list(PAPER)
     chosen, base = _chosen(tuned, preset, set_), Config.load(with_local_modules(config), set_ or [])
     plan = Sweep.of(base, {"method": names}, seeds, chosen)
-    title = f"Test accuracy in %, {config.stem}, {seeds} seed(s). Settings: {chosen.note(base)}"
+    title = f"Test accuracy in %, {config.stem}, {plural(seeds, 'seed')}. Settings: {chosen.note(base)}"
     _sweep(plan, out or Path("runs") / f"{config.stem}{_suffix(tuned, preset)}", jobs, threads, as_json, title)
 
 

@@ -46,6 +46,7 @@ class RoundResult:
     epsilon: float | None = None  # the largest total that any client has reported so far
     distill_loss: float | None = None
     effective_teachers: float | None = None
+    teachers: int | None = None  # how many there were: clients, those that stand, and FedBE's draws
     update_norms: dict[str, dict[str, float]] = field(default_factory=dict)
     bytes_sent: int = 0
     bytes_received: int = 0

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
 from fedaux.data.federated import client_names, open_data, open_public
+from fedaux.report.accuracy_section import accuracy_section, percent
 from fedaux.report.arms import ArmResult, find_runs, group
-from fedaux.report.charts import Line, bars, bubbles, heat, line_chart
 from fedaux.report.facts import recall, seconds, tones
+from fedaux.report.line_chart import MAX_CURVES, Line, line_chart
 from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
 from fedaux.report.run_page import FILE, describe_setting, settings_section, write_run_report
-from fedaux.report.tables import HEADER, Cell
-from fedaux.report.tables import figures as last_and_best
-from fedaux.report.terminal import format_bytes, format_seconds
-
-MAX_CURVES = 12  # of one chart
+from fedaux.report.shapes import bubbles, heat
+from fedaux.report.terminal import format_bytes, format_seconds, plural
 
 
 def write_report(*folders: str | Path, out: str | Path | None = None, cache: Path | None = None) -> Path:
@@ -36,7 +33,7 @@ def write_report(*folders: str | Path, out: str | Path | None = None, cache: Pat
 def write_comparison(folder: Path, title: str, arms: Sequence[ArmResult], note: str = "") -> Path:
     """`report.html` in `folder`, for arms that have at least one finished run each; `note` stands below its title."""
     runs = {arm.label: [Result(RunState.load(one), one) for one in arm.folders] for arm in arms}
-    makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
+    makers = (accuracy_section, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
     config = next(iter(runs.values()))[0].state.config
     sections.append(
@@ -52,61 +49,17 @@ Runs = dict[str, list[Result]]
 
 def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
     ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
-    best = Tile(_percent(ranked[0].curves[:, -1]), f"{ranked[0].label}, the best after the last round")
+    best = Tile(percent(ranked[0].curves[:, -1]), f"{ranked[0].label}, the best after the last round")
     tiles = [best]
     if len(ranked) > 1:
-        tiles.append(Tile(_percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next"))
+        tiles.append(Tile(percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next"))
     total = sum(seconds(one.state) for results in runs.values() for one in results)
     count = sum(map(len, runs.values()))
     return [
         *tiles,
-        Tile(str(count), f"runs, {max(map(len, runs.values()))} seed(s)"),
+        Tile(str(count), f"{'run' if count == 1 else 'runs'}, {plural(max(map(len, runs.values())), 'seed')}"),
         Tile(format_seconds(total), "in all"),
     ]
-
-
-def _accuracy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
-    tone = tones([arm.label for arm in arms])
-    ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
-    rows = [(arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1])) for arm in ranked]
-    figures = [*_curves(arms), Figure(bars(rows, tones=tone), "After the last round.")]
-    head = ("", *HEADER[1:], "seeds")
-    table = [(arm.label, *(f"{cell} %" for cell in last_and_best(arm.curves)), str(len(arm.curves))) for arm in arms]
-    return Section("accuracy", "Accuracy", "", figures, HtmlTable(head, table))
-
-
-def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
-    """Where two settings vary, a chart for each value of the second; the method, if it is one, comes first."""
-    keys = sorted(arms[0].labels, key=lambda key: key != "method")
-    if len(keys) != 2:
-        if len(arms) <= MAX_CURVES:
-            yield _curve_figure({arm.label: arm for arm in arms}, "curves.svg")
-        return
-    row, column = keys
-    for value in dict.fromkeys(arm.labels[column] for arm in arms):
-        name = re.sub(r"[^\w.+]+", "-", f"{column} {value.split(' = ')[-1]}", flags=re.ASCII).strip("-")
-        chosen = {arm.labels[row]: arm for arm in arms if arm.labels[column] == value}
-        if len(chosen) <= MAX_CURVES:
-            yield _curve_figure(chosen, f"curves-{name}.svg", value)
-
-
-def _curve_figure(arms: dict[str, ArmResult], file: str, title: str = "") -> Figure:
-    tone, pretrained = tones(list(arms)), any(label.endswith("+P") for label in arms)
-    lines = [
-        Line(
-            label,
-            arm.curves.mean(axis=0).tolist(),
-            tone[label],
-            dotted=pretrained and tone[label] != "hero" and not label.endswith("+P"),
-            spread=arm.curves.std(axis=0, ddof=1).tolist() if len(arm.curves) > 1 else (),
-        )
-        for label, arm in arms.items()
-    ]
-    several = any(len(arm.curves) > 1 for arm in arms.values())
-    caption = f"{title}. " if title else ""
-    caption += "Mean over seeds, band ± one standard deviation." if several else "One seed."
-    caption += " Dotted: from random weights; solid: pre-trained on auxiliary data." if pretrained else ""
-    return Figure(line_chart(lines, "round", "test accuracy", top=1.0, percent=True), caption, file=file, title=title)
 
 
 def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
@@ -118,9 +71,9 @@ def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | Non
         data = open_data(first)
     except (ValueError, OSError, ImportError):
         return None
-    caption = f"{len(data.private):,} private records, split of seed {first.seed}; area is a number of records."
-    chart = bubbles(data.counts(), client_names(first), data.classes)
-    return Section("split", "Data split", "", [Figure(chart, caption, file="split.svg")])
+    caption = f"{plural(len(data.private), 'private record')}, split of seed {first.seed}; area is a number of records."
+    chart = partial(bubbles, data.counts(), client_names(first), data.classes)
+    return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
 
 
 def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
@@ -133,9 +86,11 @@ def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | N
         classes = open_public(next(iter(runs.values()))[0].state.config).classes
     except (ValueError, OSError, ImportError):
         classes = tuple(map(str, range(max(sizes))))
-    shares = np.array([np.mean(np.nan_to_num(each), axis=0) for each in tables.values()])
+    shares = np.array([np.mean(each, axis=0) for each in tables.values()])
     text = "Accuracy on each class after the last round, in %. A collapsed model knows few of them."
-    return Section("classes", "Classes", text, [Figure(heat(shares, list(tables), classes))])
+    return Section(
+        "classes", "Classes", text, [Figure(partial(heat, shares, list(tables), classes, "", "class"), file="classes")]
+    )
 
 
 def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
@@ -146,9 +101,14 @@ def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | 
             lines.append(Line(label, np.mean(curves, axis=0).tolist(), tone[label]))
     if not lines or len(lines) > MAX_CURVES:
         return None
-    text = "Mean over the public examples; with uniform weights it is the number of clients."
+    text = (
+        "Mean over the public examples; with uniform weights it is the number of teachers: clients, or FedBE's draws."
+    )
     return Section(
-        "teachers", "Effective teachers", text, [Figure(line_chart(lines, "round", "effective number of teachers"))]
+        "teachers",
+        "Effective teachers",
+        text,
+        [Figure(partial(line_chart, lines, "round", "effective number of teachers"))],
     )
 
 
@@ -180,13 +140,9 @@ def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
         for label, results in runs.items()
         for one in results
     ]
-    text = "`fedaux report FOLDER` makes a page of its own for any of them."
+    text = "The command fedaux report FOLDER makes a page of its own for any of them."
     return Section("runs", "Runs", text, table=HtmlTable(("", "seed", "accuracy", "folder"), rows))
 
 
 def _relative(path: Path, folder: Path) -> Path:
     return path.relative_to(folder) if path.is_relative_to(folder) else path
-
-
-def _percent(values: NDArray[np.float64]) -> str:
-    return f"{Cell.of(values)} %"

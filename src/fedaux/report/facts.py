@@ -17,6 +17,7 @@ from fedaux.algorithms.server import make_server
 from fedaux.config.methods import find_method
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
+from fedaux.report.svg import tone
 
 SHOWN, EACH = 12, 10  # clients, and top examples of each
 
@@ -132,5 +133,5 @@ def tones(labels: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for label in labels:
         base = label.removesuffix("+P")
-        found.setdefault(base, "hero" if base == "FedAUX" else f"t{len(found)}")
+        found.setdefault(base, "hero" if base == "FedAUX" else tone(len(set(found) - {"FedAUX"})))
     return {label: found[label.removesuffix("+P")] for label in labels}

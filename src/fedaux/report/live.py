@@ -57,7 +57,7 @@ class _Run:
             last, curve = self.results[-1], [result.mean_accuracy for result in self.results]
             grid.add_row("accuracy", Text.from_markup(f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}"))
             if last.effective_teachers:
-                text = f"{last.effective_teachers:.1f} effective of {len(last.client_metrics)}"
+                text = f"{last.effective_teachers:.1f} effective of {last.teachers or len(last.client_metrics)}"
                 if last.largest_teacher:
                     text += "; largest weight: {}, {:.0%}".format(*last.largest_teacher)
                 grid.add_row("teachers", Text(text))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedaux.report.charts import Line, line_chart
+from fedaux.report.line_chart import Line, line_chart
 from fedaux.report.page import Figure, Section, Tile, write_page
 
 
@@ -15,7 +16,10 @@ def write_pretraining_page(path: Path, prototype: str, curve: Sequence[Mapping[s
     series = {"loss": [epoch["loss"] for epoch in curve]}
     series |= {name: [epoch["quality"][name] for epoch in curve] for name in ("alignment", "uniformity", "rank")}
     tiles = [Tile(f"{values[-1]:.3g}", f"{name} after {len(curve)} epochs") for name, values in series.items()]
-    charts = [line_chart([Line("", values, f"t{i}")], "epoch", name) for i, (name, values) in enumerate(series.items())]
+    charts = [
+        partial(line_chart, [Line("", values, f"t{i}")], "epoch", name)
+        for i, (name, values) in enumerate(series.items())
+    ]
     sections = [
         Section(name, name.capitalize(), figures=[Figure(chart)]) for name, chart in zip(series, charts, strict=True)
     ]

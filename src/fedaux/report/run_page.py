@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -14,10 +15,12 @@ from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.core.results import ClientMetrics
 from fedaux.privacy.accounting import round_up
-from fedaux.report.charts import Line, Part, bars, bubbles, heat, line_chart, stack
 from fedaux.report.facts import RunFacts, confusion, expected_accuracy, load_facts, recall, seconds
+from fedaux.report.line_chart import Line, line_chart
 from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
-from fedaux.report.terminal import format_bytes, format_seconds
+from fedaux.report.shapes import Part, bars, bubbles, heat, stack
+from fedaux.report.svg import tone
+from fedaux.report.terminal import format_bytes, format_seconds, plural
 
 MAX_LISTED = 40  # clients that are listed one by one
 FILE = "report.html"
@@ -45,10 +48,11 @@ def write_run_report(folder: Path, cache: Path | None = None) -> Path:
 def describe_setting(config: Config) -> str:
     clients = len(config.federation.sites) or config.data.clients
     spread = {"dirichlet": f", Dirichlet α = {config.data.alpha:g}", "own": ", real sites"}
+    rounds = f"each of {config.rounds} rounds" if config.rounds > 1 else "one round"
     validated = "tested on validation records · " if config.data.validation_fraction else ""
     return (
-        f"{clients} clients{spread.get(config.data.partition, ', ' + config.data.partition)} · "
-        f"{config.fraction:.0%} of them in each of {config.rounds} rounds · "
+        f"{plural(clients, 'client')}{spread.get(config.data.partition, ', ' + config.data.partition)} · "
+        f"{config.fraction:.0%} of them in {rounds} · "
         f"{', '.join(spec.label for spec in config.prototypes)} · {validated}seed {config.seed}"
     )
 
@@ -67,16 +71,16 @@ def tiles(facts: RunFacts) -> list[Tile]:
     return [
         Tile(f"{100 * facts.result.accuracy:.1f} %", f"test accuracy after round {facts.state.round}"),
         private,
-        Tile(format_seconds(seconds(facts.state)), f"for {facts.state.round} rounds"),
+        Tile(format_seconds(seconds(facts.state)), f"for {plural(facts.state.round, 'round')}"),
         Tile(format_bytes(crossed), "sent and received"),
-        Tile(str(failed), "clients failed at least once", warn=failed > 0),
+        Tile(str(failed), f"{'client' if failed == 1 else 'clients'} failed at least once", warn=failed > 0),
     ]
 
 
 def _learning(facts: RunFacts) -> Section:
     history, labels = facts.state.history, list(facts.state.weights)
     lines = [
-        Line(label if len(labels) > 1 else "student", [result.accuracy[label] for result in history], f"t{i}")
+        Line(label if len(labels) > 1 else "student", [result.accuracy[label] for result in history], tone(i))
         for i, label in enumerate(labels)
     ]
     if len(labels) == 1:
@@ -84,32 +88,38 @@ def _learning(facts: RunFacts) -> Section:
     else:
         lines.append(Line("mean", [result.mean_accuracy for result in history], "hero"))
     text = "Accuracy on test data that played no part in training. No round was chosen by it: the last one counts."
-    chart = line_chart(lines, "round", "test accuracy", top=1.0, percent=True)
-    return Section("learning", "Learning", text, [Figure(chart, file="curves.svg")])
+    chart = partial(line_chart, lines, "round", "test accuracy", top=1.0, percent=True)
+    return Section("learning", "Learning", text, [Figure(chart, file="curves")])
 
 
 def _split(facts: RunFacts) -> Section | None:
     if facts.counts is None:
         return None
-    caption = f"{facts.counts.sum():,} private records. Area is the number of records of a class at a client."
-    chart = bubbles(facts.counts, facts.clients, facts.classes)
-    return Section("split", "Data split", "", [Figure(chart, caption, file="split.svg")])
+    caption = (
+        f"{plural(int(facts.counts.sum()), 'private record')}. Area is the number of records of a class at a client."
+    )
+    chart = partial(bubbles, facts.counts, facts.clients, facts.classes)
+    return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
 
 
 def _classes(facts: RunFacts) -> Section:
     table = confusion(facts.state)
-    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     tested = table.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        shares = table / tested[:, None]
     rows = [
         (name, 0.0 if np.isnan(value) else float(value), "not tested" if np.isnan(value) else f"{100 * value:.1f} %")
         for name, value in zip(facts.classes, recall(facts.state), strict=True)
     ]
     worst = sorted(rows, key=lambda row: row[1])[:MAX_LISTED] if len(rows) > MAX_LISTED else rows
     caption = f"Accuracy on each class; {tested.min():,} to {tested.max():,} test records of each."
-    figures = [Figure(bars(worst, "t2"), caption + (f" The worst {MAX_LISTED}." if len(rows) > MAX_LISTED else ""))]
+    figures = [
+        Figure(partial(bars, worst, "t0"), caption + (f" The worst {MAX_LISTED}." if len(rows) > MAX_LISTED else ""))
+    ]
     if len(rows) <= 100:
         caption = "Confusion: of the test records of a class (row), the share taken for each class (column), in %."
-        figures.append(Figure(heat(shares, facts.classes, facts.classes), caption))
+        chart = partial(heat, shares, facts.classes, facts.classes, "true class", "predicted class")
+        figures.append(Figure(chart, caption, file="confusion"))
     return Section("classes", "Classes", "", figures)
 
 
@@ -121,7 +131,7 @@ def _clients(facts: RunFacts) -> Section:
         shown = np.argsort(expected, kind="stable")[:MAX_LISTED]
         rows = [(facts.clients[i], float(expected[i]), f"{100 * expected[i]:.1f} %") for i in shown]
         caption = "What each client can expect of the student on its own mix of classes, worst first."
-        figures = [Figure(bars(rows, "t0"), caption)]
+        figures = [Figure(partial(bars, rows, "t0"), caption)]
     taken: dict[str, list[ClientMetrics]] = {}
     for result in history:
         for name, metrics in result.client_metrics.items():
@@ -133,7 +143,7 @@ def _clients(facts: RunFacts) -> Section:
         if name in taken or name in failed
     ]
     head = ("client", "records", "rounds", "last local loss", "weight as a teacher", "expected accuracy", "failed")
-    text = f"{len(table)} clients took part." + (
+    text = f"{plural(len(table), 'client')} took part." + (
         f" The first {MAX_LISTED} are listed." if len(table) > MAX_LISTED else ""
     )
     return Section("clients", "Clients", text, figures, HtmlTable(head, table[:MAX_LISTED]))
@@ -148,7 +158,7 @@ def _client_row(name: str, taken: Sequence[ClientMetrics], failed: int, expected
         f"{taken[-1].loss:.3f}" if taken else "–",
         f"{100 * fmean(shares):.1f} %" if shares else "–",
         "–" if expected is None else f"{100 * expected:.1f} %",
-        str(failed or ""),
+        str(failed),
     )
 
 
@@ -157,10 +167,11 @@ def _teachers(facts: RunFacts) -> Section | None:
     if not history:
         return None
     lines = [Line("effective", [result.effective_teachers or 0 for result in history], "hero")]
-    chart = line_chart(lines, "round", "effective number of teachers")
+    chart = partial(line_chart, lines, "round", "effective number of teachers")
+    count = history[-1].teachers or len(history[-1].client_metrics)
     text = (
-        f"Of the {len(history[-1].client_metrics)} teachers of a round, mean over the public examples: 1 if one client "
-        "decides alone, the number of clients if all have the same weight."
+        f"Of the {count} teachers of the last round, mean over the public examples: 1 if one decides alone, their "
+        "number if all have the same weight."
     )
     largest = history[-1].largest_teacher
     caption = f"Largest weight in the last round: {largest[0]}, {largest[1]:.1%} of the total." if largest else ""
@@ -187,14 +198,14 @@ def _privacy(facts: RunFacts) -> Section:
 def _costs(facts: RunFacts) -> Section:
     history = facts.state.history
     spent = {name: sum(result.seconds.get(name, 0.0) for result in history) for name in _PHASES}
-    parts = [Part(f"{_PHASES[n]}, {format_seconds(s)}", s, f"t{i}") for i, (n, s) in enumerate(spent.items()) if s > 0]
+    parts = [Part(f"{_PHASES[n]}, {format_seconds(s)}", s, tone(i)) for i, (n, s) in enumerate(spent.items()) if s > 0]
     total = sum(spent.values())
-    figures = [Figure(stack(parts, format_seconds(total)), "Seconds of the whole run.", parts)]
+    figures = [Figure(partial(stack, parts, format_seconds(total)), "Seconds of the whole run.", parts)]
     both = [sum(result.bytes_sent for result in history), sum(result.bytes_received for result in history)]
     names = ("to clients", "from clients")
     ways = [Part(f"{way}, {format_bytes(n)}", n, f"t{i}") for i, (way, n) in enumerate(zip(names, both, strict=True))]
     caption = "Bytes of models, extractors and releases; what the transport adds is not counted."
-    figures.append(Figure(stack(ways, format_bytes(sum(both))), caption, ways))
+    figures.append(Figure(partial(stack, ways, format_bytes(sum(both))), caption, ways))
     return Section("costs", "Time and communication", "", figures)
 
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from fedaux.report.arms import ArmResult
 
-HEADER = ("method", "last round", "mean of last 5", "best round (for reference)")
 SPREAD = "± is the sample standard deviation over seeds (n − 1)."
 _LATEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
@@ -49,13 +48,22 @@ class Table:
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+    groups: tuple[tuple[str, ...], ...] = ()  # of each cell: the best of a group is bold; without, a column is a group
 
     def texts(self) -> list[tuple[str, ...]]:
         return [(label, *("–" if cell is None else str(cell) for cell in cells)) for label, cells in self.rows]
 
-    def best(self) -> list[float]:
-        """The highest mean of each column."""
-        return [max((cells[i].mean for _, cells in self.rows if cells[i]), default=0) for i in range(self.columns)]  # type: ignore[union-attr]
+    def best(self) -> list[list[bool]]:
+        """Of each cell: whether no other of its group has a higher mean."""
+        groups = self.groups or [[str(column) for column in range(self.columns)]] * len(self.rows)
+        highest: dict[str, float] = {}
+        for (_, cells), names in zip(self.rows, groups, strict=True):
+            for cell, name in zip(cells, names, strict=True):
+                highest[name] = max(highest.get(name, -np.inf), -np.inf if cell is None else cell.mean)
+        return [
+            [cell is not None and cell.mean == highest[name] for cell, name in zip(cells, names, strict=True)]
+            for (_, cells), names in zip(self.rows, groups, strict=True)
+        ]
 
     @property
     def columns(self) -> int:
@@ -67,9 +75,14 @@ def figures(values: NDArray[np.float64]) -> tuple[Cell, Cell, Cell]:
     return Cell.of(values[:, -1]), Cell.of(values[:, -5:].mean(axis=1)), Cell.of(values.max(axis=1))
 
 
-def summary(curves: Mapping[str, NDArray[np.float64]], first: str = HEADER[0]) -> Table:
-    """One row per method from its curves, (seeds, rounds)."""
-    return Table((first, *HEADER[1:]), tuple((label, figures(values)) for label, values in curves.items()))
+def summary(
+    curves: Mapping[str, NDArray[np.float64]], first: str = "method", tasks: Mapping[str, str] | None = None
+) -> Table:
+    """One row per method from its curves, (seeds, rounds); rows of different `tasks`, by label, do not compete."""
+    rounds = min((values.shape[1] for values in curves.values()), default=0)
+    header = (first, "last round", f"mean of last {min(rounds, 5)}", "best round (for reference)")
+    groups = tuple(tuple(f"{column} {(tasks or {}).get(label, '')}" for column in header[1:]) for label in curves)
+    return Table(header, tuple((label, figures(values)) for label, values in curves.items()), groups)
 
 
 def pivot(arms: Sequence[ArmResult]) -> Table | None:
@@ -80,20 +93,31 @@ def pivot(arms: Sequence[ArmResult]) -> Table | None:
     cells = {tuple(arm.labels[key] for key in keys): figures(arm.curves)[0] for arm in arms}
     rows, columns = (list(dict.fromkeys(arm.labels[key] for arm in arms)) for key in keys)
     body = tuple((row, tuple(cells.get((row, column)) for column in columns)) for row in rows)
-    return Table((keys[0], *columns), body)
+    across = is_task(keys[0]) and not is_task(keys[1])  # then what competes stands side by side
+    groups = tuple(tuple(row if across else column for column in columns) for row in rows)
+    return Table((keys[0], *columns), body, groups)
 
 
-def markdown(rows: Iterable[Sequence[str]], header: Sequence[str] = HEADER) -> str:
+def is_task(key: str) -> bool:
+    """Whether a setting makes the problem another one, so that no accuracy competes with one under another value."""
+    return key.startswith(("data.", "aux.")) or key in ("rounds", "fraction")
+
+
+def tasks(arms: Sequence[ArmResult]) -> dict[str, str]:
+    """By label: the problem that an arm is measured on."""
+    return {arm.label: str([arm.settings[key] for key in arm.settings if is_task(key)]) for arm in arms}
+
+
+def markdown(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:
     lines = [header, ("---",) * len(header), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in lines) + "\n"
 
 
-def latex(table: Table, caption: str, notes: str = "") -> str:
-    """For `\\usepackage{booktabs}`; the best mean of each column is bold, notes stand below in small print."""
-    best = table.best()
+def latex(table: Table, caption: str, notes: str = "", label: str = "") -> str:
+    """For `\\usepackage{booktabs}`; the best mean among those that compete is bold, notes are below in small print."""
     lines = [
-        " & ".join([escape(label), *(_in_latex(cell, top) for cell, top in zip(cells, best, strict=True))]) + r" \\"
-        for label, cells in table.rows
+        " & ".join([escape(name), *(_in_latex(cell, bold) for cell, bold in zip(cells, row, strict=True))]) + r" \\"
+        for (name, cells), row in zip(table.rows, table.best(), strict=True)
     ]
     small = [r"\par\smallskip", f"{{\\footnotesize {escape(notes)}\\par}}"] if notes else []
     return "\n".join(
@@ -101,6 +125,7 @@ def latex(table: Table, caption: str, notes: str = "") -> str:
             r"\begin{table}",
             r"\centering",
             f"\\caption{{{escape(caption)}}}",
+            *([f"\\label{{{label}}}"] if label else []),
             f"\\begin{{tabular}}{{l{'c' * table.columns}}}",
             r"\toprule",
             " & ".join(map(escape, table.header)) + r" \\",
@@ -151,8 +176,8 @@ def _keys(arms: Sequence[ArmResult]) -> list[str]:
     return list(arms[0].settings) if arms else []
 
 
-def _in_latex(cell: Cell | None, best: float) -> str:
+def _in_latex(cell: Cell | None, bold: bool) -> str:
     if cell is None:
         return "--"
     text = str(cell).replace("±", r"\pm")
-    return f"$\\mathbf{{{text}}}$" if cell.mean == best else f"${text}$"
+    return f"$\\mathbf{{{text}}}$" if bold else f"${text}$"

@@ -19,6 +19,11 @@ def results_table(
     return table
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 seed`, `3 seeds`, `1,200 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def sparkline(values: Sequence[float]) -> str:
     """Values between 0 and 1 as block characters."""
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * value))] for value in values)

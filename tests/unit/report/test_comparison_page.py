@@ -27,7 +27,9 @@ def test_a_comparison_has_everything(several: Path) -> None:
     assert found.sections == ["accuracy", "split", "classes", "teachers", "privacy", "costs", "runs", "settings"]
     assert not found.loads
     assert text.count("runs/fedaux-1") == 1
-    assert "band ± one standard deviation" in text
+    assert "Bands are ± one standard deviation" in text
+    assert "2 seeds" in text
+    assert "seed(s)" not in text
 
 
 def test_a_single_run_has_a_page_of_its_own(several: Path) -> None:

@@ -1,14 +1,17 @@
 """One self-contained page, in which whatever others wrote is text."""
 
+import re
+from functools import partial
 from pathlib import Path
 
-from fedaux.report.charts import Line, Part, line_chart
 from fedaux.report.facts import TopExamples
+from fedaux.report.line_chart import Line, line_chart
 from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
+from fedaux.report.shapes import Part
 from helpers.pages import Page
 
 EVIL = "<script>alert(1)</script>"
-CHART = line_chart([Line("curve", [0.1, 0.2])], "round", "height")
+CHART = partial(line_chart, [Line("curve", [0.1, 0.2])], "round", "height")
 
 
 def test_everything_is_on_it_in_order(tmp_path: Path) -> None:
@@ -36,7 +39,17 @@ def test_what_others_wrote_is_text(tmp_path: Path) -> None:
 
 
 def test_a_chart_with_a_name_is_also_a_file_beside_the_page(tmp_path: Path) -> None:
-    figures = [Figure(CHART, file="curves.svg", title="Curves"), Figure(CHART)]
+    figures = [Figure(CHART, file="curves", title="Curves"), Figure(CHART)]
     write_page(tmp_path / "page.html", "Title", "", [], [Section("s", "Section", "", figures)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.svg", "page.html"]
     assert "Curves" in (tmp_path / "curves.svg").read_text()
+
+
+def test_charts_are_drawn_for_a_desk_and_for_a_phone(tmp_path: Path) -> None:
+    """Text that shrinks with its chart cannot be read on a phone."""
+    figure = Figure(CHART, panels=[("small one", CHART)])
+    text = write_page(tmp_path / "page.html", "Title", "", [], [Section("s", "Section", "", [figure])]).read_text()
+    widths = re.findall(r'class="(wide|narrow)" viewBox="0 0 (\d+)', text)
+    assert widths == [("wide", "820"), ("narrow", "350")]
+    assert "small one" in text
+    assert text.count("<svg") == 3

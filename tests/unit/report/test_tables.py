@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedaux.report.arms import ArmResult
-from fedaux.report.tables import HEADER, Cell, Table, escape, latex, markdown, pivot, runs_csv, summary, summary_csv
+from fedaux.report.tables import Cell, Table, escape, latex, markdown, pivot, runs_csv, summary, summary_csv, tasks
 
 
 def arm(method: str, alpha: float, curves: list[list[float]], privacy: str = "") -> ArmResult:
@@ -45,8 +45,8 @@ def test_a_single_round() -> None:
 
 
 def test_markdown() -> None:
-    lines = markdown([("FedAUX", "1.0", "2.0", "3.0")]).splitlines()
-    assert lines == [f"| {' | '.join(HEADER)} |", "| --- | --- | --- | --- |", "| FedAUX | 1.0 | 2.0 | 3.0 |"]
+    lines = markdown([("FedAUX", "1.0")], ("method", "last")).splitlines()
+    assert lines == ["| method | last |", "| --- | --- |", "| FedAUX | 1.0 |"]
     assert markdown([("a|b", "1")], ("x", "y")).splitlines()[-1] == r"| a\|b | 1 |"
 
 
@@ -55,7 +55,7 @@ def test_a_pivot_has_methods_as_rows_and_gaps_where_nothing_was_measured() -> No
     assert table is not None
     assert table.header == ("method", "α = 0.01", "α = 1")
     assert table.texts() == [("FedAVG", "30.0 ± 14.1", "90.0"), ("FedAUX", "75.0 ± 7.1", "–")]
-    assert table.best() == pytest.approx([0.75, 0.9])
+    assert table.best() == [[False, True], [True, False]]
     assert pivot([]) is None
     one = arm("a", 1, [[0.5]])
     assert pivot([ArmResult("a", {"rounds": 1}, {"rounds": "1"}, (0,), one.folders, one.curves)]) is None
@@ -94,6 +94,37 @@ def test_latex_has_the_best_of_each_column_in_bold() -> None:
     assert rf"FedAUX & {' & '.join(bold)} \\" in lines
     assert r"\caption{In \%: $\alpha$\_1 \& more}" in lines
     assert r"{\footnotesize Noise: 100 \%\par}" in lines
+
+
+def test_bold_compares_only_what_is_measured_on_the_same_problem() -> None:
+    """Another α is another problem: there FedAVG is the best of its own."""
+    table = summary({one.label: one.curves for one in ARMS}, "arm", tasks(ARMS))
+    assert [row[0] for row in table.best()] == [False, True, True]
+    turned = [
+        ArmResult(
+            one.label,
+            one.settings,
+            {"data.alpha": one.labels["data.alpha"], "privacy.epsilon": f"ε = {i}"},
+            one.seeds,
+            one.folders,
+            one.curves,
+        )
+        for i, one in enumerate(ARMS)
+    ]
+    found = pivot(turned)  # α in rows: those of a row compete
+    assert found is not None
+    assert found.header[0] == "data.alpha"
+    assert found.best() == [[False, False, True], [False, True, False]]
+
+
+def test_a_table_has_a_label() -> None:
+    assert "\\label{tab:digits}" in latex(summary({"a": ARMS[0].curves}), "Caption", label="tab:digits").splitlines()
+    assert "label" not in latex(summary({"a": ARMS[0].curves}), "Caption")
+
+
+def test_the_mean_says_of_how_many_rounds_it_is() -> None:
+    assert summary({"a": np.ones((1, 3))}).header[2] == "mean of last 3"
+    assert summary({"a": np.ones((1, 9))}).header[2] == "mean of last 5"
 
 
 def test_latex_is_balanced_whatever_the_labels_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from fedaux.experiments.sweeps.grid import SYMBOLS, Run, Sweep, describe
 from fedaux.experiments.sweeps.workers import TaskError
 from fedaux.report.arms import ArmResult
 from fedaux.report.comparison_page import write_comparison
-from fedaux.report.tables import SPREAD, Table, latex, markdown, pivot, runs_csv, summary, summary_csv
+from fedaux.report.tables import SPREAD, Table, latex, markdown, pivot, runs_csv, summary, summary_csv, tasks
+from fedaux.report.terminal import plural
 
 
 class SweepError(FedauxError):
@@ -58,7 +60,7 @@ class SweepResult:
     @property
     def table(self) -> Table:
         """Accuracy of every arm."""
-        return summary(self.curves, "method" if list(self.sweep.axes) in ([], ["method"]) else "arm")
+        return summary(self.curves, "method" if list(self.sweep.axes) in ([], ["method"]) else "arm", tasks(self.arms))
 
     @property
     def caption(self) -> str:
@@ -66,16 +68,18 @@ class SweepResult:
         base, sweep = self.sweep.base, self.sweep
         facts = {
             "data.source": base.data.source,
-            "data.clients": f"{base.data.clients} clients",
+            "data.clients": plural(base.data.clients, "client"),
             "data.alpha": f"{SYMBOLS['data.alpha']} = {base.data.alpha:g}",
             "prototypes": ", ".join(spec.label for spec in base.prototypes),
-            "rounds": f"{base.rounds} round{'s' * (base.rounds > 1)}",
+            "rounds": plural(base.rounds, "round"),
         }
         common = ", ".join(fact for key, fact in facts.items() if key not in sweep.axes)
         title = f"{sweep.title}. " if sweep.title else ""
         spread = f" {SPREAD}" if sweep.seeds > 1 else ""
         what = "Validation" if base.data.validation_fraction else "Test"
-        return f"{title}{what} accuracy in %: {common}, {sweep.seeds} seed(s).{spread} Settings: {self.settings}."
+        return (
+            f"{title}{what} accuracy in %: {common}, {plural(sweep.seeds, 'seed')}.{spread} Settings: {self.settings}."
+        )
 
     @property
     def settings(self) -> str:
@@ -132,6 +136,11 @@ def raise_failures(failures: Sequence[FailedRun], total: int, folder: Path) -> N
     )
 
 
+def _slug(folder: Path) -> str:
+    """For `\\label`."""
+    return re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
+
+
 def write_results(result: SweepResult) -> SweepResult:
     """report.html with its charts, table.md, table.csv, table.tex, runs.csv and sweep.json in the sweep's folder."""
     if not result.arms:
@@ -140,10 +149,13 @@ def write_results(result: SweepResult) -> SweepResult:
     notes = "\n\n".join(
         [*(f"{label}: {settings}." for label, settings in result.chosen), *filter(None, [result.privacy])]
     )
-    text, tex = f"{caption}\n\n{markdown(table.texts(), table.header)}", latex(table, caption, notes)
+    text, tex = (
+        f"{caption}\n\n{markdown(table.texts(), table.header)}",
+        latex(table, caption, notes, f"tab:{_slug(result.folder)}"),
+    )
     if pivoted:
         text += f"\nAfter the last round:\n\n{markdown(pivoted.texts(), pivoted.header)}"
-        tex += "\n" + latex(pivoted, f"{caption} After the last round.", notes)
+        tex += "\n" + latex(pivoted, f"{caption} After the last round.", notes, f"tab:{_slug(result.folder)}-pivot")
     if result.chosen:
         text += f"\nWith:\n\n{markdown(result.chosen, ('method', 'settings'))}"
     files = {

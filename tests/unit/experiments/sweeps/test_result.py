@@ -34,7 +34,7 @@ def failed(result: SweepResult, count: int) -> SweepResult:
 
 
 def test_the_caption_has_what_all_arms_have_in_common(result: SweepResult) -> None:
-    start = f"Tiny. Test accuracy in %: digits, 3 clients, {MLP.label}, 2 rounds, 2 seed(s). ± is the sample"
+    start = f"Tiny. Test accuracy in %: digits, 3 clients, {MLP.label}, 2 rounds, 2 seeds. ± is the sample"
     assert result.caption.startswith(start)
     assert "α" not in result.caption
     assert result.caption.endswith(" Settings: as in the config.")
