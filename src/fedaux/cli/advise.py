@@ -61,7 +61,12 @@ def advise(
         soft_wrap=True,
     )
     lines = [
-        [row.label, str(row.rounds[at]), f"{100 * row.accuracy[at]:.1f} ± {100 * row.spread[at]:.1f}", _needs(row.needs)]
+        [
+            row.label,
+            str(row.rounds[at]),
+            f"{100 * row.accuracy[at]:.1f} ± {100 * row.spread[at]:.1f}",
+            _needs(row.needs),
+        ]
         for row, at in found.rows
     ]
     title = f"Test accuracy in % there, mean ± sample standard deviation of {found.study.splits} splits"

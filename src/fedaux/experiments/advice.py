@@ -1,8 +1,8 @@
 """What our measurements say about a user's setting: the nearest one that was measured, and its methods by accuracy.
 
 Nothing is predicted. A table of measured settings comes with the package (`measured.json`, made by `studies.measured`);
-advice is the rows of the nearest setting, without those that need what the user does not have, and in which respects the
-two settings differ.
+advice is the rows of the nearest setting, without those that need what the user does not have, and where the two
+settings differ.
 """
 
 from __future__ import annotations
@@ -137,9 +137,7 @@ def evenness(counts: Any) -> float:
     return 1000.0 if below <= 0 else min(max((1 - square) / below, 0.001), 1000.0)
 
 
-def advise(
-    setting: Setting, studies: Sequence[Study], *, public_data: bool = True, share_sums: bool = True
-) -> Advice:
+def advise(setting: Setting, studies: Sequence[Study], *, public_data: bool = True, share_sums: bool = True) -> Advice:
     """From the nearest study of the same kind; of a method at several ε, the largest that the user's ε allows.
 
     `share_sums`: whether sums of features may leave the clients unprotected.

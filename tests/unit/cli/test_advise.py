@@ -14,7 +14,7 @@ runner = CliRunner()
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "my.toml"
-    path.write_text('rounds = 5\n[data]\nclients = 10\n[aux]\nfraction = 0.5\n')
+    path.write_text("rounds = 5\n[data]\nclients = 10\n[aux]\nfraction = 0.5\n")
     return path
 
 

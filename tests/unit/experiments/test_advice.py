@@ -48,7 +48,13 @@ def test_nothing_is_said_of_a_kind_that_was_not_measured() -> None:
 
 def test_the_best_at_the_users_rounds_comes_first() -> None:
     assert labels(HEADS) == ["Ridge+P", "FedAVG+P from Ridge", "FedAVG+P", "FedAUX, ε = 1", "SCAFFOLD"]
-    assert labels(replace(HEADS, rounds=19)) == ["Ridge+P", "FedAVG+P from Ridge", "FedAUX, ε = 1", "FedAVG+P", "SCAFFOLD"]
+    assert labels(replace(HEADS, rounds=19)) == [
+        "Ridge+P",
+        "FedAVG+P from Ridge",
+        "FedAUX, ε = 1",
+        "FedAVG+P",
+        "SCAFFOLD",
+    ]
 
 
 def test_a_smaller_epsilon_takes_the_figures_of_that_epsilon() -> None:

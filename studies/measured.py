@@ -1,0 +1,72 @@
+"""What `fedaux advise` knows: results of the studies as one table that comes with the package.
+
+    python -m studies.measured                          # heads (studies/results/heads-cifar10.json)
+    python -m studies.measured fedaux-demo/sweep.json   # and the demo, of `fedaux demo --seeds 5 --rounds 40`
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedaux.config.methods import METHODS, find_method
+from fedaux.config.presets import DEMO
+from fedaux.experiments.advice import Row, Setting, Study
+from studies.heads import ARMS, RESULTS
+
+TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "experiments" / "measured.json"
+ROUNDS = (1, 5, 20, 40, 100)
+SPLITS = 3  # a row needs so many
+
+
+def row(method: str, label: str, curves: Sequence[Sequence[float]], epsilon: float, start: str = "") -> Row:
+    values = np.array([curve[: min(map(len, curves))] for curve in curves])
+    at = [one for one in ROUNDS if one <= values.shape[1]]
+    columns = values[:, [one - 1 for one in at]]
+    mean, spread = columns.mean(axis=0), columns.std(axis=0, ddof=1)
+    released = METHODS[method].scores or METHODS[method].sends == "releases" or start == "closed-form"
+    rounded = [tuple(round(float(one), 4) for one in part) for part in (mean, spread)]
+    return Row(method, label, tuple(at), rounded[0], rounded[1], epsilon if released else 0.0, start)
+
+
+def heads(found: dict[str, Any]) -> Iterator[Study]:
+    """One study for each number of clients."""
+    for clients in sorted({int(key.split("|")[0]) for key in found["cells"]}):
+        rows = []
+        for name, arm in ARMS.items():
+            curves = [
+                cell["curve"] for key, cell in found["cells"].items() if key.rsplit("|", 1)[0] == f"{clients}|{name}"
+            ]
+            if arm.method in METHODS and len(curves) >= SPLITS:
+                epsilon = float(arm.settings.get("privacy.epsilon", 1.0))
+                rows.append(row(arm.method, name, curves, epsilon, str(arm.settings.get("head_init", ""))))
+        largest = max((one.rounds[-1] for one in rows), default=1)
+        setting = Setting(clients, 50_000 // clients, 0.01, True, 1, 1.0, largest)
+        yield Study("features of CIFAR-10", "docs/results.md#heads", setting, SPLITS, tuple(rows))
+
+
+def demo(sweep: dict[str, Any]) -> Study:
+    names = {find_method(name).label: name for name in METHODS}
+    rows = tuple(
+        row(names[arm["label"]], arm["label"], arm["curves"], DEMO.privacy.epsilon) for arm in sweep["arms"]
+    )
+    records = round(1797 * (1 - DEMO.data.test_fraction) * (1 - DEMO.aux.fraction) / DEMO.data.clients)
+    setting = Setting(DEMO.data.clients, records, DEMO.data.alpha, False, 1, DEMO.privacy.epsilon, rows[0].rounds[-1])
+    return Study("digits", "docs/results.md#digits", setting, len(sweep["arms"][0]["seeds"]), rows)
+
+
+def main(sweeps: Sequence[str]) -> None:
+    studies = list(heads(json.loads(RESULTS.read_text(encoding="utf-8"))))
+    studies += [demo(json.loads(Path(path).read_text(encoding="utf-8"))) for path in sweeps]
+    TARGET.write_text(json.dumps([asdict(one) for one in studies], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{TARGET.name}: {', '.join(f'{one.data}, {len(one.rows)} rows' for one in studies)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
