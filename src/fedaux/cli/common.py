@@ -88,6 +88,9 @@ def run_app(app: Callable[[], None]) -> int:
     try:
         app()
     except KeyboardInterrupt:
+        Console(stderr=True).print(
+            "Stopped. Files that were being written are as before; the same command starts again."
+        )
         return Exit.STOPPED
     except Exception as error:
         return print_error(error)

@@ -69,7 +69,12 @@ def init(
 )
 def run(
     config: ConfigFile,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/NAME-METHOD-seedN.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the run; default runs/NAME-METHOD-seedN, with -2, -3, … after it if that is another run's."
+        ),
+    ] = None,
     set_: Settings = None,
     track: Track = None,
     regions: Annotated[int, typer.Option(min=0, help="Merge so many regional servers; 0 simulates all clients.")] = 0,
@@ -78,13 +83,15 @@ def run(
 ) -> None:
     """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
+    from fedaux.experiments.folders import numbered_folder
     from fedaux.experiments.runner import run as run_experiment
     from fedaux.experiments.runner import run_over_regions
 
     settings = Config.load(with_local_modules(config), set_ or [])
-    folder = out or Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
+    usual = Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
+    folder = out or numbered_folder(usual, settings)
     experiment = partial(run_over_regions, regions=regions) if regions else run_experiment
-    _run(partial(experiment, settings, folder), track, threads, as_json)
+    _run(partial(experiment, settings, folder), folder, track, threads, as_json)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
@@ -92,7 +99,7 @@ def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json
     """Continue a run that was stopped or killed; the result is the same as if it had not been."""
     from fedaux.experiments.runner import resume as resume_experiment
 
-    _run(partial(resume_experiment, folder), track, threads, as_json)
+    _run(partial(resume_experiment, folder), folder, track, threads, as_json)
 
 
 @app.command(
@@ -158,14 +165,15 @@ def report(
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 
-def _run(experiment: Callable[..., Result], track: list[str] | None, threads: int, as_json: bool) -> None:
+def _run(experiment: Callable[..., Result], folder: Path, track: list[str] | None, threads: int, as_json: bool) -> None:
     from fedaux.experiments.callbacks import make_callbacks
+    from fedaux.experiments.folders import how_to_continue
     from fedaux.report.live import Live
 
     callbacks = make_callbacks(track or [])
     set_threads(threads)
     console = console_for(as_json)
-    with Live(console) as live:
+    with Live(console, hint=partial(how_to_continue, folder)) as live:
         result = experiment(on_progress=live.on_progress, callbacks=callbacks)
     show(result, console, as_json)
 

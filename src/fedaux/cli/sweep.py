@@ -164,7 +164,9 @@ def study(
 
 def method_names(text: str) -> list[str]:
     """Of --methods; none where it is left out."""
-    return [name.strip() for name in text.split(",")] if text else []
+    from fedaux.config.methods import method_name
+
+    return [method_name(name.strip()) for name in text.split(",")] if text else []
 
 
 def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> Chosen:

@@ -12,7 +12,7 @@ from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.regions import RegionError, Regions
 from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import FILE, RunState, StateError
+from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.run_writer import RunWriter
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state, pretrain_extractor
@@ -24,6 +24,7 @@ from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, 
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
+from fedaux.experiments.folders import stored_state
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
@@ -138,20 +139,6 @@ def describe(config: Config) -> str:
     clients = len(config.federation.sites) or config.data.clients
     networks = ", ".join(spec.label for spec in config.prototypes)
     return f"{config.data.source}: {clients} clients{alpha}, {networks}, seed {config.seed}"
-
-
-def stored_state(config: Config, folder: Path) -> RunState | None:
-    """The run that is in the folder: the same one, or the same with more rounds; None where there is none yet."""
-    if not (folder / FILE).is_file():
-        if folder.exists() and not folder.is_dir():
-            raise StateError(f"{folder} is a file; --out needs a folder of its own")
-        return None
-    state = RunState.load(folder)
-    old, new = state.config.to_dict(), config.to_dict()
-    differing = [key for key in new if new[key] != old[key] and key != "federation"]  # how long to wait may change
-    if differing and (differing != ["rounds"] or config.rounds < state.round):
-        raise StateError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
-    return replace(state, config=config)
 
 
 def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, Path]:

@@ -70,11 +70,17 @@ class _Run:
         return grid
 
 
-class Live:
-    """`with Live(console) as live: run(…, on_progress=live.on_progress)`."""
+def _the_same_command() -> str:
+    return "Stopped. The same command continues; what is finished is kept."
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self.console, self._clock = console, clock
+
+class Live:
+    """`with Live(console) as live: run(…, on_progress=live.on_progress)`; `hint` is what Ctrl-C says."""
+
+    def __init__(
+        self, console: Console, clock: Callable[[], float] = time.monotonic, hint: Callable[[], str] = _the_same_command
+    ) -> None:
+        self.console, self._clock, self._hint = console, clock, hint
         self.bars = Progress(
             TextColumn("{task.description}", style="dim"),
             BarColumn(20),
@@ -99,8 +105,7 @@ class Live:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._screen.stop()
         if kind is KeyboardInterrupt:
-            hint = "Stopped. The same command, or `fedaux resume FOLDER`, continues after the last finished round."
-            Console(stderr=True).print(hint, soft_wrap=True)
+            Console(stderr=True).print(self._hint(), soft_wrap=True, highlight=False, markup=False)
             raise SystemExit(Exit.STOPPED)
 
     def on_progress(self, event: ProgressEvent) -> None:

@@ -89,7 +89,11 @@ def test_runs_at_the_same_time_keep_their_figures_apart() -> None:
 
 
 def test_an_interrupt_ends_with_its_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught, Live(console()):
-        raise KeyboardInterrupt
-    assert caught.value.code == 130
-    assert "fedaux resume FOLDER" in capsys.readouterr().err
+    for live, words in (
+        (Live(console()), "The same command continues"),
+        (Live(console(), hint=lambda: "Go on [thus]"), "Go on [thus]"),
+    ):
+        with pytest.raises(SystemExit) as caught, live:
+            raise KeyboardInterrupt
+        assert caught.value.code == 130
+        assert words in capsys.readouterr().err
