@@ -7,6 +7,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,6 +60,13 @@ def print_result(as_json: bool, value: Any, *lines: str) -> None:
         return
     for line in lines:
         console_for(as_json).print(line, soft_wrap=True)
+
+
+def loading(console: Console) -> AbstractContextManager[None]:
+    """Around imports that take seconds: `with loading(console): from fedaux… import …`."""
+    from fedaux.report.busy import busy
+
+    return busy(console, "loading PyTorch and Flower")
 
 
 def set_threads(count: int) -> None:

@@ -18,6 +18,7 @@ from fedaux.cli.common import (
     Track,
     console_for,
     examples,
+    loading,
     print_json,
     print_result,
     set_threads,
@@ -83,9 +84,11 @@ def run(
 ) -> None:
     """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
-    from fedaux.experiments.folders import numbered_folder
-    from fedaux.experiments.runner import run as run_experiment
-    from fedaux.experiments.runner import run_over_regions
+
+    with loading(console_for(as_json)):
+        from fedaux.experiments.folders import numbered_folder
+        from fedaux.experiments.runner import run as run_experiment
+        from fedaux.experiments.runner import run_over_regions
 
     settings = Config.load(with_local_modules(config), set_ or [])
     usual = Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
@@ -97,7 +100,8 @@ def run(
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
 def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
     """Continue a run that was stopped or killed; the result is the same as if it had not been."""
-    from fedaux.experiments.runner import resume as resume_experiment
+    with loading(console_for(as_json)):
+        from fedaux.experiments.runner import resume as resume_experiment
 
     _run(partial(resume_experiment, folder), folder, track, threads, as_json)
 
@@ -120,9 +124,11 @@ def prepare(
 ) -> None:
     """Pre-train the extractors of a run on its auxiliary data. Started again, it continues after the last epoch."""
     from fedaux.config.schema import Config
-    from fedaux.experiments.runner import pretrain
-    from fedaux.experiments.runner import probe as probe_experiment
-    from fedaux.pretraining.store import read_pretraining_card
+
+    with loading(console_for(as_json)):
+        from fedaux.experiments.runner import pretrain
+        from fedaux.experiments.runner import probe as probe_experiment
+        from fedaux.pretraining.store import read_pretraining_card
     from fedaux.report.live import Live
     from fedaux.report.pretraining_page import write_pretraining_page
     from fedaux.report.terminal import results_table
@@ -159,9 +165,12 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a self-contained HTML report of a run, or of several side by side."""
-    from fedaux.report.comparison_page import write_report
+    from fedaux.report.busy import busy
 
-    path = write_report(*folders, out=out)
+    with busy(console_for(as_json), "writing the report"):
+        from fedaux.report.comparison_page import write_report
+
+        path = write_report(*folders, out=out)
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 
@@ -181,11 +190,13 @@ def _run(experiment: Callable[..., Result], folder: Path, track: list[str] | Non
 def show(result: Result, console: Console, as_json: bool) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
     from fedaux.config.methods import find_method
+    from fedaux.report.busy import busy
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import plural, sparkline
 
     config, last = result.state.config, result.state.history[-1]
-    page = write_run_report(result.folder)
+    with busy(console, "writing the report"):
+        page = write_run_report(result.folder)
     failed = {one.client: one.reason for each in result.state.history for one in each.failures}
     if as_json:
         print_json({**result.to_dict(), "report": str(page)})

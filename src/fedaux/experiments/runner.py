@@ -21,6 +21,7 @@ from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Federation
 from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, no_progress
+from fedaux.core.work import listening
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
@@ -64,10 +65,11 @@ def run(
         The finished run, with its accuracy, curve and privacy statement.
     """
     folder = Path(folder)
-    state = stored_state(config, folder)
-    server = make_server(config, on_progress, cache)
-    federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-    return run_in_folder(folder, server, federation, state, callbacks, until)
+    with listening(on_progress):
+        state = stored_state(config, folder)
+        server = make_server(config, on_progress, cache)
+        federation = in_process(config, folder, server.cache, bound_function(server.scorer))
+        return run_in_folder(folder, server, federation, state, callbacks, until)
 
 
 def run_over_regions(
@@ -149,8 +151,9 @@ def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Pa
     Returns:
         For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
     """
-    server = make_server(config, on_progress, cache)
-    return {spec.label: pretrain_extractor(server, spec) for spec in config.prototypes}
+    with listening(on_progress):
+        server = make_server(config, on_progress, cache)
+        return {spec.label: pretrain_extractor(server, spec) for spec in config.prototypes}
 
 
 def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, float]:
