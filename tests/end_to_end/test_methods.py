@@ -14,7 +14,8 @@ from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
 from fedaux.core.messages import Failure, Federation, Order, Reply, Update
-from fedaux.experiments.runner import in_process, run_in_folder, stored_state
+from fedaux.experiments.folders import stored_state
+from fedaux.experiments.runner import in_process, run_in_folder
 from helpers.oracle import SIZES, Naive, Problem, parameters
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own-method"

@@ -343,7 +343,11 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(place: Path) -> None
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == Exit.STOPPED, err
-    assert err.strip().splitlines()[-1].startswith("Stopped. The same command, or `fedaux resume FOLDER`, continues")
+    assert (
+        err.strip()
+        .splitlines()[-1]
+        .startswith("Stopped. The same command, or `fedaux resume out`, continues after round")
+    )
     assert "Traceback" not in err
     done = len((place / "out" / "history.jsonl").read_text().splitlines())
     out, err = program(place, "run", "tiny.toml", "--out", "out", "--set", f"rounds={done + 1}").communicate(

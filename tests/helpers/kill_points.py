@@ -18,7 +18,8 @@ import torch
 
 from fedaux.algorithms import run_writer
 from fedaux.config.schema import Config
-from fedaux.experiments.runner import run_in_folder, stored_state
+from fedaux.experiments.folders import stored_state
+from fedaux.experiments.runner import run_in_folder
 from helpers.scripted import CONFIG, Scripted, make_server
 
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from fedaux.report.live import Live
 
 
-def console(terminal: bool = False) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
+def console(terminal: bool = False, width: int = 120) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None)
 
 
 def printed(on: Console) -> str:
@@ -16,7 +16,7 @@ def printed(on: Console) -> str:
     return on.file.getvalue()
 
 
-def shown(live: Live) -> str:
-    on = console()
+def shown(live: Live, width: int = 120) -> str:
+    on = console(width=width)
     on.print(live.render())
     return printed(on)

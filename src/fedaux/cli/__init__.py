@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from fedaux import __version__
 from fedaux.cli.advise import app as advise
 from fedaux.cli.common import examples, run_app
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.model import app as model
+from fedaux.cli.new import app as new
 from fedaux.cli.privacy import app as privacy
 from fedaux.cli.run import app as run
 from fedaux.cli.sweep import app as sweep
@@ -26,14 +29,24 @@ app = typer.Typer(
         "fedaux compare images.toml --jobs 2  # nine methods, three seeds",
     ),
 )
-for kind in (sweep, tune, advise, run, model):
+for kind in (sweep, tune, advise, run, model, new):
     app.add_typer(kind)
 app.add_typer(privacy, name="privacy")
 app.add_typer(deploy, name="deploy")
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"fedaux {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def fedaux() -> None:
+def fedaux(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and nothing else.")
+    ] = False,
+) -> None:
     """Federated learning with public auxiliary data, on Flower: FedAUX, FedAVG, FedPROX, FedDF, FedBE."""
 
 

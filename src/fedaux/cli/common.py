@@ -7,6 +7,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,6 +62,13 @@ def print_result(as_json: bool, value: Any, *lines: str) -> None:
         console_for(as_json).print(line, soft_wrap=True)
 
 
+def loading(console: Console) -> AbstractContextManager[None]:
+    """Around imports that take seconds: `with loading(console): from fedaux… import …`."""
+    from fedaux.report.busy import busy
+
+    return busy(console, "loading PyTorch and Flower")
+
+
 def set_threads(count: int) -> None:
     import torch
 
@@ -88,6 +96,9 @@ def run_app(app: Callable[[], None]) -> int:
     try:
         app()
     except KeyboardInterrupt:
+        Console(stderr=True).print(
+            "Stopped. Files that were being written are as before; the same command starts again."
+        )
         return Exit.STOPPED
     except Exception as error:
         return print_error(error)

@@ -31,10 +31,13 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write the trained networks of a run with a model card: weights, classes, accuracy, privacy, how to use them."""
-    from fedaux.export.export import export_model as export_run
-    from fedaux.export.model import read_card
+    from fedaux.report.busy import busy
 
-    folders = export_run(run, out, onnx)
+    with busy(console_for(as_json), "exporting, with a graph for ONNX Runtime" if onnx else "exporting"):
+        from fedaux.export.export import export_model as export_run
+        from fedaux.export.model import read_card
+
+        folders = export_run(run, out, onnx)
     cards = [read_card(folder) for folder in folders]
     if as_json:
         print_json({"models": [_summary(folder, card) for folder, card in zip(folders, cards, strict=True)]})

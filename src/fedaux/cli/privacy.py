@@ -98,13 +98,16 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Simulate on public data whether the scores carry a signal. Nothing private is read, nothing is spent."""
-    from fedaux.experiments.runner import planner
+    from fedaux.report.busy import busy
 
     console = console_for(as_json)
     if config is None:
         console.print("Scikit-learn's digits stand in for your public data; name your config to plan with its own.")
-    plans = planner(with_local_modules(config) if config else None, clients, delta, adjacency)
-    found = plans.plan(epsilon, records)
+    with busy(console, "simulating the scores on public data"):
+        from fedaux.experiments.runner import planner
+
+        plans = planner(with_local_modules(config) if config else None, clients, delta, adjacency)
+        found = plans.plan(epsilon, records)
     console.print(
         f"With {records} records and ({epsilon:g}, {delta:g})-privacy ({adjacency}), each coordinate of a client's "
         f"mean gets noise of σ = {found.sigma:.4f}, where the clients' means differ by {found.signal:.4f}: "

@@ -18,6 +18,7 @@ from fedaux.cli.common import (
     Track,
     console_for,
     examples,
+    loading,
     print_json,
     print_result,
     set_threads,
@@ -69,7 +70,12 @@ def init(
 )
 def run(
     config: ConfigFile,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/NAME-METHOD-seedN.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the run; default runs/NAME-METHOD-seedN, with -2, -3, … after it if that is another run's."
+        ),
+    ] = None,
     set_: Settings = None,
     track: Track = None,
     regions: Annotated[int, typer.Option(min=0, help="Merge so many regional servers; 0 simulates all clients.")] = 0,
@@ -78,21 +84,26 @@ def run(
 ) -> None:
     """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
-    from fedaux.experiments.runner import run as run_experiment
-    from fedaux.experiments.runner import run_over_regions
+
+    with loading(console_for(as_json)):
+        from fedaux.experiments.folders import numbered_folder
+        from fedaux.experiments.runner import run as run_experiment
+        from fedaux.experiments.runner import run_over_regions
 
     settings = Config.load(with_local_modules(config), set_ or [])
-    folder = out or Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
+    usual = Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
+    folder = out or numbered_folder(usual, settings)
     experiment = partial(run_over_regions, regions=regions) if regions else run_experiment
-    _run(partial(experiment, settings, folder), track, threads, as_json)
+    _run(partial(experiment, settings, folder), folder, track, threads, as_json)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
 def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
     """Continue a run that was stopped or killed; the result is the same as if it had not been."""
-    from fedaux.experiments.runner import resume as resume_experiment
+    with loading(console_for(as_json)):
+        from fedaux.experiments.runner import resume as resume_experiment
 
-    _run(partial(resume_experiment, folder), track, threads, as_json)
+    _run(partial(resume_experiment, folder), folder, track, threads, as_json)
 
 
 @app.command(
@@ -113,9 +124,11 @@ def prepare(
 ) -> None:
     """Pre-train the extractors of a run on its auxiliary data. Started again, it continues after the last epoch."""
     from fedaux.config.schema import Config
-    from fedaux.experiments.runner import pretrain
-    from fedaux.experiments.runner import probe as probe_experiment
-    from fedaux.pretraining.store import read_pretraining_card
+
+    with loading(console_for(as_json)):
+        from fedaux.experiments.runner import pretrain
+        from fedaux.experiments.runner import probe as probe_experiment
+        from fedaux.pretraining.store import read_pretraining_card
     from fedaux.report.live import Live
     from fedaux.report.pretraining_page import write_pretraining_page
     from fedaux.report.terminal import results_table
@@ -152,20 +165,24 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a self-contained HTML report of a run, or of several side by side."""
-    from fedaux.report.comparison_page import write_report
+    from fedaux.report.busy import busy
 
-    path = write_report(*folders, out=out)
+    with busy(console_for(as_json), "writing the report"):
+        from fedaux.report.comparison_page import write_report
+
+        path = write_report(*folders, out=out)
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 
-def _run(experiment: Callable[..., Result], track: list[str] | None, threads: int, as_json: bool) -> None:
+def _run(experiment: Callable[..., Result], folder: Path, track: list[str] | None, threads: int, as_json: bool) -> None:
     from fedaux.experiments.callbacks import make_callbacks
+    from fedaux.experiments.folders import how_to_continue
     from fedaux.report.live import Live
 
     callbacks = make_callbacks(track or [])
     set_threads(threads)
     console = console_for(as_json)
-    with Live(console) as live:
+    with Live(console, hint=partial(how_to_continue, folder)) as live:
         result = experiment(on_progress=live.on_progress, callbacks=callbacks)
     show(result, console, as_json)
 
@@ -173,11 +190,13 @@ def _run(experiment: Callable[..., Result], track: list[str] | None, threads: in
 def show(result: Result, console: Console, as_json: bool) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
     from fedaux.config.methods import find_method
+    from fedaux.report.busy import busy
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import plural, sparkline
 
     config, last = result.state.config, result.state.history[-1]
-    page = write_run_report(result.folder)
+    with busy(console, "writing the report"):
+        page = write_run_report(result.folder)
     failed = {one.client: one.reason for each in result.state.history for one in each.failures}
     if as_json:
         print_json({**result.to_dict(), "report": str(page)})

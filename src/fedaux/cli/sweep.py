@@ -15,6 +15,7 @@ from fedaux.cli.common import (
     Threads,
     console_for,
     examples,
+    loading,
     print_json,
     set_threads,
     with_local_modules,
@@ -164,7 +165,9 @@ def study(
 
 def method_names(text: str) -> list[str]:
     """Of --methods; none where it is left out."""
-    return [name.strip() for name in text.split(",")] if text else []
+    from fedaux.config.methods import method_name
+
+    return [method_name(name.strip()) for name in text.split(",")] if text else []
 
 
 def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> Chosen:
@@ -204,17 +207,21 @@ def _list(as_json: bool) -> None:
 def _sweep(
     plan: Sweep, folder: Path, jobs: int, threads: int, as_json: bool, title: str = "", cache: Path | None = None
 ) -> None:
-    from fedaux.experiments.sweeps.engine import run_sweep
-    from fedaux.experiments.sweeps.result import write_results
+    from fedaux.report.busy import busy
     from fedaux.report.live import Live
 
-    set_threads(threads)
     console = console_for(as_json)
+    with loading(console):
+        from fedaux.experiments.sweeps.engine import run_sweep
+        from fedaux.experiments.sweeps.result import write_results
+
+    set_threads(threads)
     if plan.about:
         console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}")
     with Live(console) as live:
         result = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
-    result = write_results(result)
+    with busy(console, "writing the report"):
+        result = write_results(result)
     if as_json:
         print_json({**result.to_dict(), "report": str(result.report)})
     else:

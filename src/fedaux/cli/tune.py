@@ -14,6 +14,7 @@ from fedaux.cli.common import (
     Threads,
     console_for,
     examples,
+    loading,
     print_json,
     set_threads,
     with_local_modules,
@@ -44,10 +45,11 @@ def tune(
     as_json: Json = False,
 ) -> None:
     """Tune every method with the same number of runs, on validation data. Started again, it continues."""
-    from fedaux.experiments.sweeps.chosen import WINNERS
-    from fedaux.experiments.sweeps.tuning import run_tuning
-    from fedaux.experiments.sweeps.tuning_plan import Tuning
-    from fedaux.experiments.sweeps.tuning_result import HEADER, caption, rows, to_dict, write_tuning
+    with loading(console_for(as_json)):
+        from fedaux.experiments.sweeps.chosen import WINNERS
+        from fedaux.experiments.sweeps.tuning import run_tuning
+        from fedaux.experiments.sweeps.tuning_plan import Tuning
+        from fedaux.experiments.sweeps.tuning_result import HEADER, caption, rows, to_dict, write_tuning
     from fedaux.report.live import Live
     from fedaux.report.terminal import results_table
 

@@ -113,10 +113,15 @@ METHODS: dict[str, Method] = {**_PAPER, **_MORE, **_pretrained(_MORE)}
 feddyn, ridge, discriminant, class-means, closed-form, each also with +p."""
 
 
+def method_name(name: str) -> str:
+    """As `METHODS` has it: fedaux for FedAUX. Other names, `module:attribute` among them, stay as they are."""
+    return name.lower() if name.lower() in METHODS else name
+
+
 def find_method(name: str) -> Method:
-    """A row of `METHODS`, or a user's own: `module:attribute`."""
-    if name in METHODS:
-        return METHODS[name]
+    """A row of `METHODS`, in letters of any case, or a user's own: `module:attribute`."""
+    if method_name(name) in METHODS:
+        return METHODS[method_name(name)]
     if ":" not in name:
         raise ConfigError(str(unknown_name("method", name, [*METHODS, "module:attribute"])))
     row: Method = _imported(name, "method", "Method", Method)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
 
 from fedaux.config.prototype import PrototypeSpec
@@ -95,15 +95,39 @@ def set_key(table: dict[str, Any], key: str, value: Any, context: str) -> None:
     table[leaf] = value
 
 
-def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "") -> Any:
-    """Build a dataclass from a table, and its nested dataclasses from the nested tables."""
+def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> Any:
+    """Build a dataclass from a table, and its nested dataclasses from the nested tables.
+
+    `known` are all keys of the whole, among which an unknown one may be meant.
+    """
     hints = get_type_hints(cls)
+    known = known or list(_keys(cls, prefix))
     for key in table:
         if prefix + key in RENAMED:
             raise ConfigError(f"there is no key {prefix + key} any more: {RENAMED[prefix + key]}.")
         if key not in hints:
-            raise ConfigError(str(unknown_name("key", prefix + key, [prefix + name for name in hints])))
-    return cls(**{key: _value(hints[key], value, prefix + key) for key, value in table.items()})
+            raise ConfigError(_unknown_key(prefix + key, [prefix + name for name in hints], known))
+    return cls(**{key: _value(hints[key], value, prefix + key, known) for key, value in table.items()})
+
+
+def _keys(cls: Any, prefix: str = "") -> Iterator[str]:
+    for name, hint in get_type_hints(cls).items():
+        if dataclasses.is_dataclass(hint):
+            yield from _keys(hint, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def _unknown_key(key: str, here: Sequence[str], known: Sequence[str]) -> str:
+    """Names the full keys that may be meant: of the same name elsewhere, or an option of a source."""
+    section, _, leaf = key.rpartition(".")
+    others = [name for name in known if name.rpartition(".")[2] == leaf]
+    if others:
+        return f"there is no key {key}; there is {' and '.join(others)}."
+    text = str(unknown_name("key", key, here))
+    if f"{section}.options" in here:
+        return f"{text} Options of a source are below {section}.options: {section}.options.{leaf}."
+    return text
 
 
 def to_plain(value: Any) -> Any:
@@ -129,10 +153,10 @@ def sorted_options(key: str, options: Options) -> Options:
     return tuple(sorted(options))
 
 
-def _value(hint: Any, value: Any, key: str) -> Any:
+def _value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
     if dataclasses.is_dataclass(hint):
         require(isinstance(value, Mapping), f"{key} must be a table: write [{key}] and its settings below.")
-        return from_table(hint, value, f"{key}.")
+        return from_table(hint, value, f"{key}.", known)
     if hint == tuple[PrototypeSpec, ...]:
         return tuple(_prototype(entry) for entry in (value if isinstance(value, (list, tuple)) else [value]))
     if hint == tuple[str, ...]:

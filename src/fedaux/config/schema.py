@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import Method, find_method
+from fedaux.config.methods import Method, find_method, method_name
 from fedaux.config.parsing import (
     ConfigError,
     Options,
@@ -64,6 +64,7 @@ class Config:
     federation: FederationConfig = field(default_factory=FederationConfig)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "method", method_name(self.method))
         object.__setattr__(self, "method_options", sorted_options("method_options", self.method_options))
         method = find_method(self.method)
         hooks = method.make_hooks(dict(self.method_options))
@@ -159,7 +160,8 @@ class Config:
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
         """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`.
 
-        A table `[tune]` is there for `fedaux tune` alone.
+        Paths of data in the file are looked for beside it, and else in the working directory, as those of overrides
+        are. A table `[tune]` is there for `fedaux tune` alone.
         """
         return cls.from_dict({key: value for key, value in read_table(path).items() if key != "tune"}, overrides)
 
@@ -208,6 +210,15 @@ def flatten(config: Config) -> dict[str, str | float]:
     return dict(walk(config.to_dict(), ""))
 
 
+def _beside(file: Path, table: dict[str, Any]) -> dict[str, Any]:
+    """With the paths of data that lie beside the file; others stay as they are."""
+    for section in (table.get("data"), table.get("aux")):
+        path = section.get("path") if isinstance(section, dict) else None
+        if isinstance(section, dict) and isinstance(path, str) and path and (file.parent / path).exists():
+            section["path"] = str(file.parent / path)
+    return table
+
+
 def read_table(path: str | Path) -> dict[str, Any]:
     """The tables of a TOML or JSON file, not yet validated."""
     path = Path(path)
@@ -215,6 +226,6 @@ def read_table(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks.")
     try:
         text = path.read_text(encoding="utf-8")
-        return dict(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
+        return _beside(path, dict(json.loads(text) if path.suffix == ".json" else tomllib.loads(text)))
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error

@@ -37,6 +37,15 @@ class PretrainingProgress(ProgressEvent):
 
 
 @dataclass(frozen=True)
+class WorkProgress(ProgressEvent):
+    """Steps of work that takes a while: images read, batches trained. It comes from `core/work.py`."""
+
+    task: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class FeaturesProgress(ProgressEvent):
     """Records that have passed a frozen extractor; features that are in the cache make no event."""
 

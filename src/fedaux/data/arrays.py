@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.io import cache_folder
+from fedaux.core.work import track
 from fedaux.data.persons import persons_from_array
 from fedaux.data.records import UNDECLARED, Corpus, Records
 
@@ -151,9 +152,9 @@ def convert(
     """
 
     def write(folder: Path) -> None:
-        write_blocks(folder, "", chain.from_iterable(map(read, train)))
+        write_blocks(folder, "", chain.from_iterable(map(read, track(train, "reading files"))))
         if test:
-            write_blocks(folder, "_test", chain.from_iterable(map(read, test)))
+            write_blocks(folder, "_test", chain.from_iterable(map(read, track(test, "reading test files"))))
         if classes:
             (folder / "classes.txt").write_text("\n".join(classes), "utf-8")
 

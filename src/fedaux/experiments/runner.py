@@ -12,7 +12,7 @@ from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.regions import RegionError, Regions
 from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import FILE, RunState, StateError
+from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.run_writer import RunWriter
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state, pretrain_extractor
@@ -21,9 +21,11 @@ from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Federation
 from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, no_progress
+from fedaux.core.work import listening
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
+from fedaux.experiments.folders import stored_state
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
@@ -63,10 +65,11 @@ def run(
         The finished run, with its accuracy, curve and privacy statement.
     """
     folder = Path(folder)
-    state = stored_state(config, folder)
-    server = make_server(config, on_progress, cache)
-    federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-    return run_in_folder(folder, server, federation, state, callbacks, until)
+    with listening(on_progress):
+        state = stored_state(config, folder)
+        server = make_server(config, on_progress, cache)
+        federation = in_process(config, folder, server.cache, bound_function(server.scorer))
+        return run_in_folder(folder, server, federation, state, callbacks, until)
 
 
 def run_over_regions(
@@ -140,20 +143,6 @@ def describe(config: Config) -> str:
     return f"{config.data.source}: {clients} clients{alpha}, {networks}, seed {config.seed}"
 
 
-def stored_state(config: Config, folder: Path) -> RunState | None:
-    """The run that is in the folder: the same one, or the same with more rounds; None where there is none yet."""
-    if not (folder / FILE).is_file():
-        if folder.exists() and not folder.is_dir():
-            raise StateError(f"{folder} is a file; --out needs a folder of its own")
-        return None
-    state = RunState.load(folder)
-    old, new = state.config.to_dict(), config.to_dict()
-    differing = [key for key in new if new[key] != old[key] and key != "federation"]  # how long to wait may change
-    if differing and (differing != ["rounds"] or config.rounds < state.round):
-        raise StateError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
-    return replace(state, config=config)
-
-
 def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, Path]:
     """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache.
 
@@ -162,8 +151,9 @@ def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Pa
     Returns:
         For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
     """
-    server = make_server(config, on_progress, cache)
-    return {spec.label: pretrain_extractor(server, spec) for spec in config.prototypes}
+    with listening(on_progress):
+        server = make_server(config, on_progress, cache)
+        return {spec.label: pretrain_extractor(server, spec) for spec in config.prototypes}
 
 
 def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, float]:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
-from fedaux.experiments.runner import run_in_folder, stored_state
+from fedaux.experiments.folders import stored_state
+from fedaux.experiments.runner import run_in_folder
 from fedaux.export.export import write_models
 from fedaux.flower.server_app import Connect, server_app
 from fedaux.report.progress import print_progress

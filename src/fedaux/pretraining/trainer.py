@@ -19,6 +19,7 @@ from torch import nn
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed, torch_stream
+from fedaux.core.work import Work
 from fedaux.data.batching import batches
 from fedaux.data.records import Indices, Records
 from fedaux.models.compute import compute_of, place
@@ -61,7 +62,12 @@ class SelfSupervisedTask(ABC):
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
         """Feature quality of the extractor in eval mode."""
 
-    def run_epoch(self) -> EpochMetrics:
+    @property
+    def steps(self) -> int:
+        """Of one epoch."""
+        return math.ceil(len(self.aux) / self.config.batch_size)
+
+    def run_epoch(self, on_step: Callable[[], None] = lambda: None) -> EpochMetrics:
         """One pass over D_aux."""
         epoch, start, total = len(self.curve), time.perf_counter(), 0.0
         generator = torch_stream(self.seed, epoch)
@@ -71,6 +77,7 @@ class SelfSupervisedTask(ABC):
             self.optimizer.zero_grad(set_to_none=True)
             total += len(rows) * self.backward(rows, generator, derive_seed(self.seed, "forward", epoch, step))
             self.optimizer.step()
+            on_step()
         views_per_second = self.views * len(self.aux) / (time.perf_counter() - start)
         self.model.eval()
         with torch.inference_mode():  # on the same records and views after every epoch
@@ -80,8 +87,7 @@ class SelfSupervisedTask(ABC):
         return self.curve[-1]
 
     def _set_lr(self, epoch: int, step: int) -> None:
-        steps = math.ceil(len(self.aux) / self.config.batch_size)
-        lr = self.config.lr * warmup_cosine(epoch * steps + step, self.config.epochs * steps)
+        lr = self.config.lr * warmup_cosine(epoch * self.steps + step, self.config.epochs * self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
 
@@ -117,8 +123,9 @@ def pretrain(
     """
     if checkpoint is not None and checkpoint.is_file():
         task.load(checkpoint)
+    work = Work("steps of pre-training", task.config.epochs * task.steps, len(task.curve) * task.steps)
     while len(task.curve) < task.config.epochs:
-        on_epoch(task.run_epoch())
+        on_epoch(task.run_epoch(work.step))
         if checkpoint is not None:
             task.save(checkpoint)
     if task.compute.precision == "float32":

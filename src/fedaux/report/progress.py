@@ -18,9 +18,11 @@ from fedaux.core.progress import (
     SweepProgress,
     SweepRunProgress,
     TrainingProgress,
+    WorkProgress,
 )
 from fedaux.core.results import RoundResult
 from fedaux.privacy.accounting import round_up
+from fedaux.report.terminal import plural
 
 
 class Step(NamedTuple):
@@ -65,6 +67,8 @@ def step(event: ProgressEvent) -> Step:
             return Step("rounds", event.result.round, event.rounds, _round_note(event.result))
         case PretrainingProgress():
             return Step(f"pre-training {event.prototype}", event.epoch, event.epochs, _pretraining_note(event))
+        case WorkProgress():
+            return Step(event.task, event.done, event.total, "")
         case FeaturesProgress():
             return Step(f"features of {event.prototype}", event.done, event.total, "")
         case ReleasesProgress():
@@ -85,7 +89,7 @@ def step(event: ProgressEvent) -> Step:
 
 
 def _round_note(result: RoundResult) -> str:
-    parts = [f"accuracy {result.mean_accuracy:.3f}", f"{len(result.client_metrics)} clients"]
+    parts = [f"accuracy {result.mean_accuracy:.3f}", plural(len(result.client_metrics), "client")]
     parts += [_failed(len(result.failures))] if result.failures else []
     parts += [f"{result.effective_teachers:.1f} effective teachers"] if result.effective_teachers else []
     parts += [f"ε {round_up(result.epsilon)}"] if result.epsilon else []

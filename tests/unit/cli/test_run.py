@@ -52,4 +52,4 @@ def test_an_interrupt_says_how_to_go_on(
     monkeypatch.syspath_prepend(config.parent)
     words = ["run", config, "--out", config.parent / "out", "--set", "data.source=interrupting:source"]
     assert fedaux(monkeypatch, *words) == 130
-    assert "fedaux resume" in capsys.readouterr().err
+    assert "Stopped before the first round. The same command starts again" in capsys.readouterr().err

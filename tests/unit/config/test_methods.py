@@ -99,6 +99,13 @@ def test_a_method_with_hooks_is_named_after_them(name: str) -> None:
     assert METHODS[f"{name}+p"].hooks == METHODS[name].hooks
 
 
+@pytest.mark.parametrize("name", ["FedAUX", "fedaux", "FEDAVG+P", "Class-Means"])
+def test_names_are_in_letters_of_any_case(name: str) -> None:
+    assert find_method(name) == METHODS[name.lower()]
+    assert Config(method=name) == Config(method=name.lower())
+    assert Config(method=name).hash == Config(method=name.lower()).hash
+
+
 def test_pretraining_is_a_field_and_no_letter_of_the_name() -> None:
     assert "P" in METHODS["fedprox"].label
     assert not METHODS["fedprox"].pretrained

@@ -99,6 +99,21 @@ def test_an_old_key_is_told_its_new_name(old: str, new: str) -> None:
         Config.from_dict({}, [f"{old}=0.5"])
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("size", "unknown key 'size'"),
+        ("data.size", "Options of a source are below data.options: data.options.size"),
+        ("lr", "there is no key lr; there is pretrain.lr and local.lr and distill.lr"),
+        ("data.epsilon", "there is no key data.epsilon; there is privacy.epsilon"),
+        ("local.learning_rate", "unknown key 'local.learning_rate'"),
+    ],
+)
+def test_an_unknown_key_is_told_the_full_one(key: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(meant)):
+        Config.from_dict({}, [f"{key}=0.5"])
+
+
 def test_every_new_name_is_a_key() -> None:
     keys = set(flatten(Config()))
     assert all(text.split()[3] in keys for text in RENAMED.values() if text.startswith("it is called"))

@@ -227,3 +227,17 @@ def test_settings_are_flat() -> None:
     found = flatten(TINY_CONFIG)
     assert found["data.clients"] == 3
     assert found["prototypes"] == '[{"name": "mlp", "features": 8, "hidden": 8, "norm": "batch"}]'
+
+
+def test_paths_of_data_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    for folder in (project / "private", elsewhere / "public", elsewhere / "private"):
+        folder.mkdir(parents=True)
+    (project / "my.toml").write_text('[data]\npath = "private"\n[aux]\npath = "public"\n')
+    monkeypatch.chdir(elsewhere)
+    config = Config.load(project / "my.toml")
+    assert Path(config.data.path) == project / "private"
+    assert config.aux.path == "public"  # it is not there, so it is left as it stands
+    assert Config.load(project / "my.toml", ["data.path=private"]).data.path == "private"  # typed here, meant here
+    monkeypatch.chdir(project)
+    assert Config.load("my.toml").data.path == "private"

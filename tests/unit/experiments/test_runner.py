@@ -9,49 +9,16 @@ import pytest
 
 from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.regions import FOLDER, RegionError
-from fedaux.algorithms.run_state import HISTORY, RunState, StateError
+from fedaux.algorithms.run_state import HISTORY, RunState
 from fedaux.config.sections import FederationConfig, TeachersConfig
 from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarted
 from fedaux.experiments.callbacks import Callback
-from fedaux.experiments.runner import describe, planner, run_in_folder, run_over_regions, stored_state
+from fedaux.experiments.folders import stored_state
+from fedaux.experiments.runner import describe, planner, run_in_folder, run_over_regions
 from helpers.runs import finished_run
 from helpers.scripted import CONFIG, Scripted, fails, make_server
 from helpers.tiny import MLP, TINY_CONFIG
-
-
-def test_a_folder_without_a_run_has_no_state(tmp_path: Path) -> None:
-    assert stored_state(TINY_CONFIG, tmp_path / "new") is None
-    assert stored_state(TINY_CONFIG, tmp_path) is None
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StateError, match="is a file; --out needs a folder of its own"):
-        stored_state(TINY_CONFIG, tmp_path / "file")
-
-
-def test_the_same_run_goes_on_also_with_more_rounds_or_more_patience(tmp_path: Path) -> None:
-    finished_run(tmp_path)
-    for config in (
-        TINY_CONFIG,
-        replace(TINY_CONFIG, rounds=5),
-        replace(TINY_CONFIG, federation=FederationConfig(timeout=7)),
-    ):
-        state = stored_state(config, tmp_path)
-        assert state is not None
-        assert (state.round, state.config) == (2, config)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"seed": 1}, "it differs in seed. Choose a new folder"),
-        ({"rounds": 1}, "it differs in rounds"),
-        ({"rounds": 4, "method": "feddf"}, "it differs in method, rounds"),
-    ],
-)
-def test_another_run_in_the_folder_is_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:
-    finished_run(tmp_path)
-    with pytest.raises(StateError, match=words):
-        stored_state(replace(TINY_CONFIG, **change), tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A panel where there is a terminal, lines where there is none."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,8 +16,10 @@ from fedaux.core.progress import (
     SweepProgress,
     SweepRunProgress,
     TrainingProgress,
+    WorkProgress,
 )
 from fedaux.core.results import ClientMetrics, RoundResult
+from fedaux.core.work import track
 from fedaux.report.live import Live
 from helpers.terminals import console, printed, shown
 
@@ -38,7 +41,7 @@ def test_plain_lines_without_a_terminal() -> None:
         "pre-training cnn: 1/3, loss 2.000, rank 4.0, 1,000 views/s",
         "pre-training cnn: 3/3, loss 1.000, rank 4.0, 1,000 views/s",
         "a site has come",
-        "round 1/2: accuracy 0.500, 1 clients",
+        "round 1/2: accuracy 0.500, 1 client",
     ]
 
 
@@ -88,8 +91,67 @@ def test_runs_at_the_same_time_keep_their_figures_apart() -> None:
     assert "0.900  █ " in shown(live)
 
 
+def test_before_anything_is_heard_the_panel_says_so_and_counts_the_seconds() -> None:
+    now = [100.0]
+    live = Live(console(terminal=True), clock=lambda: now[0])
+    now[0] = 103.0
+    assert "starting" in shown(live)
+    assert "3 s" in shown(live)
+
+
+def test_work_far_below_has_a_bar_of_its_own_until_it_is_done() -> None:
+    with Live(console(terminal=True)) as live:
+        for number in track(range(3), "reading files"):
+            if number:
+                assert re.search(r"reading files .* \d/3", shown(live))
+    assert "reading files" not in shown(live)
+
+
+def test_work_that_takes_a_while_has_lines_and_quick_work_none() -> None:
+    now, on = [0.0], console()
+    live = Live(on, clock=lambda: now[0])
+    for task, step in (("quick", 0.1), ("slow", 4.0)):
+        for done in range(5):
+            live.on_progress(WorkProgress(task, done, 4))
+            now[0] += step
+    assert printed(on).splitlines() == ["slow: 1/4", "slow: 4/4"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_every_run_of_a_sweep_has_one_line(width: int) -> None:
+    live = Live(console(terminal=True))
+    live.on_progress(SweepProgress(0, 30))
+    names = [f"FedPROX+P, α = 0.01, privacy.epsilon = 0.125, seed {i}" for i in range(3)]
+    for name in names:
+        live.on_progress(SweepRunProgress(name, RunStarted("FedPROX+P", "digits", (), 100)))
+        live.on_progress(SweepRunProgress(name, RoundFinished(RESULT, 100, "")))
+        live.on_progress(SweepRunProgress(name, TrainingProgress(2, 33, 100, 0)))
+    lines = shown(live, width).splitlines()
+    assert len([line for line in lines if "FedPROX+P" in line]) == 3
+    assert len(lines) == 2 + 1 + 3  # borders, all runs, each run
+    assert all("1/100" in line for line in lines if "FedPROX+P" in line)
+    assert max(map(len, lines)) <= width
+
+
+def test_rounds_are_estimated_from_rounds_and_not_from_the_preparation() -> None:
+    now = [0.0]
+    live = Live(console(terminal=True), clock=lambda: now[0])
+    live.on_progress(RunStarted("FedAUX", "digits", (), 10))
+    now[0] = 600.0  # ten minutes of pre-training
+    for number in (1, 2):
+        live.on_progress(TrainingProgress(number, 0, 5, 0))
+        now[0] += 6.0
+        live.on_progress(RoundFinished(replace(RESULT, round=number), 10, ""))
+    left = live._tasks["", "rounds"].time_remaining
+    assert left == pytest.approx(8 * 6.0, abs=7)
+
+
 def test_an_interrupt_ends_with_its_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught, Live(console()):
-        raise KeyboardInterrupt
-    assert caught.value.code == 130
-    assert "fedaux resume FOLDER" in capsys.readouterr().err
+    for live, words in (
+        (Live(console()), "The same command continues"),
+        (Live(console(), hint=lambda: "Go on [thus]"), "Go on [thus]"),
+    ):
+        with pytest.raises(SystemExit) as caught, live:
+            raise KeyboardInterrupt
+        assert caught.value.code == 130
+        assert words in capsys.readouterr().err

@@ -19,6 +19,7 @@ from fedaux.core.progress import (
     SweepProgress,
     SweepRunProgress,
     TrainingProgress,
+    WorkProgress,
 )
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.report.progress import Step, describe, print_progress, step
@@ -47,6 +48,7 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
         "pre-training cnn: 1/1, published weights",
         Step("pre-training cnn", 1, 1, "published weights"),
     ),
+    (WorkProgress("reading files", 10, 20), "reading files: 10/20", Step("reading files", 10, 20, "")),
     (FeaturesProgress("cnn", 10, 20), "features of cnn: 10/20", Step("features of cnn", 10, 20, "")),
     (
         ReleasesProgress(1, 2, 3, 1, 2_500_000, 10_000),
@@ -68,13 +70,13 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
     (AggregationStarted(4), "round 4, averaging and distilling", Step("round 4", 0, 0, "averaging and distilling")),
     (
         RoundFinished(RESULT, 9, ""),
-        "round 3/9: accuracy 0.600, 1 clients",
-        Step("rounds", 3, 9, "accuracy 0.600, 1 clients"),
+        "round 3/9: accuracy 0.600, 1 client",
+        Step("rounds", 3, 9, "accuracy 0.600, 1 client"),
     ),
     (
         RoundFinished(FULL, 9, "ε"),
-        "round 3/9: accuracy 0.600, 1 clients, 1 failed, 1.5 effective teachers, ε 0.101",  # rounded up
-        Step("rounds", 3, 9, "accuracy 0.600, 1 clients, 1 failed, 1.5 effective teachers, ε 0.101"),
+        "round 3/9: accuracy 0.600, 1 client, 1 failed, 1.5 effective teachers, ε 0.101",  # rounded up
+        Step("rounds", 3, 9, "accuracy 0.600, 1 client, 1 failed, 1.5 effective teachers, ε 0.101"),
     ),
     (SweepProgress(0, 4), "runs: 0/4", Step("runs", 0, 4, "")),
     (

@@ -14,7 +14,8 @@ from fedaux.core.messages import Account, Federation, Order, Reply, Subtotal
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.records import training
 from fedaux.deploy.audit.site import NAME
-from fedaux.experiments.runner import in_process, run_in_folder, stored_state
+from fedaux.experiments.folders import stored_state
+from fedaux.experiments.runner import in_process, run_in_folder
 from fedaux.privacy.budget import Entry
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.site_account import SiteAccount

@@ -22,7 +22,8 @@ from fedaux.core.errors import Exit
 from fedaux.core.io import write_atomically
 from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, SweepRunProgress, no_progress
 from fedaux.experiments.callbacks import Callback
-from fedaux.experiments.runner import pretrain, run, stored_state
+from fedaux.experiments.folders import stored_state
+from fedaux.experiments.runner import pretrain, run
 from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
 from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
 from fedaux.experiments.sweeps.result import FailedRun, SweepResult, write_results

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import find_method
+from fedaux.config.methods import find_method, method_name
 from fedaux.config.parsing import ConfigError, apply_override, require, set_key
 from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import unknown_name
@@ -85,7 +85,7 @@ class Sweep:
             isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1,
             f"sweep.seeds must be a whole number of at least 1, not {seeds!r}: how many, from the config's own on.",
         )
-        lists = {key: tuple(values) for key, values in axes.items()}
+        lists = {key: tuple(map(method_name, values) if key == "method" else values) for key, values in axes.items()}
         products = itertools.product(*lists.values())
         arms = [make_arm(base, dict(zip(lists, values, strict=True)), chosen) for values in products]
         return cls(base, lists, seeds, tuple(_with_unique_names(arms)), chosen, **metadata)

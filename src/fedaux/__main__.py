@@ -1,0 +1,6 @@
+"""`python -m fedaux` is `fedaux`."""
+
+from fedaux.cli import main
+
+if __name__ == "__main__":
+    main()

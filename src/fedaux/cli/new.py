@@ -1,0 +1,32 @@
+"""`fedaux new`: a Flower app of your own to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaux.cli.common import Json, examples, print_result
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "fedaux new my-app     # writes my-app/pyproject.toml, fedaux.toml, my_app.py and a README",
+        "fedaux run my-app/fedaux.toml     # without Flower's processes; with them: see the README",
+    )
+)
+def new(folder: Annotated[Path, typer.Argument(metavar="APP", help="A new folder.")], as_json: Json = False) -> None:
+    """Write a complete Flower app, with a network and data to replace by your own. `flwr run` takes it as it is."""
+    from fedaux.flower.new_app import write_app
+
+    paths = write_app(folder)
+    names = ", ".join(path.name for path in paths)
+    print_result(
+        as_json,
+        {"folder": str(folder), "files": [str(path) for path in paths]},
+        f"Wrote {names} to {folder}.",
+        f"Next: `fedaux run {folder}/fedaux.toml`; or with Flower, as {folder}/README.md says.",
+    )
