@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 from fedaux.config.schema import Config
 from fedaux.config.sections import TeachersConfig
 from fedaux.experiments.runner import run
-from studies.scorers import BASE, MEAN, REFERENCES, from_command_line
+from studies.scorers import BASE, MEAN, REFERENCES, from_command_line, over_splits
 
 PAPER, FAST = 5e-5, 1e-3  # distillation rates: the paper's, and one that linear heads can follow
 ONE, STANDING = replace(BASE, epsilon=1.0), TeachersConfig(standing=True)
@@ -106,7 +107,7 @@ def _order(clients: list[int], splits: int, draws: int) -> Iterator[tuple[int, s
 
 
 def table(found: dict[str, list[float]]) -> str:
-    """Accuracy after the last round, mean ± standard deviation over splits and draws."""
+    """Accuracy after the last round, and the number of runs."""
     parts = [key.split("|") for key in found]
     columns = sorted({(int(p[0]), float(p[2])) for p in parts}, reverse=True)
     lines = ["| |" + "".join(f" {count} clients, rate {rate:g} |" for count, rate in columns)]
@@ -114,8 +115,11 @@ def table(found: dict[str, list[float]]) -> str:
     for name in ARMS:
         cells = []
         for count, rate in columns:
-            last = [found["|".join(p)][-1] for p in parts if (int(p[0]), p[1], float(p[2])) == (count, name, rate)]
-            cells.append(f"{np.mean(last):.3f} ± {np.std(last):.3f} ({len(last)})" if last else "")
+            last = defaultdict[str, list[float]](list)
+            for p in parts:
+                if (int(p[0]), p[1], float(p[2])) == (count, name, rate):
+                    last[p[3]].append(found["|".join(p)][-1])
+            cells.append(f"{over_splits(last)} ({sum(map(len, last.values()))})" if last else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -199,8 +200,17 @@ def _draws(privacy: PrivacyConfig, draws: int) -> int:
     return 1 if privacy.unsafe_seed >= 0 and "literal" not in privacy.scorer else draws
 
 
+def over_splits(values: Mapping[str, Sequence[float]]) -> str:
+    """Mean ± sample standard deviation over splits. Draws of the noise within a split are averaged: they are no splits.
+
+    values: those of each split's draws.
+    """
+    means = [float(np.mean(draws)) for draws in values.values()]
+    return f"{np.mean(means):.3f}" + (f" ± {np.std(means, ddof=1):.3f}" if len(means) > 1 else "")
+
+
 def table(found: dict[str, list[float]]) -> str:
-    """Mean ± standard deviation over splits and draws, one row for each scorer."""
+    """One row for each scorer."""
     counts = sorted({int(key.split("|")[0]) for key in found})
     names = list(dict.fromkeys(key.split("|")[1] for key in found))
     lines = ["| scorer |" + "".join(f" {n} clients | teachers | right mass |" for n in counts)]
@@ -208,9 +218,12 @@ def table(found: dict[str, list[float]]) -> str:
     for name in names:
         cells = []
         for count in counts:
-            rows = np.array([row for key, row in found.items() if key.split("|")[:2] == [str(count), name]])
-            mean, spread = rows.mean(axis=0), rows.std(axis=0)
-            cells += [f"{mean[0]:.3f} ± {spread[0]:.3f}", f"{mean[1]:.1f}", f"{mean[2]:.3f}"]
+            keys = [key for key in found if key.split("|")[:2] == [str(count), name]]
+            accuracies = defaultdict[str, list[float]](list)
+            for key in keys:
+                accuracies[key.split("|")[2]].append(found[key][0])
+            mean = np.mean([found[key] for key in keys], axis=0)
+            cells += [over_splits(accuracies), f"{mean[1]:.1f}", f"{mean[2]:.3f}"]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

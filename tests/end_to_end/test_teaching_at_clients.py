@@ -54,6 +54,7 @@ SETTINGS = {
     "logistic": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="logistic", epsilon=50.0)),
     "half precision": replace(CONFIG, federation=FederationConfig(precision="float16")),
     "feddf": replace(CONFIG, method="feddf"),
+    "fedet": replace(CONFIG, method="fedet"),
     "fedbe": replace(CONFIG, method="fedbe", prototypes=(MLP,)),
 }
 

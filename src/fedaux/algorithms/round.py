@@ -16,7 +16,7 @@ from fedaux.algorithms.evaluation import confusions
 from fedaux.algorithms.hooks import next_model, with_extra
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
-from fedaux.algorithms.teachers import bayesian_teachers, normalised, teacher_logits
+from fedaux.algorithms.teachers import bayesian_teachers, normalised, own_weights, teacher_logits
 from fedaux.core.messages import Arrays, Failure, Update
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
@@ -118,14 +118,17 @@ class Round:
         with self.costs.phase("teach"):
             if self.server.config.teachers.run_on == "clients":
                 ensemble = Ensemble.from_arrays(update.ensemble)
+                if scored is None:
+                    return ensemble, None
                 weights: NDArray[np.floating] = ensemble.mass.value()
-                if scored is not None:
-                    scored.check(update.client, weights)
+                scored.check(update.client, weights)
             else:
-                weights = np.ones(1) if scored is None else scored.of(update.client)
                 logits = self._logits(label, update.weights, update.client)
-                ensemble = Ensemble.of(logits, None if scored is None else weights)
-            return ensemble, None if scored is None else scored.share(weights)
+                if scored is None:
+                    return Ensemble.of(logits, own_weights(self.server.method, logits)), None
+                weights = scored.of(update.client)
+                ensemble = Ensemble.of(logits, weights)
+            return ensemble, scored.share(weights)
 
     def _logits(self, label: str, weights: Arrays, client: str = "") -> NDArray[np.float32]:
         """Of a teacher on this round's part of D_distill; or its probabilities, where these are what is averaged.
@@ -161,7 +164,7 @@ class Round:
         if server.standing:
             absent = {client: last for client, last in state.last_round.items() if client not in self.client_metrics}
             with self.costs.phase("teach"):
-                for teacher in server.standing.ensembles(absent, self.teacher_weights, self.part):
+                for teacher in server.standing.ensembles(absent, self.teacher_weights, self.part, server.method):
                     self.total.merge(Contribution(ensemble=teacher, teachers=1))
         averages, ensemble = self.total.finish()
         models, method_state = self._server_steps(state, averages)

@@ -20,7 +20,7 @@ from fedaux.algorithms.local_training import Trained
 from fedaux.data.batching import batch_starts, shuffled
 from fedaux.data.records import Indices, Records
 from fedaux.models.head_features import HeadFeatures
-from fedaux.models.optimizer import Optimizer, StackedDescent
+from fedaux.models.optimizer import Optimizer, StackedDescent, Term
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +30,7 @@ class HeadTask:
     start: Vector
     records: Records
     generator: torch.Generator
+    term: Term | None = None  # of the parameters, added to every gradient: FedPROX's, SCAFFOLD's, FedDyn's
 
 
 def train_heads(
@@ -37,10 +38,9 @@ def train_heads(
     epochs: int,
     batch_size: int,
     optimizer: Optimizer,
-    mu: float = 0.0,
     features: HeadFeatures | None = None,
 ) -> list[tuple[Vector, Trained]]:
-    """(parameters, what `train_local` returns) of each task; `mu` is that of FedPROX's term.
+    """(parameters, what `train_local` returns) of each task.
 
     `features` is what the heads make of the features of their tasks, all the same; None: nothing.
     """
@@ -50,7 +50,7 @@ def train_heads(
     x, y, rows = _pool([task.records for task in ranked])
     index, sizes = _batches(rows, [task.generator for task in ranked], epochs, batch_size)
     theta = torch.from_numpy(np.stack([task.start for task in ranked]))
-    start, gradient, losses = theta.clone() if mu else theta, torch.empty_like(theta), torch.zeros(len(tasks)).double()
+    gradient, losses = torch.empty_like(theta), torch.zeros(len(tasks)).double()
     descent = StackedDescent(optimizer, theta)
     for step in range(epochs * int(steps.max())):
         active = int((epochs * per_epoch > step).sum())
@@ -60,8 +60,9 @@ def train_heads(
         inputs = inputs if features is None else features(inputs)
         loss = _cross_entropy(theta[:active], inputs, labels, size, gradient[:active]) * size
         losses[:active] = torch.where(step % per_epoch[:active] == 0, loss, losses[:active] + loss)
-        if mu:
-            gradient[:active] += mu * (theta[:active] - start[:active])
+        for place, task in enumerate(ranked[:active]):
+            if task.term is not None:
+                gradient[place] += task.term(theta[place])
         descent.step(gradient[:active])
     means = losses / torch.tensor([len(task.records) for task in ranked])
     trained = [Trained(loss, epochs * count) for loss, count in zip(means.tolist(), per_epoch.tolist(), strict=True)]

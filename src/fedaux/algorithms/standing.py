@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from fedaux.algorithms.aggregate import Ensemble
 from fedaux.algorithms.run_state import StateError
+from fedaux.algorithms.teachers import own_weights
+from fedaux.config.methods import Method
 from fedaux.core.io import write_atomically
 from fedaux.data.records import Indices
 from fedaux.scoring.teacher_weights import TeacherWeights
@@ -55,14 +57,14 @@ class StandingTeachers:
         return logits
 
     def ensembles(
-        self, last_round: Mapping[str, int], scored: TeacherWeights | None, part: Indices | None
+        self, last_round: Mapping[str, int], scored: TeacherWeights | None, part: Indices | None, method: Method
     ) -> Iterator[Ensemble]:
         """Each teacher's half: the logits of its last model on this round's part of D_distill, with its weights."""
         for client, round_ in last_round.items():
             if scored is None or client in scored.teachers:
                 logits = self.load(client, round_)
-                weights = None if scored is None else scored.of(client)
-                yield Ensemble.of(logits if part is None else logits[part], weights)
+                logits = logits if part is None else logits[part]
+                yield Ensemble.of(logits, own_weights(method, logits) if scored is None else scored.of(client))
 
     def keep(self, last_round: Mapping[str, int]) -> None:
         """Delete all files but those that count, after the state that says so is on disk."""

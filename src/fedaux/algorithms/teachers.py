@@ -10,17 +10,33 @@ from torch import nn
 
 from fedaux.algorithms.aggregate import ModelSum
 from fedaux.algorithms.hooks import Vector, without_extra
+from fedaux.config.methods import Method
 from fedaux.config.sections import DistillConfig
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
 from fedaux.models import load_state
 from fedaux.models.inference import predict
 
+_UNIT, _LEAST = 2.0**-10, 2.0**-30  # of a logit variance, and the smallest weight
+
 
 def teacher_logits(model: nn.Module, weights: Arrays, records: Records, workers: int = 1) -> NDArray[np.float32]:
     """Logits (N, C) of one teacher, in eval mode. A function of a model and records alone: it can run anywhere."""
     load_state(model, weights)
     return predict(model, records, workers)
+
+
+def own_weights(method: Method, logits: NDArray[np.floating]) -> NDArray[np.float64] | None:
+    """A teacher's weights (N,) where its logits alone decide them; None: all teachers count alike."""
+    return variance_weights(logits) if method.weights == "variance" else None
+
+
+def variance_weights(logits: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Fed-ET (Cho et al. 2022): a teacher counts on an example by the variance of its logits over the classes.
+
+    (N, C) → (N,), in (0, 1]: in steps of 2⁻¹⁰, as a common factor is free, and never more than 1.
+    """
+    return np.asarray(np.clip(np.var(logits, axis=1, dtype=np.float64) * _UNIT, _LEAST, 1.0))
 
 
 def bayesian_teachers(

@@ -20,7 +20,8 @@ class Method:
     pretrained: start from the extractor trained on auxiliary data without labels (P1), else from random weights.
     proximal: add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX).
     teachers: who is distilled: nobody; the clients; or the clients, their average and draws from a Gaussian (FedBE).
-    weights: how much each teacher counts on each public example.
+    weights: how much each teacher counts on each public example: all alike; by the client's release (FedAUX); or by the
+        variance of the teacher's own logits (Fed-ET), which needs no release.
     sends: what clients send: models that they train; or, each client once, what a head is computed from: sums of their
         features per class, also with second moments, neither of them protected; or their releases under noise.
     hooks: what these five cannot say: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are the method's
@@ -31,7 +32,7 @@ class Method:
     pretrained: bool = False
     proximal: bool = False
     teachers: Literal["none", "clients", "bayesian"] = "none"
-    weights: Literal["uniform", "certainty"] = "uniform"
+    weights: Literal["uniform", "certainty", "variance"] = "uniform"
     sends: Literal["models", "class-sums", "moments", "releases"] = "models"
     hooks: str | type = ""
 
@@ -79,6 +80,7 @@ _PLAIN = {
     "feddf": Method("FedDF", teachers="clients"),
     "fedbe": Method("FedBE", teachers="bayesian"),
 }
+_WEIGHTED = {"fedet": Method("FedET", teachers="clients", weights="variance")}
 _HOOKED = {
     "fedavgm": Method("FedAvgM", hooks=f"{_ROOM}.fedavgm:FedAvgM"),
     "fedadam": Method("FedAdam", hooks=f"{_ROOM}.fedadam:FedAdam"),
@@ -107,10 +109,10 @@ _PAPER = {
 PAPER = tuple(_PAPER)
 """The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
 
-_MORE = {**_HOOKED, **_ANALYTIC}
+_MORE = {**_WEIGHTED, **_HOOKED, **_ANALYTIC}
 METHODS: dict[str, Method] = {**_PAPER, **_MORE, **_pretrained(_MORE)}
-"""All methods by the name that `method` takes: those of the paper, and fedavgm, fedadam, fedyogi, fednova, scaffold,
-feddyn, ridge, discriminant, class-means, closed-form, each also with +p."""
+"""All methods by the name that `method` takes: those of the paper, and fedet, fedavgm, fedadam, fedyogi, fednova,
+scaffold, feddyn, ridge, discriminant, class-means, closed-form, each also with +p."""
 
 
 def method_name(name: str) -> str:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.regions import RegionError, Regions
 from fedaux.algorithms.results import Result
@@ -219,6 +218,6 @@ def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: 
     names, policy = client_names(config), config.federation
     grid = InProcessGrid(app, len(names), settings)
     nodes = dict(zip(names, grid.get_node_ids(), strict=True))
-    stacked = stacks(config, hooks_of(config.method, dict(config.method_options)))
+    stacked = stacks(config)
     kind = StackedFederation if stacked else GridFederation
     return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds)

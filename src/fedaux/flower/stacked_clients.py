@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from flwr.app import Context
 
-from fedaux.algorithms.hooks import Hooks
+from fedaux.algorithms.local_training import gradient_term
 from fedaux.algorithms.stacked_heads import HeadTask, train_heads
 from fedaux.config.schema import Config
 from fedaux.core.messages import Order, Reply, TrainOrder, Update
@@ -32,10 +32,9 @@ STACK_BYTES = 2**27  # of features, heads, gradients and moments of the clients 
 T = TypeVar("T")
 
 
-def stacks(config: Config, hooks: Hooks) -> bool:
-    """Whether clients train plain heads: without noise, and without a term of the method's own."""
-    own_term = type(hooks).gradient_term is not Hooks.gradient_term
-    return config.head_only and not config.privacy.private_training and not own_term
+def stacks(config: Config) -> bool:
+    """Whether clients train heads, without noise."""
+    return config.head_only and not config.privacy.private_training
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +45,19 @@ class StackedClient:
     model: Prototype
     records: int
     head: HeadTask
-    settings: tuple[int, int, Optimizer, float]  # further arguments of `train_heads`
+    settings: tuple[int, int, Optimizer]  # further arguments of `train_heads`
     seconds: float  # that it took to get ready
 
     @classmethod
     def open(cls, order: TrainOrder, context: Context) -> StackedClient | None:
         """None where it must train by itself."""
         started, task = time.perf_counter(), open_task(order, context)
-        if not order.h0 or not stacks(task.config, task.hooks):
+        if not order.h0 or not stacks(task.config):
             return None
         model, records = open_rows(order, context)
-        head = HeadTask(task.start, labelled(records), torch_stream(order.seed))
-        settings = order.epochs, order.batch_size, ordered_optimizer(order), order.mu
+        term = gradient_term(task.hooks, order.mu, task.start, order.broadcast, task.state)
+        head = HeadTask(task.start, labelled(records), torch_stream(order.seed), term)
+        settings = order.epochs, order.batch_size, ordered_optimizer(order)
         fits = order.weights.keys() == {"parameters"} and head.start.shape == ((model.width + 1) * order.classes,)
         if not fits or not len(head.records):
             return None

@@ -15,7 +15,9 @@ from torch import nn
 
 from fedaux.algorithms.aggregate import Ensemble
 from fedaux.algorithms.public_data import PublicData
+from fedaux.algorithms.teachers import own_weights as logit_weights
 from fedaux.algorithms.teachers import teacher_logits
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays, OrderError, PrepareOrder, Teaching, TrainOrder
 from fedaux.data.federated import open_auxiliary
@@ -45,7 +47,7 @@ def teach(order: TrainOrder, context: Context, config: Config, model: nn.Module,
     inputs = rows(public_features(order, context, public, order.h0) if order.h0 else public.distill)
     logits = teacher_logits(model, weights, inputs)
     if not teaching.scorer:
-        return Ensemble.of(logits).to_arrays()
+        return Ensemble.of(logits, logit_weights(find_method(order.method), logits)).to_arrays()
     features = rows(public_features(order, context, public, teaching.h0))
     return Ensemble.of(logits, own_weights(order, config, teaching, features)).to_arrays()
 

@@ -40,8 +40,11 @@ def starts(count: int) -> list[np.ndarray]:
 
 def stacked(clients: list[Records], epochs: int, optimizer: Optimizer, mu: float = 0.0, batch_size: int = 16):  # type: ignore[no-untyped-def]
     first = starts(len(clients))
-    tasks = [HeadTask(first[i].copy(), records, torch_stream(i)) for i, records in enumerate(clients)]
-    return train_heads(tasks, epochs, batch_size, optimizer, mu)
+    tasks = [
+        HeadTask(first[i].copy(), records, torch_stream(i), gradient_term(Hooks(), mu, first[i], {}, {}))
+        for i, records in enumerate(clients)
+    ]
+    return train_heads(tasks, epochs, batch_size, optimizer)
 
 
 def serial(clients: list[Records], epochs: int, optimizer: Optimizer, mu: float = 0.0, batch_size: int = 16):  # type: ignore[no-untyped-def]
@@ -93,7 +96,7 @@ def test_heads_on_mapped_features_are_heads_on_the_mapped_rows(random: int) -> N
 
     def heads(records: Records, *features: HeadFeatures):  # type: ignore[no-untyped-def]
         tasks = [HeadTask(start.copy(), part, torch_stream(i)) for i, part in enumerate(parts(records, [33, 1, 16]))]
-        return train_heads(tasks, 2, 16, ADAM, 0.0, *features)
+        return train_heads(tasks, 2, 16, ADAM, *features)
 
     assert_equal(heads(records, features), heads(mapped))
 

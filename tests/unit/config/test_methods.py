@@ -26,7 +26,7 @@ ANALYTIC = {"ridge": "moments", "discriminant": "moments", "class-means": "class
 
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
     assert list(PAPER) == list(TABLE)
-    more = [*HOOKED, *ANALYTIC]
+    more = ["fedet", *HOOKED, *ANALYTIC]
     assert list(METHODS) == [*TABLE, *more, *(f"{name}+p" for name in more)]
 
 

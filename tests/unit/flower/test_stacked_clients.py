@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
@@ -88,10 +87,12 @@ def assert_same(stacked: Sequence[Reply], serial: Sequence[Reply]) -> None:
         {"local": SGD},
         {"method": "fedprox", "local": replace(CONFIG.local, mu=0.5)},
         {"method": "fednova", "local": SGD},
+        {"method": "scaffold", "local": SGD},
+        {"method": "feddyn"},
         {"method": "feddf", "teachers": TeachersConfig(run_on="clients")},
         {"federation": FederationConfig(precision="float16")},
     ],
-    ids=["adam", "sgd", "fedprox", "fednova", "teachers", "float16"],
+    ids=["adam", "sgd", "fedprox", "fednova", "scaffold", "feddyn", "teachers", "float16"],
 )
 def test_replies_are_those_of_messages(changes: dict[str, Any], tmp_path: Path) -> None:
     _, federation, orders = prepared(replace(CONFIG, **changes), tmp_path)
@@ -170,22 +171,27 @@ def test_clients_are_trained_as_their_replies_are_taken(tmp_path: Path, monkeypa
     "changes",
     [
         {"head_only": False},
-        {"method": "scaffold", "local": SGD},
         {"privacy": PrivacyConfig(private_training=True, epsilon_total=2.0)},
     ],
-    ids=["whole networks", "scaffold", "dp-sgd"],
+    ids=["whole networks", "dp-sgd"],
 )
 def test_other_clients_are_asked_by_message(changes: dict[str, Any], tmp_path: Path) -> None:
     config = replace(CONFIG, **changes)
-    assert not stacks(config, hooks_of(config.method, {}))
+    assert not stacks(config)
     assert type(in_process(config, tmp_path)) is GridFederation
 
 
-def test_a_client_whose_order_does_not_fit_a_stack_trains_by_itself(tmp_path: Path) -> None:
-    """SCAFFOLD's clients add a term of their own."""
-    _, federation, orders = prepared(replace(CONFIG, local=SGD), tmp_path)
-    control = {"c": np.zeros_like(orders[1].weights["parameters"])}
-    orders[1] = replace(orders[1], method="scaffold", broadcast=control)
-    replies = ask(federation, orders)
-    assert_same(replies, ask(by_message(federation), orders))
-    assert "c" in replies[1].extra  # type: ignore[union-attr]
+def test_terms_have_the_state_that_clients_keep(tmp_path: Path) -> None:
+    """SCAFFOLD's second round: each client has a control variate of its own."""
+    _, federation, orders = prepared(replace(CONFIG, method="scaffold", local=SGD), tmp_path)
+    first = ask(federation, orders)
+    rng = np.random.default_rng(0)
+    control = {
+        order.client: {"c": rng.normal(scale=0.01, size=order.weights["parameters"].shape).astype(np.float32)}
+        for order in orders
+    }
+    again = [replace(order, round=2, last_round=1, broadcast=control[order.client]) for order in orders]
+    second = ask(federation, again)
+    assert_same(second, ask(by_message(federation), again))
+    for before, after in zip(first, second, strict=True):
+        assert not np.allclose(before.extra["c"], after.extra["c"])  # type: ignore[union-attr]

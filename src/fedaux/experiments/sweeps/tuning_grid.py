@@ -21,16 +21,17 @@ Lists = Mapping[str, tuple[Value, ...]]  # by setting, or by the table that seve
 
 GRID: dict[str, tuple[Value, ...]] = {
     "local": (
-        *({"optimizer": "sgd", "lr": lr} for lr in (0.01, 0.03, 0.1, 0.3, 1.0)),
+        *({"optimizer": "sgd", "lr": lr} for lr in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)),
         *({"optimizer": "adam", "lr": lr} for lr in (3e-4, 1e-3, 3e-3)),
     ),
-    "local.epochs": (1, 5, 20),
+    "local.epochs": (1, 5, 20, 60),
     "local.mu": (0.001, 0.01, 0.1, 1.0),  # FedPROX
-    "distill.lr": (1e-5, 1e-4, 1e-3, 1e-2),  # methods that distil
+    "distill.lr": (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),  # methods that distil
     "distill.epochs": (1, 5, 20),
     "norm": ("batch", "group"),  # of all prototypes that have the option
 }
 OPTIONS: dict[str, dict[str, tuple[Value, ...]]] = {  # of a method and of its form with +p
+    "fedaux": {"teachers.standing": (False, True), "head_init": ("random", "closed-form")},
     "fedavgm": {"method_options.beta": (0.5, 0.9), "method_options.server_lr": (0.3, 1.0)},
     "fedadam": {"method_options.server_lr": (1e-3, 1e-2, 1e-1)},
     "fedyogi": {"method_options.server_lr": (1e-3, 1e-2, 1e-1)},
@@ -77,13 +78,31 @@ def replaced(lists: Lists, more: Lists) -> dict[str, tuple[Value, ...]]:
 
 def axes(base: Config, name: str, own: Mapping[str, Lists] | None = None) -> tuple[Axis, ...]:
     """What is tried of a method. A list of one's own replaces every list that sets one of the same keys."""
-    method, lists = find_method(name), {**GRID, **OPTIONS.get(name.removesuffix("+p"), {})}
+    method, options = find_method(name), OPTIONS.get(name.removesuffix("+p"), {})
+    lists = {**GRID, **{key: values for key, values in options.items() if _possible(base, name, key, values)}}
     if method.pretrained and base.pretrain.epochs > 0:
         del lists["norm"]  # another norm is another extractor to train; who wants that can say so
     for more in ((own or {}).get("", {}), (own or {}).get(name, {})):
         lists = replaced(lists, more)
     made = [_axis(key, values, base, method) for key, values in lists.items()]
     return tuple(axis for axis in made if axis.allowed and len(axis.values) > 0)
+
+
+def at_edge(grid: Sequence[Axis], settings: Settings) -> list[str]:
+    """The settings whose number is the smallest or the largest of its list, so that the best may lie beyond it.
+
+    Numbers are compared among values that are otherwise alike: the rates of SGD. A whole number 1 has none below.
+    """
+    found = []
+    for axis in grid:
+        own = {key: settings[key] for value in axis.allowed for key in value if key in settings}
+        for key in [key for key, value in own.items() if _is_number(value)]:
+            rest = {name: value for name, value in own.items() if name != key}
+            alike = [value[key] for value in axis.allowed if key in value and rest.items() <= value.items()]
+            lowest = own[key] == min(alike) and own[key] != 1
+            if len(set(alike)) > 1 and (lowest or own[key] == max(alike)):
+                found.append(key)
+    return found
 
 
 def sample(base: Config, name: str, grid: Sequence[Axis], budget: int, seed: int) -> list[Arm]:
@@ -118,6 +137,20 @@ def _axis(key: str, values: Sequence[Value], base: Config, method: Method) -> Ax
     allows = _allows(method)
     concerned = all(_concerns(one, base, method) for value in unique for one in value)
     return Axis(key, unique, tuple(value for value in unique if allows(value)) if concerned else ())
+
+
+def _possible(base: Config, name: str, key: str, values: Sequence[Value]) -> bool:
+    """Whether a config leaves the choice: standing teachers and private heads do not go with everything."""
+    if key.startswith("method_options."):
+        return True
+    try:
+        return all(make_arm(base, {"method": name, key: value}) for value in values)
+    except ConfigError:
+        return False
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _settings(key: str, value: Value, base: Config) -> Settings:
@@ -158,8 +191,8 @@ def _concerns(key: str, base: Config, method: Method) -> bool:
     tables = {
         "local": not method.analytic,
         "distill": method.distils,
-        "teachers": method.scores,
-        "privacy": method.scores or method.sends == "releases",
+        "teachers": method.scores or (name == "standing" and method.distils),
+        "privacy": method.scores or "releases" in (method.sends, _head(base, method)),
     }
     return {
         "local.mu": method.proximal,
@@ -167,6 +200,11 @@ def _concerns(key: str, base: Config, method: Method) -> bool:
         "prototypes": not base.head_only,
         "head_init": not method.analytic,
     }.get(key, tables.get(table, True))
+
+
+def _head(base: Config, method: Method) -> str:
+    """What the head that training starts from is computed from."""
+    return "" if method.analytic or base.head_init == "random" else find_method(base.head_init).sends
 
 
 def _allows(method: Method) -> Callable[[Settings], bool]:

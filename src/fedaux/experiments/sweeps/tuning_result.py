@@ -10,6 +10,7 @@ from fedaux.config.methods import find_method
 from fedaux.core.io import write_atomically
 from fedaux.experiments.sweeps.chosen import WINNERS
 from fedaux.experiments.sweeps.grid import describe
+from fedaux.experiments.sweeps.tuning_grid import at_edge
 from fedaux.experiments.sweeps.tuning_plan import FIRST_SEED, Trial, Tuning, held_out_seed
 from fedaux.report.tables import markdown, to_csv
 
@@ -22,7 +23,7 @@ def rows(tuning: Tuning) -> list[tuple[str, ...]]:
     for name, trials in tuning.trials.items():
         winner = tuning.winner(name)
         own = next((trial for trial in trials if trial.number == 0), None)
-        facts = str(len(trials)), str(tuning.total_rounds(name)), describe(winner.settings)
+        facts = str(len(trials)), str(tuning.total_rounds(name)), _chosen(tuning, name)
         found.append(
             (find_method(name).label, _score(winner, tuning), "–" if own is None else _score(own, tuning), *facts)
         )
@@ -53,6 +54,7 @@ def winners(tuning: Tuning) -> dict[str, Any]:
         "methods": {
             name: {
                 "settings": tuning.winner(name).settings,
+                "at_edge": at_edge(tuning.grids[name], tuning.winner(name).settings),
                 "accuracy": tuning.winner(name).scores[tuning.base.rounds],
                 "tried": len(trials),
                 "rounds": tuning.total_rounds(name),
@@ -86,6 +88,13 @@ def write_tuning(tuning: Tuning, folder: Path) -> Tuning:
     for name, content in files.items():
         write_atomically(folder / name, content.encode())
     return tuning
+
+
+def _chosen(tuning: Tuning, name: str) -> str:
+    """The winner's settings, and which of them might be better beyond what was tried."""
+    settings = tuning.winner(name).settings
+    edges = at_edge(tuning.grids[name], settings)
+    return describe(settings) + "".join(f"; {key} is at the edge of its list: widen it" for key in edges)
 
 
 def _score(trial: Trial, tuning: Tuning) -> str:

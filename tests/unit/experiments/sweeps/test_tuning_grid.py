@@ -6,7 +6,7 @@ import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
-from fedaux.experiments.sweeps.tuning_grid import GRID, OPTIONS, axes, read_grid, sample
+from fedaux.experiments.sweeps.tuning_grid import GRID, OPTIONS, at_edge, axes, read_grid, sample
 from helpers.tiny import TINY_CONFIG
 
 PRETRAINED = Config.from_dict(TINY_CONFIG.to_dict(), ["pretrain.epochs=1", "local.lr=0.002"])  # a rate of its own
@@ -26,11 +26,47 @@ def test_a_method_is_tuned_in_what_concerns_it() -> None:
     assert keys("fedavg+p", PRETRAINED) == plain  # another norm would be another extractor
     assert keys("fedavg+p") == [*plain, "norm"]  # without pre-training it is not
     assert keys("fedprox+p", PRETRAINED) == [*plain, "local.mu"]
-    assert keys("feddf+p", PRETRAINED) == keys("fedaux", PRETRAINED) == [*plain, "distill.lr", "distill.epochs"]
+    assert keys("feddf+p", PRETRAINED) == [*plain, "distill.lr", "distill.epochs"]
+    assert keys("fedaux", PRETRAINED) == [*keys("feddf+p", PRETRAINED), "teachers.standing", "head_init"]
     assert keys("scaffold+p", PRETRAINED) == [*plain, "method_options.server_lr"]
     assert keys("ridge+p", PRETRAINED) == []  # a head that is computed trains nowhere
     assert len(sampled("ridge+p", 5, PRETRAINED)) == 1
     assert "norm" not in keys("fedavg", Config.from_dict({**TINY_CONFIG.to_dict(), "head_only": True}))
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("teachers.run_on=clients", "teachers.standing"),
+        ("privacy.scorer=mean-embedding", "head_init"),
+    ],
+)
+def test_fedaux_is_tuned_in_what_its_config_allows(override: str, key: str) -> None:
+    base = Config.from_dict(PRETRAINED.to_dict(), [override])
+    assert set(keys("fedaux", PRETRAINED)) - set(keys("fedaux", base)) == {key}
+
+
+def test_privacy_concerns_whoever_starts_from_a_private_head() -> None:
+    own = {"privacy.embedding_dim": [2, 4]}
+    assert "privacy.embedding_dim" not in keys("fedavg", own=own)
+    base = Config.from_dict(TINY_CONFIG.to_dict(), ["head_init=closed-form"])
+    assert "privacy.embedding_dim" in keys("fedavg", base, own)
+    assert "privacy.embedding_dim" in keys("closed-form", own=own)
+
+
+def test_a_winner_at_the_edge_of_its_list_is_named() -> None:
+    grid = axes(PRETRAINED, "fedaux", read_grid({"distill.epochs": [2], "local.epochs": [1, 5, 20]}))
+    inside = {"local.optimizer": "sgd", "local.lr": 0.1, "local.epochs": 5, "distill.lr": 1e-3, "distill.epochs": 2}
+    assert at_edge(grid, inside) == []
+    assert at_edge(grid, {}) == []  # the config's own
+    assert at_edge(grid, {**inside, "local.epochs": 1}) == []  # there are no fewer
+    assert set(at_edge(grid, {**inside, "local.epochs": 20, "distill.lr": 1e-5})) == {"local.epochs", "distill.lr"}
+    rates = {name: [v["lr"] for v in GRID["local"] if v["optimizer"] == name] for name in ("sgd", "adam")}
+    for name, own in rates.items():  # each among its own
+        for lr in own:
+            edges = at_edge(grid, {**inside, "local.optimizer": name, "local.lr": lr})
+            assert edges == (["local.lr"] if lr in (min(own), max(own)) else [])
+    assert at_edge(grid, {**inside, "teachers.standing": True, "head_init": "closed-form"}) == []  # no numbers
 
 
 def test_every_value_of_the_table_is_a_setting() -> None:
@@ -52,15 +88,15 @@ def test_a_grid_within_the_budget_is_tried_as_a_whole_with_the_configs_own_setti
 
 
 def test_a_sample_is_as_large_as_the_budget_and_methods_share_their_local_settings() -> None:
-    found = {name: sampled(name, 9, PRETRAINED) for name in ("fedavg+p", "feddf+p", "fedprox+p", "scaffold+p")}
-    assert {len(set(configs)) for configs in found.values()} == {9}
+    found = {name: sampled(name, 11, PRETRAINED) for name in ("fedavg+p", "feddf+p", "fedprox+p", "scaffold+p")}
+    assert {len(set(configs)) for configs in found.values()} == {11}
     local = {n: [(c.local.optimizer, c.local.lr, c.local.epochs) for c in configs] for n, configs in found.items()}
     assert local["fedavg+p"] == local["feddf+p"] == local["fedprox+p"]
     rates = [(optimizer, lr) for optimizer, lr, _ in local["fedavg+p"][1:]]
     assert sorted(rates) == sorted((value["optimizer"], value["lr"]) for value in GRID["local"])  # each once
     sgd = [rate for rate in rates if rate[0] == "sgd"]
-    assert [rate[:2] for rate in local["scaffold+p"][:5]] == sgd  # its own setting would be Adam's
-    assert sampled("feddf+p", 9, PRETRAINED) == found["feddf+p"]
+    assert [rate[:2] for rate in local["scaffold+p"][:7]] == sgd  # its own setting would be Adam's
+    assert sampled("feddf+p", 11, PRETRAINED) == found["feddf+p"]
 
 
 def test_a_list_of_ones_own_replaces_those_that_set_the_same_and_may_be_for_one_method() -> None:
@@ -69,7 +105,7 @@ def test_a_list_of_ones_own_replaces_those_that_set_the_same_and_may_be_for_one_
     lists = {axis.key: axis.allowed for axis in axes(PRETRAINED, "feddf+p", read_grid(own))}
     assert lists["local.lr"] == ({"local.lr": 0.5},)
     assert lists["distill.lr"] == ({"distill.lr": 1e-2}, {"distill.lr": 1e-3})
-    assert len({axis.key: axis for axis in axes(PRETRAINED, "fedaux", read_grid(own))}["distill.lr"].allowed) == 4
+    assert len({axis.key: axis for axis in axes(PRETRAINED, "fedaux", read_grid(own))}["distill.lr"].allowed) == 5
     assert "distill.samples" in keys("fedbe+p", PRETRAINED, own)
 
 
