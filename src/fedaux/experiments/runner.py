@@ -27,6 +27,7 @@ from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_clients import StackedFederation, stacks
 from fedaux.models import flatten_state
 from fedaux.pretraining.metrics import linear_probe
@@ -223,7 +224,7 @@ def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: 
 
     With a `cache`, features of their data are kept there instead, for the next run of the same split.
     """
-    settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
+    settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients"), **SIMULATED}
     if cache is not None:
         settings["features"] = str(cache)
     names, policy = client_names(config), config.federation
@@ -231,4 +232,4 @@ def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: 
     nodes = dict(zip(names, grid.get_node_ids(), strict=True))
     stacked = stacks(config, hooks_of(config.method, dict(config.method_options)))
     kind = StackedFederation if stacked else GridFederation
-    return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds)
+    return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, retries=policy.retries)
