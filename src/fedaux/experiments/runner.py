@@ -12,6 +12,7 @@ from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.regions import RegionError, Regions
 from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_lock import RunLock
 from fedaux.algorithms.run_state import FILE, RunState, StateError
 from fedaux.algorithms.run_writer import RunWriter
 from fedaux.algorithms.server import Server, make_server
@@ -64,10 +65,11 @@ def run(
         The finished run, with its accuracy, curve and privacy statement.
     """
     folder = Path(folder)
-    state = stored_state(config, folder)
-    server = make_server(config, on_progress, cache)
-    federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-    return run_in_folder(folder, server, federation, state, callbacks, until)
+    with RunLock(folder) as lock:
+        state = stored_state(config, folder)
+        server = make_server(config, on_progress, cache)
+        federation = in_process(config, folder, server.cache, bound_function(server.scorer))
+        return run_in_folder(folder, server, federation, state, callbacks, until, lock)
 
 
 def run_over_regions(
@@ -89,11 +91,12 @@ def run_over_regions(
             "head_init and methods that compute a head"
         )
     folder = Path(folder)
-    server, federation = make_server(config, on_progress, cache), Regions(folder, regions)
-    on_progress(Notice(f"waiting for {regions} regional servers, which are started with out = {folder.absolute()}"))
-    result = run_in_folder(folder, server, federation, stored_state(config, folder), callbacks)
-    federation.end()
-    return result
+    with RunLock(folder) as lock:
+        server, federation = make_server(config, on_progress, cache), Regions(folder, regions)
+        on_progress(Notice(f"waiting for {regions} regional servers, which are started with out = {folder.absolute()}"))
+        result = run_in_folder(folder, server, federation, stored_state(config, folder), callbacks, lock=lock)
+        federation.end()
+        return result
 
 
 def run_in_folder(
@@ -103,10 +106,11 @@ def run_in_folder(
     state: RunState | None,
     callbacks: Sequence[Callback] = (),
     until: int | None = None,
+    lock: RunLock | None = None,
 ) -> Result:
     """The rounds over any federation, saved in `folder` after preparation and after every round.
 
-    A round is saved before anybody hears of it.
+    A round is saved before anybody hears of it, and only by who holds the lock.
     """
     server = server.in_folder(folder)
     config, hooks, writer = server.config, Callbacks([JsonLines(), *callbacks]), RunWriter(folder, state)
@@ -116,6 +120,8 @@ def run_in_folder(
 
     def save(state: RunState) -> None:
         nonlocal finished
+        if lock:
+            lock.check()
         writer.save(state)
         if server.standing:
             server.standing.keep(state.last_round)
