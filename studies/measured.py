@@ -1,7 +1,7 @@
 """What `fedaux advise` knows: results of the studies as one table that comes with the package.
 
-    python -m studies.measured                          # heads (studies/results/heads-cifar10.json)
-    python -m studies.measured fedaux-demo/sweep.json   # and the demo, of `fedaux demo --seeds 5 --rounds 40`
+python -m studies.measured                          # heads (studies/results/heads-cifar10.json)
+python -m studies.measured fedaux-demo/sweep.json   # and the demo, of `fedaux demo --seeds 5 --rounds 40`
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def heads(found: dict[str, Any]) -> Iterator[Study]:
 
 def demo(sweep: dict[str, Any]) -> Study:
     names = {find_method(name).label: name for name in METHODS}
-    rows = tuple(
-        row(names[arm["label"]], arm["label"], arm["curves"], DEMO.privacy.epsilon) for arm in sweep["arms"]
-    )
+    rows = tuple(row(names[arm["label"]], arm["label"], arm["curves"], DEMO.privacy.epsilon) for arm in sweep["arms"])
     records = round(1797 * (1 - DEMO.data.test_fraction) * (1 - DEMO.aux.fraction) / DEMO.data.clients)
     setting = Setting(DEMO.data.clients, records, DEMO.data.alpha, False, 1, DEMO.privacy.epsilon, rows[0].rounds[-1])
     return Study("digits", "docs/results.md#digits", setting, len(sweep["arms"][0]["seeds"]), rows)
@@ -64,7 +62,9 @@ def demo(sweep: dict[str, Any]) -> Study:
 def main(sweeps: Sequence[str]) -> None:
     studies = list(heads(json.loads(RESULTS.read_text(encoding="utf-8"))))
     studies += [demo(json.loads(Path(path).read_text(encoding="utf-8"))) for path in sweeps]
-    TARGET.write_text(json.dumps([asdict(one) for one in studies], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    TARGET.write_text(
+        json.dumps([asdict(one) for one in studies], indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     print(f"{TARGET.name}: {', '.join(f'{one.data}, {len(one.rows)} rows' for one in studies)}")
 
 

@@ -100,7 +100,7 @@ def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> N
 
     play(stage / "server" / "run.sh", "--run-config", 'set="rounds=1"')
     ((*words, config, flag, extra),) = calls(tmp_path)
-    assert words == ["flwr", "run", "app", "fedaux", "--stream", "--run-config"]
+    assert words == ["python", "-m", "fedaux.deploy.run_control", "--run-config"]
     assert flag == "--run-config"
     assert parse_config_args([config, extra]) == {
         "config": str(stage / "server" / "fedaux.toml"),
@@ -109,6 +109,31 @@ def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> N
     }
     connection = tomllib.loads((stage / "server" / "flwr-home" / "config.toml").read_text())["superlink"]["fedaux"]
     assert connection == {"address": "127.0.0.1:8443", "root-certificates": str(stage / "server" / "ca.crt")}
+
+
+FLOWER = """#!/bin/bash
+case "$1" in
+  run) echo '{"success": true, "run-id": "7"}' ;;
+  log) echo "round 1/1" ;;
+  list) if [[ "$*" == *--run-id* ]]
+    then echo '{"success": true, "runs": [{"run-id": "7", "status": "finished:'$END'", "status-details": ""}]}'
+    else echo '{"success": true, "runs": []}'; fi ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("end", "code"), [("completed", 0), ("failed", 1)])
+def test_run_ends_as_the_run_ends(
+    stage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, code: int
+) -> None:
+    """It ended with 0 whatever became of the run."""
+    (tmp_path / "programs" / "flwr").write_text(FLOWER)
+    (tmp_path / "programs" / "python").unlink()
+    monkeypatch.setenv("END", end)
+    done = subprocess.run(
+        [str(stage / "server" / "run.sh")], capture_output=True, text=True, check=False, cwd="/", timeout=60
+    )
+    assert (done.returncode, done.stdout) == (code, "round 1/1\n"), done.stderr
 
 
 def test_a_node_is_started_again_until_it_is_stopped(stage: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_scores_and_heads_have_one_total(tmp_path: Path) -> None:
         assert ledger.trained[client] == 3
         assert 1.04 < ledger.epsilon(client) <= 1.05  # what the scores left was spent on training, and no more
         entries = read_account(tmp_path / "run" / "clients" / client)[1]
-        assert sum(one.steps for one in entries if not one.request) == 3 * 2 * 2
+        assert sum(one.steps for one in entries if one.trains) == 3 * 2 * 2
     assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in result.privacy
     assert [each.local_loss for each in result.state.history] == [0.0] * 3  # a loss would be one more release
 
@@ -51,12 +51,16 @@ def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
     server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
     state = initial_state(server)
     server.restore(state)
-    order = server.orders.train(state, "client-000")
-    for _ in range(2):  # the last one in another process, as it were: what is spent is on disk
+    one, two, three = (server.orders.train(replace(state, round=round_), "client-000") for round_ in range(3))
+    replies = []
+    for order in (one, two, two, one):  # each in another process, as it were: what is spent is on disk
         (reply,) = in_process(config, tmp_path).ask([order])
         assert isinstance(reply, Update)
         assert reply.noise > 0
-    (refused,) = in_process(config, tmp_path).ask([order])
+        replies.append(reply.weights["parameters"].tobytes())
+    assert replies[2:] == replies[1::-1]
+    assert len({*replies}) == 2
+    (refused,) = in_process(config, tmp_path).ask([three])
     assert isinstance(refused, Failure)
     assert refused.reason == Refusal.BUDGET.description
     assert "planned for 2 rounds, and they are used up" in caplog.text

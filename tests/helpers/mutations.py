@@ -191,7 +191,7 @@ def scores_only(patch: pytest.MonkeyPatch) -> None:
     account = BudgetStore._account
 
     def told(self: BudgetStore, entries: Any) -> Account:
-        return account(self, [entry for entry in entries if entry.request])
+        return account(self, [entry for entry in entries if not entry.trains])
 
     patch.setattr(BudgetStore, "_account", told)
 

@@ -263,6 +263,8 @@ class FederationConfig:
     sites: tuple[str, ...] = ()  # names of real sites; empty: clients are simulated from one source
     connect_timeout: float = 600.0  # seconds to wait for the sites before the first round
     timeout: float = 3600.0  # seconds to wait for the replies of a round
+    retries: int = 2  # how often an order without an answer is sent again in a round; the same order is paid for once
+    reconnect_timeout: float = 180.0  # seconds that a round waits for a site that has dropped out
     quorum: float = 0.5  # fraction of the selected clients whose contributions a round needs
     over_selection: float = 0.0  # fraction of additional clients to select; the round ends when enough have replied
     precision: str = "float32"  # of models on the wire; float16 halves the bytes
@@ -278,6 +280,8 @@ class FederationConfig:
             )
         require_within("federation.connect_timeout", self.connect_timeout, "(0, inf)")
         require_within("federation.timeout", self.timeout, "(0, inf)")
+        require_within("federation.retries", self.retries, "[0, inf)")
+        require_within("federation.reconnect_timeout", self.reconnect_timeout, "[0, inf)")
         require_within("federation.quorum", self.quorum, "[0, 1]")
         require_within("federation.over_selection", self.over_selection, "[0, inf)")
         require_within("federation.max_records", self.max_records, "[1, inf)")

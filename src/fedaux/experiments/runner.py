@@ -11,6 +11,7 @@ from pathlib import Path
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.regions import RegionError, Regions
 from fedaux.algorithms.results import Result
+from fedaux.algorithms.run_lock import RunLock
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.run_writer import RunWriter
 from fedaux.algorithms.server import Server, make_server
@@ -28,6 +29,7 @@ from fedaux.experiments.folders import stored_state
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_clients import StackedFederation, stacks
 from fedaux.models import flatten_state
 from fedaux.pretraining.metrics import linear_probe
@@ -64,11 +66,11 @@ def run(
         The finished run, with its accuracy, curve and privacy statement.
     """
     folder = Path(folder)
-    with listening(on_progress):
+    with listening(on_progress), RunLock(folder) as lock:
         state = stored_state(config, folder)
         server = make_server(config, on_progress, cache)
         federation = in_process(config, folder, server.cache, bound_function(server.scorer))
-        return run_in_folder(folder, server, federation, state, callbacks, until)
+        return run_in_folder(folder, server, federation, state, callbacks, until, lock)
 
 
 def run_over_regions(
@@ -90,11 +92,12 @@ def run_over_regions(
             "head_init and methods that compute a head"
         )
     folder = Path(folder)
-    server, federation = make_server(config, on_progress, cache), Regions(folder, regions)
-    on_progress(Notice(f"waiting for {regions} regional servers, which are started with out = {folder.absolute()}"))
-    result = run_in_folder(folder, server, federation, stored_state(config, folder), callbacks)
-    federation.end()
-    return result
+    with RunLock(folder) as lock:
+        server, federation = make_server(config, on_progress, cache), Regions(folder, regions)
+        on_progress(Notice(f"waiting for {regions} regional servers, which are started with out = {folder.absolute()}"))
+        result = run_in_folder(folder, server, federation, stored_state(config, folder), callbacks, lock=lock)
+        federation.end()
+        return result
 
 
 def run_in_folder(
@@ -104,10 +107,11 @@ def run_in_folder(
     state: RunState | None,
     callbacks: Sequence[Callback] = (),
     until: int | None = None,
+    lock: RunLock | None = None,
 ) -> Result:
     """The rounds over any federation, saved in `folder` after preparation and after every round.
 
-    A round is saved before anybody hears of it.
+    A round is saved before anybody hears of it, and only by who holds the lock.
     """
     server = server.in_folder(folder)
     config, hooks, writer = server.config, Callbacks([JsonLines(), *callbacks]), RunWriter(folder, state)
@@ -117,6 +121,8 @@ def run_in_folder(
 
     def save(state: RunState) -> None:
         nonlocal finished
+        if lock:
+            lock.check()
         writer.save(state)
         if server.standing:
             server.standing.keep(state.last_round)
@@ -212,7 +218,7 @@ def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: 
 
     With a `cache`, features of their data are kept there instead, for the next run of the same split.
     """
-    settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients")}
+    settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients"), **SIMULATED}
     if cache is not None:
         settings["features"] = str(cache)
     names, policy = client_names(config), config.federation
@@ -220,4 +226,4 @@ def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: 
     nodes = dict(zip(names, grid.get_node_ids(), strict=True))
     stacked = stacks(config)
     kind = StackedFederation if stacked else GridFederation
-    return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds)
+    return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, retries=policy.retries)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedaux.algorithms.run_lock import RunLock
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
 from fedaux.experiments.folders import stored_state
@@ -20,12 +21,13 @@ from fedaux.report.run_page import write_run_report
 
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
-    server = make_server(config, print_progress)
-    state = stored_state(config, folder)
-    result = run_in_folder(folder, server, connect(server), state)
-    for path in write_models(result.state, folder / "model"):
-        print(f"model: {path}", flush=True)
-    print(f"report: {write_run_report(folder)}", flush=True)
+    with RunLock(folder) as lock:
+        server = make_server(config, print_progress)
+        state = stored_state(config, folder)
+        result = run_in_folder(folder, server, connect(server), state, lock=lock)
+        for path in write_models(result.state, folder / "model"):
+            print(f"model: {path}", flush=True)
+        print(f"report: {write_run_report(folder)}", flush=True)
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.privacy}", flush=True)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 from flwr.app import Context, Message
@@ -18,12 +19,11 @@ from flwr.clientapp import ClientApp
 from fedaux.algorithms.client_state import ClientState
 from fedaux.algorithms.feature_sums import FeatureSums, Moments
 from fedaux.algorithms.hooks import Hooks, hooks_of
-from fedaux.algorithms.local_training import Trained, gradient_term, train_local
+from fedaux.algorithms.local_training import Trained, train_local
 from fedaux.config.methods import SUMS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import (
-    Account,
     Hello,
     HelloOrder,
     Order,
@@ -39,12 +39,13 @@ from fedaux.data.records import Records
 from fedaux.flower.client_data import account_path, load_features, load_mapped, load_records, load_task
 from fedaux.flower.client_task import ClientTask
 from fedaux.flower.error_redaction import redact_errors
-from fedaux.flower.node_settings import load_site_config, node_clients
+from fedaux.flower.local_results import LocalResult, ResultStore, training_identity
+from fedaux.flower.node_settings import keeps_results, load_site_config, node_clients
 from fedaux.flower.serialization import deserialize, serialize
 from fedaux.flower.teaching import prepare_teaching
 from fedaux.models import Prototype, flatten_state, state_sizes
 from fedaux.models.inference import fingerprint_arrays
-from fedaux.models.optimizer import Optimizer, Term
+from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
 from fedaux.privacy.budget import BudgetStore, Entry
 from fedaux.privacy.dp_sgd import train_private
@@ -54,6 +55,7 @@ from fedaux.privacy.units import Units
 from fedaux.scoring.registry import stored_release
 
 app = ClientApp()
+OpenRows = Callable[[], tuple[Prototype, Records]]  # the ordered model and the rows it is for, loaded once
 
 
 @app.query("hello")
@@ -100,26 +102,23 @@ def sums(message: Message, context: Context) -> Message:
 @app.train()
 @redact_errors
 def train(message: Message, context: Context) -> Message:
-    """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone."""
-    order, started = deserialize(TrainOrder, message.content), time.perf_counter()
+    """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone.
+
+    The same order gets the same model again: see `local_results`.
+    """
+    order = deserialize(TrainOrder, message.content)
     task = open_task(order, context)
-    term = gradient_term(task.hooks, order.mu, task.start, order.broadcast, task.state)
-    if task.config.privacy.private_training:
-        model, size, mechanism, account = train_with_privacy(order, context, task.config, task.store, term)
-        update = task.update(model, flatten_state(model), size, Trained(0.0, mechanism.steps), 0.0, mechanism, account)
-    else:
-        model, records = load_task(order, context)
-        trained = train_without_privacy(order, model, labelled(records), term)
-        seconds = time.perf_counter() - started
-        update = task.update(model, flatten_state(model), len(records), trained, seconds)
-    return Message(serialize(update), reply_to=message)
+    rows = cache(lambda: load_task(order, context))
+    result = train_with_privacy(task, rows) if task.config.privacy.private_training else train_plainly(task, rows)
+    task.results.drop_old()
+    return Message(serialize(task.update(result, lambda: rows()[0])), reply_to=message)
 
 
 def open_task(order: TrainOrder, context: Context) -> ClientTask:
     config, folder = validate_order(context, order), account_path(context, order)
     hooks, store = ordered_hooks(order, config), BudgetStore(folder, config.privacy)
-    states = ClientState(folder, order.client, order.run)
-    return ClientTask(order, context, config, hooks, store, states, states.load(order.last_round))
+    states, results = ClientState(folder, order.client, order.run), ResultStore(folder, order.client)
+    return ClientTask(order, context, config, hooks, store, results, states, states.load(order.last_round))
 
 
 def validate_order(context: Context, order: Order) -> Config:
@@ -149,18 +148,27 @@ def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
         raise OrderError(f"the order asks for a method that is not known here: {error}") from error
 
 
-def train_without_privacy(order: TrainOrder, model: Prototype, records: Records, term: Term | None) -> Trained:
-    """Without any privacy."""
+def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
+    """Without any privacy. The result is stored at a site, where training may take hours, not in a simulation."""
+    order, started, keeps = task.order, time.perf_counter(), keeps_results(task.context)
+    identity = training_identity(order, private=False) if keeps else ""
+    if keeps and task.results.path(identity).exists():
+        return LocalResult.load(task.results.path(identity))
+    model, records = rows()
     with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
-        return train_local(
+        trained = train_local(
             model,
-            records,
+            labelled(records),
             epochs=order.epochs,
             batch_size=order.batch_size,
             optimizer=ordered_optimizer(order),
             generator=torch_stream(order.seed),
-            term=term,
+            term=task.term,
         )
+    result = LocalResult(flatten_state(model), len(records), trained, time.perf_counter() - started)
+    if keeps:
+        task.results.keep(identity, result)
+    return result
 
 
 def labelled(records: Records) -> Records:
@@ -176,25 +184,26 @@ def ordered_optimizer(order: TrainOrder) -> Optimizer:
         raise OrderError(f"the order asks for an optimiser that is not known here: {error}") from error
 
 
-def train_with_privacy(
-    order: TrainOrder, context: Context, config: Config, store: BudgetStore, term: Term | None
-) -> tuple[Prototype, int, Mechanism, Account]:
+def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
     """As much noise as the client's own settings ask for, for as many rounds as they foresee, and no more of them.
 
     What is left of the total after everything spent, and after the scores even if they are still to come, is spread
-    over the rounds that remain.
+    over the rounds that remain. An order that was answered before is answered from the disk, and costs nothing.
     """
+    order, config = task.order, task.config
     privacy, local = config.privacy, config.local
     if bool(order.h0) != config.head_only or (order.epochs, order.batch_size) != (local.epochs, local.batch_size):
         raise OrderError("the order asks for other training than this client's budget was planned for")
-    model, records = load_task(order, context)
-    validate_module(model, training=True)
-    units = Units.of(records, privacy.unit, privacy.max_records_per_person)
-    size, parameters = units.public_size(privacy), state_sizes(model)["parameters"]
-    allowed = privacy.train_rounds or config.rounds
+    allowed, optimizer, term = privacy.train_rounds or config.rounds, ordered_optimizer(order), task.term
+
+    @cache
+    def units() -> tuple[Units, int]:
+        """And their public number."""
+        found = Units.of(rows()[1], privacy.unit, privacy.max_records_per_person)
+        return found, found.public_size(privacy)
 
     def plan(entries: Sequence[Entry]) -> Mechanism:
-        trained = [entry for entry in entries if not entry.request]
+        trained = [entry for entry in entries if entry.trains]
         if len(trained) >= allowed:
             raise BudgetError(
                 f"training is refused: this client's budget was planned for {allowed} rounds, and they are used up. "
@@ -203,23 +212,30 @@ def train_with_privacy(
         before = [entry.mechanism for entry in entries]
         if config.releases and len(trained) == len(entries):
             before.append(release_mechanism(order.classes * (privacy.embedding_dim + 1), privacy))
-        previous = trained[-1].noise if trained else 0.0
-        return plan_training(privacy, local, size, allowed - len(trained), parameters, before, previous)
+        previous, model = trained[-1].noise if trained else 0.0, rows()[0]
+        validate_module(model, training=True)
+        parameters = state_sizes(model)["parameters"]
+        return plan_training(privacy, local, units()[1], allowed - len(trained), parameters, before, previous)
 
-    mechanism, account = store.train(plan, order.heard)
-    seed = derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
-    train_private(
-        model,
-        records,
-        units,
-        mechanism,
-        size=size,
-        clip=privacy.max_grad_norm,
-        optimizer=ordered_optimizer(order),
-        term=term,
-        unsafe_seed=seed,
-    )
-    return model, size, mechanism, account
+    def make(mechanism: Mechanism) -> bytes:
+        (model, records), (members, size) = rows(), units()
+        train_private(
+            model,
+            records,
+            members,
+            mechanism,
+            size=size,
+            clip=privacy.max_grad_norm,
+            optimizer=optimizer,
+            term=term,
+            unsafe_seed=derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1,
+        )
+        return LocalResult(flatten_state(model), size, Trained(0.0, mechanism.steps), 0.0, mechanism).to_bytes()
+
+    identity = training_identity(order, private=True)
+    path = task.results.path(identity)
+    task.store.train(identity, path, plan, make, order.heard)
+    return LocalResult.load(path)
 
 
 def request_hash(order: PrepareOrder) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,15 +10,14 @@ from flwr.app import Context
 
 from fedaux.algorithms.client_state import ClientState
 from fedaux.algorithms.hooks import Hooks, LocalWork, Vector
-from fedaux.algorithms.local_training import Trained
+from fedaux.algorithms.local_training import gradient_term
 from fedaux.config.schema import Config
-from fedaux.core.messages import Account, Arrays, TrainOrder, Update
+from fedaux.core.messages import Arrays, TrainOrder, Update
+from fedaux.flower.local_results import LocalResult, ResultStore
 from fedaux.flower.teaching import teach
 from fedaux.models import Prototype, to_half
-from fedaux.privacy.accounting import Mechanism
+from fedaux.models.optimizer import Term
 from fedaux.privacy.budget import BudgetStore
-
-NOT_PRIVATE = Mechanism(noise_multiplier=0.0, steps=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,7 @@ class ClientTask:
     config: Config
     hooks: Hooks
     store: BudgetStore
+    results: ResultStore
     states: ClientState
     state: Arrays
 
@@ -37,35 +38,34 @@ class ClientTask:
         """A copy of the ordered parameters."""
         return self.order.weights["parameters"].astype(np.float32)
 
-    def update(
-        self,
-        model: Prototype,
-        weights: Arrays,
-        records: int,
-        trained: Trained,
-        seconds: float,
-        mechanism: Mechanism = NOT_PRIVATE,
-        account: Account | None = None,
-    ) -> Update:
-        """What the client sends: its trained `weights` as the method makes them. It keeps the method's new state."""
-        order = self.order
+    @property
+    def term(self) -> Term | None:
+        """What the method adds to every gradient, a function of the parameters."""
+        return gradient_term(self.hooks, self.order.mu, self.start, self.order.broadcast, self.state)
+
+    def update(self, result: LocalResult, model: Callable[[], Prototype]) -> Update:
+        """What the client sends: its trained weights as the method makes them. It keeps the method's new state.
+
+        `model` is asked for where the client runs it on public data.
+        """
+        order, trained, mechanism = self.order, result.trained, result.mechanism
         work = LocalWork(trained.steps, order.lr, order.optimizer, order.momentum, order.mu)
-        sent = self.hooks.client_update(self.start, weights["parameters"], work, order.broadcast, self.state)
+        sent = self.hooks.client_update(self.start, result.weights["parameters"], work, order.broadcast, self.state)
         if sent.state:
             self.states.save(order.last_round, order.round, sent.state)
-        weights = {**weights, "parameters": sent.parameters}
+        weights = {**result.weights, "parameters": sent.parameters}
         weights = to_half(weights) if order.weights["parameters"].dtype == "float16" else weights
         return Update(
             client=order.client,
             round=order.round,
-            records=records,
+            records=result.records,
             loss=trained.loss,
-            seconds=seconds,
+            seconds=result.seconds,
             noise=mechanism.noise_multiplier,
             rate=mechanism.sample_rate,
             steps=mechanism.steps,
-            account=(account or self.store.account()).to_json(),
+            account=self.store.account().to_json(),
             weights=weights,
             extra=sent.extra,
-            ensemble=teach(order, self.context, self.config, model, weights),
+            ensemble=teach(order, self.context, self.config, model(), weights) if order.teaching else {},
         )

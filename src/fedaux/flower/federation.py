@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -21,24 +20,26 @@ from fedaux.core.messages import (
     TrainOrder,
     Update,
 )
+from fedaux.flower.mailbox import Mailbox, Patience, is_lost
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
 from fedaux.privacy.clipping import Bounds
 
-CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
-POLL_INTERVAL = 0.02  # seconds between two looks for replies; doubled after each in vain, up to
-MAX_POLL_INTERVAL = 0.5
+REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
 
 _REPLY_TYPES: dict[type, type[Release] | type[Sums] | type[Update]] = {
     PrepareOrder: Release,
     SumsOrder: Sums,
     TrainOrder: Update,
 }
-K = TypeVar("K")
 
 
 class GridFederation:
-    """Clients by name: `nodes` maps each to its Flower node, `refresh_nodes` returns the current map."""
+    """Clients by name: `nodes` maps each to its Flower node, `refresh_nodes` returns the current map.
+
+    An order without an answer is sent again, up to `retries` times: the client has stored what it made of it, and the
+    same order gets the same reply. A client that is gone has `reconnect_timeout` seconds to come back.
+    """
 
     def __init__(
         self,
@@ -49,6 +50,8 @@ class GridFederation:
         refresh_nodes: Callable[[], Mapping[str, int]] | None = None,
         bounds: Bounds | None = None,
         message_types: Mapping[type, str] = MESSAGE_TYPES,
+        retries: int = 0,
+        reconnect_timeout: float = 0.0,
     ) -> None:
         self.grid = grid
         self.nodes = dict(nodes)
@@ -57,32 +60,47 @@ class GridFederation:
         self.refresh_nodes = refresh_nodes
         self.bounds = bounds  # of the releases that the run's scorer makes
         self.message_types = message_types
+        self.retries, self.reconnect_timeout = retries, reconnect_timeout
+        self._expected = set(nodes)  # clients that were there, and are waited for if they go
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        """Send all orders and yield each reply as it arrives; a reply missing at the timeout becomes a `Failure`."""
+        """Send all orders and yield each reply as it arrives; one that is missing in the end becomes a `Failure`."""
+        mailbox, patience = Mailbox[Order](self.grid), Patience(self.timeout)
+        unsent, sent, serializer = Unsent(orders, self.reconnect_timeout), Counter[Order](), Serializer()
+        arrived = True
+        while (unsent or mailbox.unanswered) and patience.wait(arrived):
+            if unsent.due(patience.waited):
+                self._refresh()
+            for order in unsent.of(self.nodes):
+                sent[order] += 1
+                mailbox.send(order, self._message(serializer, order, patience.left))
+            yield from self._give_up(unsent, patience.waited)
+            arrived = False
+            for order, message in mailbox.look():
+                arrived = True
+                if is_lost(message) and sent[order] <= self.retries:
+                    unsent.add(order, describe_error(message), patience.waited)
+                else:
+                    yield self._read(order, message)
+                del message
+        yield from (Failure(order.client, reason) for order, reason in unsent.reasons.items())
+        yield from (Failure(order.client, f"no answer within {self.timeout:g} s") for order in mailbox.unanswered)
+
+    def _refresh(self) -> None:
         if self.refresh_nodes is not None:
             self.nodes = dict(self.refresh_nodes())
-        serializer = Serializer()
-        connected = [order for order in orders if order.client in self.nodes]
-        yield from (Failure(order.client, "not connected") for order in orders if order.client not in self.nodes)
-        messages = (
-            (
-                order,
-                Message(
-                    serializer.serialize(order),
-                    self.nodes[order.client],
-                    self.message_types[type(order)],
-                    ttl=self.timeout,
-                ),
-            )
-            for order in connected
-        )
-        for order, message in stream_replies(self.grid, messages, self.timeout):
-            if message is None:
-                yield Failure(order.client, f"no answer within {self.timeout:g} s")
-            else:
-                yield self._read(order, message)
-            del message  # frees the reply before the next one is read
+            self._expected |= self.nodes.keys()
+
+    def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
+        kind = self.message_types[type(order)]
+        return Message(serializer.serialize(order), self.nodes[order.client], kind, ttl=max(1.0, ttl))
+
+    def _give_up(self, unsent: Unsent, waited: float) -> Iterator[Failure]:
+        """On clients that do not come back. The next round does not wait for them, until they are seen again."""
+        for order in list(unsent.reasons):
+            if order.client not in self._expected or not self.retries or unsent.overdue(order, waited):
+                self._expected.discard(order.client)
+                yield Failure(order.client, unsent.pop(order))
 
     def _read(self, order: Order, message: Message) -> Reply:
         try:
@@ -98,40 +116,48 @@ class GridFederation:
         return reply
 
 
-def stream_replies(
-    grid: Grid, messages: Iterable[tuple[K, Message]], timeout: float
-) -> Iterator[tuple[K, Message | None]]:
-    """Send messages, and yield each one's key with its reply as it arrives, or with None at the timeout.
+class Unsent:
+    """Orders that are still to be sent, or to be sent again, and since when and why."""
 
-    Only waiting counts towards the timeout, not the caller's work on replies.
-    """
-    waiting: dict[str, K] = {}
-    for key, message in messages:
-        (identity,) = grid.push_messages([message])
-        waiting[identity] = key
-    arrived, pause = True, POLL_INTERVAL
-    while waiting and (arrived or timeout > 0):
-        arrived = False
-        ids = list(waiting)
-        for start in range(0, len(ids), CHUNK):
-            for message in grid.pull_messages(ids[start : start + CHUNK]):
-                reply_to = message.metadata.reply_to_message_id
-                if reply_to in waiting:  # a second reply, or one to no message of ours, is ignored
-                    arrived = True
-                    yield waiting.pop(reply_to), message
-                del message
-        if arrived:
-            pause = POLL_INTERVAL
-        elif waiting:
-            time.sleep(pause)
-            timeout, pause = timeout - pause, min(2 * pause, MAX_POLL_INTERVAL)
-    yield from ((key, None) for key in waiting.values())
+    def __init__(self, orders: Sequence[Order], reconnect_timeout: float) -> None:
+        self.reasons = dict.fromkeys(orders, "not connected")
+        self._since = dict.fromkeys(orders, 0.0)
+        self._timeout, self._next_look = reconnect_timeout, 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.reasons)
+
+    def add(self, order: Order, reason: str, now: float) -> None:
+        self.reasons[order], self._since[order], self._next_look = reason, now, now
+
+    def pop(self, order: Order) -> str:
+        return self.reasons.pop(order)
+
+    def due(self, now: float) -> bool:
+        """Whether to look again which nodes are there."""
+        due = bool(self.reasons) and now >= self._next_look
+        if due:
+            self._next_look = now + REFRESH_INTERVAL
+        return due
+
+    def of(self, connected: Container[str]) -> list[Order]:
+        """Those of connected clients, which are taken out."""
+        ready = [order for order in self.reasons if order.client in connected]
+        for order in ready:
+            self.pop(order)
+        return ready
+
+    def overdue(self, order: Order, now: float) -> bool:
+        return now >= self._since[order] + self._timeout
 
 
 def read_reply(kind: type[T], message: Message) -> T:
     """The reply's content, or a `MessageError` with the reason why it has none."""
     if message.has_error():
-        reason = message.error.reason or ""
-        known = reason in set(Refusal)
-        raise MessageError(Refusal(reason).description if known else f"error {message.error.code}: {reason}")
+        raise MessageError(describe_error(message))
     return deserialize(kind, message.content)
+
+
+def describe_error(message: Message) -> str:
+    reason = message.error.reason or ""
+    return Refusal(reason).description if reason in set(Refusal) else f"error {message.error.code}: {reason}"

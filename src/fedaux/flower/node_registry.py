@@ -12,7 +12,8 @@ from flwr.serverapp import Grid
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Hello, HelloOrder
 from fedaux.core.progress import Notice, OnProgress, no_progress
-from fedaux.flower.federation import read_reply, stream_replies
+from fedaux.flower.federation import read_reply
+from fedaux.flower.mailbox import stream_replies
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
 
 POLL_INTERVAL = 1.0  # seconds

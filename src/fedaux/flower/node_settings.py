@@ -17,6 +17,8 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.federated import client_name
 
+SIMULATED = {"keep-results": "no"}  # settings of a client whose model is made again as soon as it is lost
+
 
 class SettingsError(FedauxError, ValueError):
     """A node or a run without the settings that it needs."""
@@ -25,7 +27,10 @@ class SettingsError(FedauxError, ValueError):
 
 
 def read_node_settings(context: Context) -> dict[str, str]:
-    """`config` (a TOML file, or JSON), `vault` (a folder), and optionally `clients`, `partition-id`, `features`."""
+    """`config` (a TOML file, or JSON), `vault` (a folder), and optionally `clients`, `partition-id`, `features`.
+
+    `keep-results`, true unless it says otherwise: whether a model that was trained without privacy is stored as well.
+    """
     settings = {key: str(value) for key, value in context.node_config.items()}
     if "config" in settings and "vault" in settings:
         return settings
@@ -35,11 +40,15 @@ def read_node_settings(context: Context) -> dict[str, str]:
             '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; `fedaux deploy init` writes the command'
         )
     config, folder = run_settings(context)
-    return {**settings, "config": _dump(config), "vault": str(folder / "clients")}
+    return {**settings, "config": _dump(config), "vault": str(folder / "clients"), **SIMULATED}
 
 
 def load_site_config(context: Context) -> Config:
     return _parse(read_node_settings(context)["config"])
+
+
+def keeps_results(context: Context) -> bool:
+    return read_node_settings(context).get("keep-results") != SIMULATED["keep-results"]
 
 
 def node_clients(context: Context) -> list[str]:

@@ -54,4 +54,13 @@ def connect(grid: Grid, server: Server, part: Part = WHOLE) -> GridFederation:
     registry = NodeRegistry(grid, clients, open_public(config).classes, server.on_progress)
     nodes = registry.wait_for_clients(policy.connect_timeout, quorum(config, len(clients)))
     bounds = bound_function(server.scorer)
-    return GridFederation(grid, nodes, policy.timeout, policy.max_records, registry.refresh, bounds)
+    return GridFederation(
+        grid,
+        nodes,
+        policy.timeout,
+        policy.max_records,
+        registry.refresh,
+        bounds,
+        retries=policy.retries,
+        reconnect_timeout=policy.reconnect_timeout,
+    )

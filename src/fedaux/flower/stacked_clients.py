@@ -25,6 +25,7 @@ from fedaux.flower.client_data import open_rows
 from fedaux.flower.client_task import ClientTask
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.local_results import LocalResult
 from fedaux.models import HeadFeatures, Prototype
 from fedaux.models.optimizer import Optimizer
 
@@ -118,6 +119,7 @@ def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, Calla
         results = train_heads([client.head for client in group], *group[0].settings, features)
         per_step = (time.perf_counter() - started) / sum(trained.steps for _, trained in results)
         for client, (head, trained) in zip(group, results, strict=True):
-            facts = client.model, {"parameters": head}, client.records, trained
-            updates[client] = partial(client.task.update, *facts, client.seconds + per_step * trained.steps)
+            seconds = client.seconds + per_step * trained.steps
+            result = LocalResult({"parameters": head}, client.records, trained, seconds)
+            updates[client] = partial(client.task.update, result, partial(getattr, client, "model"))
     return updates

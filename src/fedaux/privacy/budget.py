@@ -26,14 +26,15 @@ from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import BudgetError, Mechanism, round_up, total_epsilon
 
 FILE = "account.jsonl"
+TRAINING = "training "  # begins the request of a round of private training
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One release (`request` is a hash of what was asked for) or one round of private training (no request).
+    """One release or one round of private training; `request` is a hash of what was asked for.
 
     The fields are those of a `Mechanism` under the names that the file uses. An entry without steps costs nothing: it
-    says that the release above it is stored, and may be sent.
+    closes the one above it, whose answer is stored and may be sent, or was drawn and lost.
     """
 
     request: str
@@ -47,6 +48,11 @@ class Entry:
     @property
     def mechanism(self) -> Mechanism:
         return Mechanism(self.noise, self.rate, self.steps, self.size, self.grid)
+
+    @property
+    def trains(self) -> bool:
+        """Older accounts have no request for training."""
+        return not self.request or self.request.startswith(TRAINING)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class BudgetStore:
             self._check_known(entries, known_entries)
             path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
             entry, earlier = self._entry(request, mechanism), [e for e in entries if e.request == request]
-            unsent = list(takewhile(lambda e: e.steps > 0, reversed(earlier)))  # attempts since the last release
+            unsent = _unsent(earlier)
             if not earlier or (not path.exists() and entry not in unsent):
                 self._add(entries, entry, "another release is refused: ")
                 unsent.append(entry)
@@ -80,13 +86,37 @@ class BudgetStore:
                 self._append(replace(entry, steps=0))
             return replace(_deserialize(path), account=self._account(self._read()).to_json())
 
-    def train(self, plan: Callable[[list[Entry]], Mechanism], known_entries: int = 0) -> tuple[Mechanism, Account]:
-        """Plan one round of private training in view of all entries, and record it."""
+    def train(
+        self,
+        request: str,
+        path: Path,
+        plan: Callable[[list[Entry]], Mechanism],
+        make: Callable[[Mechanism], bytes],
+        known_entries: int = 0,
+    ) -> None:
+        """Have the result of one round of private training in `path`: the one that is there, or a new one.
+
+        `plan` chooses the noise in view of all that was spent, the round is entered, and `make` trains. A process that
+        was killed in between has sent nothing: the same request goes on at the noise of its entry. If `make` itself
+        fails, perhaps for what it drew, its entry is closed, and another attempt is another entry.
+        """
         with self._locked() as entries:
             self._check_known(entries, known_entries)
-            mechanism = plan(entries)
-            self._add(entries, self._entry("", mechanism), "training is refused: ")
-            return mechanism, self._account(self._read())
+            request, unsafe = TRAINING + request, self.privacy.unsafe_seed >= 0
+            earlier = [entry for entry in entries if entry.request == request and entry.unsafe == unsafe]
+            unsent = _unsent(earlier)
+            if not earlier or not path.exists():
+                if not unsent:
+                    unsent = [self._entry(request, plan([entry for entry in entries if entry.steps > 0]))]
+                    self._add(entries, unsent[0], "training is refused: ")
+                try:
+                    content = make(unsent[0].mechanism)
+                except Exception:
+                    self._append(replace(unsent[0], steps=0))
+                    raise
+                write_atomically(path, content, private=True)
+            if unsent:
+                self._append(replace(unsent[0], steps=0))
 
     def account(self) -> Account:
         """The current total. A client that never sent anything under noise gets no folder for it."""
@@ -180,6 +210,11 @@ def read_account(folder: Path, repair: bool = False) -> tuple[dict[str, str], li
             f"{path} is damaged: without it the client does not know what it has sent, and sends nothing. Restore the "
             "newest copy."
         ) from error
+
+
+def _unsent(entries: Sequence[Entry]) -> list[Entry]:
+    """Of the entries of one request, the attempts since the last that was closed."""
+    return list(takewhile(lambda entry: entry.steps > 0, reversed(entries)))
 
 
 def _count(entries: Sequence[Entry]) -> int:

@@ -35,7 +35,7 @@ class SiteAccount:
         return [
             (
                 str(number),
-                "release" if entry.request else "private training",
+                "private training" if entry.trains else "release",
                 f"{entry.noise:.4g}",
                 f"{entry.rate:.3g}",
                 str(entry.steps),
@@ -49,7 +49,7 @@ class SiteAccount:
     def statement(self) -> str:
         if any(entry.unsafe for entry in self.entries):
             return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
-        releases = sum(bool(entry.request) for entry in self.entries)
+        releases = sum(not entry.trains for entry in self.entries)
         return (
             f"All that this client ever sent under noise (releases: {releases}, rounds of private training: "
             f"{len(self.entries) - releases}) costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "

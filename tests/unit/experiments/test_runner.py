@@ -9,6 +9,8 @@ import pytest
 
 from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.regions import FOLDER, RegionError
+from fedaux.algorithms.run_lock import FILE as LOCK
+from fedaux.algorithms.run_lock import LockedError, RunLock
 from fedaux.algorithms.run_state import HISTORY, RunState
 from fedaux.config.sections import FederationConfig, TeachersConfig
 from fedaux.core.messages import TrainOrder
@@ -62,6 +64,21 @@ def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(tmp_pa
     (start,) = [event for event in events if isinstance(event, RunStarted)]
     assert (start.history, start.rounds) == (state.history, 2)
     assert [event.result.round for event in events if isinstance(event, RoundFinished)] == [2]
+
+
+def test_a_run_that_lost_its_folder_to_another_process_saves_nothing_more(tmp_path: Path) -> None:
+    class Thief(Callback):
+        def on_round_end(self, state: RunState) -> None:
+            (tmp_path / LOCK).unlink()
+
+    with RunLock(tmp_path) as lock, pytest.raises(LockedError, match="taken over by another process"):
+        run_in_folder(tmp_path, make_server(), Scripted(), None, [Thief()], lock=lock)
+    assert RunState.load(tmp_path).round == 1
+
+
+def test_a_folder_that_a_run_writes_to_is_no_place_for_another(tmp_path: Path) -> None:
+    with RunLock(tmp_path), pytest.raises(LockedError):
+        run_over_regions(TINY_CONFIG, tmp_path, 3)
 
 
 def test_regional_servers_are_told_of_the_end(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from fedaux.experiments.runner import in_process
 from fedaux.flower.client_app import open_task
 from fedaux.flower.client_data import load_task
 from fedaux.flower.client_task import ClientTask
+from fedaux.flower.local_results import LocalResult
 from fedaux.models import flatten_state, to_half
 from fedaux.privacy.accounting import Mechanism
 
@@ -41,7 +42,7 @@ def test_an_update_is_what_the_method_makes_of_the_trained_model(task: ClientTas
     model, records = load_task(task.order, task.context)
     weights = flatten_state(model)
     weights["parameters"] += 1
-    update = task.update(model, weights, len(records), Trained(0.5, 4), 1.5)
+    update = task.update(LocalResult(weights, len(records), Trained(0.5, 4), 1.5), lambda: model)
     assert (update.client, update.round, update.records) == ("client-001", 1, len(records))
     assert (update.loss, update.seconds, update.noise, update.steps) == (0.5, 1.5, 0.0, 0)
     assert np.array_equal(update.weights["parameters"], task.start + 1)
@@ -52,16 +53,15 @@ def test_an_update_is_what_the_method_makes_of_the_trained_model(task: ClientTas
 
 def test_private_training_states_its_noise(task: ClientTask) -> None:
     model, records = load_task(task.order, task.context)
-    facts = Trained(0.0, 7), 0.0, Mechanism(2.0, 0.25, 7), Account(1.0, 1e-5, "replace-one", "record", 3)
-    update = task.update(model, flatten_state(model), len(records), *facts)
+    result = LocalResult(flatten_state(model), len(records), Trained(0.0, 7), 0.0, Mechanism(2.0, 0.25, 7))
+    update = task.update(result, lambda: model)
     assert (update.noise, update.rate, update.steps) == (2.0, 0.25, 7)
-    assert Account.from_json(update.account).entries == 3
 
 
 def test_half_precision_is_answered_in_half_precision(task: ClientTask) -> None:
     model, records = load_task(task.order, task.context)
     order = replace(task.order, weights=to_half(task.order.weights))
     half = replace(task, order=order)
-    update = half.update(model, flatten_state(model), len(records), Trained(0.5, 4), 1.5)
+    update = half.update(LocalResult(flatten_state(model), len(records), Trained(0.5, 4), 1.5), lambda: model)
     assert half.start.dtype == np.float32
     assert update.weights["parameters"].dtype == np.float16

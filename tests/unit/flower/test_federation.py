@@ -10,9 +10,10 @@ from flwr.app import Array, ArrayRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from fedaux.core.messages import Failure, Refusal, Release, Reply, TrainOrder, Update
-from fedaux.flower import federation
-from fedaux.flower.federation import CHUNK, GridFederation
+from fedaux.flower import federation, mailbox
+from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.mailbox import CHUNK
 from fedaux.flower.serialization import deserialize, serialize
 from helpers.samples import prepare_order, release, train_order, update, weights
 
@@ -63,7 +64,7 @@ class SlowGrid(InProcessGrid):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federation, "POLL_INTERVAL", 0.002)
+    monkeypatch.setattr(mailbox, "POLL_INTERVAL", 0.002)
     ran.clear()
 
 
@@ -204,7 +205,7 @@ def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
 
 
 def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federation, "POLL_INTERVAL", 0.02)
+    monkeypatch.setattr(mailbox, "POLL_INTERVAL", 0.02)
     found = list(ask(clients(6, Dripping, timeout=0.05)).values())
     assert isinstance(found[0], Update)
     assert found[-1] == Failure("c05", "no answer within 0.05 s")
@@ -218,8 +219,8 @@ def test_looks_in_vain_grow_rare_until_a_reply_comes(monkeypatch: pytest.MonkeyP
             return list(super().pull_messages(list(message_ids)[: next(self.looks)]))
 
     pauses: list[float] = []
-    monkeypatch.setattr(federation.time, "sleep", pauses.append)
-    monkeypatch.setattr(federation, "MAX_POLL_INTERVAL", 0.006)
+    monkeypatch.setattr(mailbox.time, "sleep", pauses.append)
+    monkeypatch.setattr(mailbox, "MAX_POLL_INTERVAL", 0.006)
     assert all(isinstance(reply, Update) for reply in ask(clients(2, Slow)).values())
     assert pauses == [0.002, 0.004, 0.006, 0.006, 0.002]
 
@@ -261,3 +262,84 @@ def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
 
     found = ask(clients(1, Haunted, timeout=0.05))
     assert found["c00"] == Failure("c00", "no answer within 0.05 s")
+
+
+class Lossy(InProcessGrid):
+    """Loses the first messages to node 3, or their replies, each with one of Flower's codes."""
+
+    codes: tuple[int, ...]
+
+    def _handle(self, message: Message) -> Message:
+        if message.metadata.dst_node_id == 3 and self.codes:
+            code, self.codes = self.codes[0], self.codes[1:]
+            return Message(Error(code, "lost"), reply_to=message)
+        return super()._handle(message)
+
+
+def lossy(*codes: int, retries: int = 2) -> GridFederation:
+    asked = clients(3, Lossy)
+    asked.grid.codes, asked.retries = codes, retries  # type: ignore[attr-defined]
+    return asked
+
+
+@pytest.mark.parametrize("codes", [(3,), (5,), (8,), (5, 8)], ids=str)
+def test_an_order_without_an_answer_is_sent_again(codes: tuple[int, ...]) -> None:
+    found = ask(lossy(*codes))
+    assert [type(reply) for reply in found.values()] == [Update] * 3
+    assert sorted(ran) == ["c00", "c01", "c02"]
+
+
+def test_it_is_sent_again_so_often_and_no_more() -> None:
+    asked = lossy(8, 8, 8, 8, 8)
+    assert ask(asked)["c01"] == Failure("c01", "error 8: lost")
+    assert len(asked.grid.codes) == 2
+    assert ask(lossy(5, retries=0))["c01"] == Failure("c01", "error 5: lost")
+
+
+def test_a_client_that_refuses_is_not_asked_again() -> None:
+    asked = clients(2)
+    asked.retries = 5
+    assert ask(asked, c01="refuse")["c01"] == Failure("c01", Refusal.BUDGET.description)
+    assert ran.count("c01") == 1
+
+
+class Nodes:
+    """Says which clients are there: node 3's is away for so many looks."""
+
+    def __init__(self, asked: GridFederation, away: int) -> None:
+        self.nodes, self.away, self.looks = dict(asked.nodes), away, 0
+
+    def __call__(self) -> dict[str, int]:
+        self.looks += 1
+        gone = 1 < self.looks <= 1 + self.away
+        return {name: node for name, node in self.nodes.items() if not (gone and node == 3)}
+
+
+def test_a_client_that_drops_out_in_a_round_is_waited_for_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "REFRESH_INTERVAL", 0.002)
+    asked = lossy(5)
+    asked.refresh_nodes, asked.reconnect_timeout = Nodes(asked, away=3), 5.0
+    found = ask(asked)
+    assert list(found) == ["c00", "c02", "c01"]
+    assert isinstance(found["c01"], Update)
+
+
+def test_one_that_does_not_come_back_is_given_up_and_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "REFRESH_INTERVAL", 0.002)
+    asked = lossy(5)
+    asked.refresh_nodes, asked.reconnect_timeout = Nodes(asked, away=10**9), 0.05
+    names = list(asked.nodes)
+    replies = [list(asked.ask([train_order(name) for name in names])) for _ in range(2)]
+    assert replies[0][-1] == Failure("c01", "error 5: lost")
+    assert replies[1][0] == Failure("c01", "not connected")  # at once
+    asked.refresh_nodes = Nodes(asked, away=0)  # and taken in again when it is there
+    asked.refresh_nodes.nodes = dict(zip(names, asked.grid.get_node_ids(), strict=True))
+    assert all(isinstance(reply, Update) for reply in asked.ask([train_order(name) for name in names]))
+
+
+def test_one_that_is_gone_when_the_round_begins_may_come_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "REFRESH_INTERVAL", 0.002)
+    asked = lossy()
+    asked.refresh_nodes, asked.reconnect_timeout = Nodes(asked, away=3), 5.0
+    asked.refresh_nodes.looks = 1
+    assert isinstance(ask(asked)["c01"], Update)

@@ -20,6 +20,7 @@ from fedaux.privacy.release import release_mechanism
 
 PRIVACY = PrivacyConfig(epsilon=0.1)
 RELEASE_MECHANISM = release_mechanism(3, PRIVACY)
+TRAINING = Mechanism(40.0, steps=2)
 
 
 def made(values: tuple[int, ...] = (2**62, -(2**62), 0)) -> Release:
@@ -29,6 +30,14 @@ def made(values: tuple[int, ...] = (2**62, -(2**62), 0)) -> Release:
 
 def never() -> Release:
     raise AssertionError("private records were read")
+
+
+def untrained(_: Mechanism) -> bytes:
+    raise AssertionError("private records were trained on")
+
+
+def unplanned(_: list[Entry]) -> Mechanism:
+    raise AssertionError("another round was planned")
 
 
 def facts(one: Release) -> dict[str, object]:
@@ -89,14 +98,16 @@ def test_scores_and_training_share_one_total_however_the_rounds_are_raised(tmp_p
 
     def train(rounds: int) -> Account:
         def plan(entries: list[Entry]) -> Mechanism:
-            trained = [entry for entry in entries if not entry.request]
+            trained = [entry for entry in entries if entry.trains]
             previous = trained[-1].noise if trained else 0.0
             spent = [entry.mechanism for entry in entries]
             if len(trained) >= rounds:
                 raise BudgetError("all rounds are done")
             return plan_training(privacy, LocalConfig(), 640, rounds - len(trained), 50, spent, previous)
 
-        return account.train(plan)[1]
+        number = account.account().entries
+        account.train(f"round {number}", tmp_path / f"{number}", plan, lambda mechanism: b"model")
+        return account.account()
 
     totals = []
     for rounds in (3, 6, 12):
@@ -116,7 +127,7 @@ def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(tmp_
     with pytest.raises(BudgetError, match="has 1 entries, but the server has heard of 2: this is an old copy"):
         release(tmp_path, "x", never, known_entries=2)
     with pytest.raises(BudgetError, match="old copy"):
-        store(tmp_path).train(lambda entries: Mechanism(1.0), known_entries=2)
+        store(tmp_path).train("x", tmp_path / "model", lambda entries: TRAINING, untrained, known_entries=2)
     assert facts(release(tmp_path, "x", never, known_entries=1)) == facts(made())
 
 
@@ -332,3 +343,81 @@ def test_reading_the_total_writes_nothing(tmp_path: Path) -> None:
     content = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert store(tmp_path).account() == before
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == content
+
+
+def train(folder: Path, make: Any, plan: Any = lambda _: TRAINING, request: str = "round 1", **privacy: Any) -> bytes:
+    """The model of this request, as it can be sent."""
+    store(folder, **{"epsilon_total": 1.0, **privacy}).train(request, folder / request, plan, make)
+    return (folder / request).read_bytes()
+
+
+def test_the_same_training_is_paid_for_once_and_its_model_stays(tmp_path: Path) -> None:
+    assert train(tmp_path, lambda mechanism: b"a model") == b"a model"
+    assert train(tmp_path, untrained, unplanned) == b"a model"
+    assert store(tmp_path).account().entries == 1
+    assert train(tmp_path, lambda mechanism: b"another", request="round 2") == b"another"
+    assert store(tmp_path).account().entries == 2
+
+
+class Killed(BaseException):
+    """A process that ends here."""
+
+
+def test_a_killed_training_goes_on_at_the_noise_of_its_entry(tmp_path: Path) -> None:
+    def killed(mechanism: Mechanism) -> bytes:
+        assert lines(tmp_path)[-1]["steps"] == TRAINING.steps  # entered first
+        raise Killed
+
+    for _ in range(3):
+        with pytest.raises(Killed):
+            train(tmp_path, killed)
+    drawn: list[Mechanism] = []
+    train(tmp_path, lambda mechanism: drawn.append(mechanism) or b"a model", unplanned)  # type: ignore[func-returns-value]
+    assert drawn == [TRAINING]
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 2, 0]
+
+
+def test_a_model_that_was_stored_when_the_process_ended_is_the_one_that_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(self: BudgetStore, entry: Entry) -> None:
+        raise Killed
+
+    append = BudgetStore._append
+    with pytest.raises(Killed):
+        train(tmp_path, lambda _: monkeypatch.setattr(BudgetStore, "_append", ends) or b"a model")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(BudgetStore, "_append", append)
+    assert train(tmp_path, untrained, unplanned) == b"a model"
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 2, 0]
+
+
+def test_training_that_fails_by_itself_is_another_round_when_it_is_repeated(tmp_path: Path) -> None:
+    """Whether it fails may depend on what was drawn: to draw again and again under one entry would reveal more."""
+
+    def fails(mechanism: Mechanism) -> bytes:
+        raise ValueError("the noisy sum has a sign that somebody asked for")
+
+    with pytest.raises(ValueError, match="somebody asked for"):
+        train(tmp_path, fails)
+    train(tmp_path, lambda mechanism: b"a model")
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 2, 0, 2, 0]
+
+
+@pytest.mark.parametrize("gone", ["model", "account"])
+def test_a_model_that_the_account_does_not_vouch_for_is_paid_for_again(tmp_path: Path, gone: str) -> None:
+    train(tmp_path, lambda mechanism: b"first")
+    (tmp_path / {"model": "round 1", "account": FILE}[gone]).unlink()
+    assert train(tmp_path, lambda mechanism: b"second") == b"second"
+    assert store(tmp_path).account().entries == {"model": 2, "account": 1}[gone]
+
+
+def test_a_model_with_seeded_noise_is_none_for_settings_without_a_seed(tmp_path: Path) -> None:
+    train(tmp_path, lambda mechanism: b"seeded", unsafe_seed=1)
+    assert train(tmp_path, lambda mechanism: b"private") == b"private"
+
+
+def test_entries_of_older_accounts_without_a_request_are_training() -> None:
+    entry = Entry("", 1.0, 1.0, 1, 1, 1.0, False)
+    assert entry.trains
+    assert replace(entry, request="training f00d").trains
+    assert not replace(entry, request="f00d").trains

@@ -16,7 +16,7 @@ SCORES, TRAINING = release_mechanism(2, PRIVACY), Mechanism(6.0, 1.0, 3, 650)
 def account(folder: Path, **privacy: int) -> SiteAccount:
     store = BudgetStore(folder, PrivacyConfig(epsilon=0.1, epsilon_total=3.0, **privacy))
     store.release("x", SCORES, lambda: release("a"))
-    store.train(lambda entries: TRAINING)
+    store.train("round 1", folder / "model", lambda entries: TRAINING, lambda mechanism: b"model")
     return SiteAccount.read(folder, PRIVACY.delta)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Account, Order, PrepareOrder, Release, Update
+from fedaux.core.messages import Account, Order, PrepareOrder, Release, TrainOrder, Update
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.records import IDENTITY, head_order, score_order, scores, training
 from fedaux.deploy.audit.site import NAME, Site, refused, write_rows
@@ -24,7 +24,7 @@ def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:
     site, replies = _site(folder, training(audit, train_rounds=0)), []
     for rounds in (2, 4, 8, 16):
         site = replace(site, config=replace(site.config, rounds=rounds))
-        replies += list(_replies(site, [head_order(site)] * (rounds + 1)))
+        replies += list(_replies(site, [head_order(site, round_) for round_ in range(1, rounds + 2)]))
     bound = _composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} rounds of training were answered"
     return AttackResult(audit.epsilon, bound, detail)
@@ -43,7 +43,7 @@ def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
     site = _site(folder, {**settings, "method": "fedaux"})
     order = score_order(site)
     large = replace(order, size=_largest_size(site.config.privacy))
-    replies = list(_replies(site, [large, order, *[head_order(site)] * 2]))
+    replies = list(_replies(site, [large, order, *_twice(site)]))
     bound = _composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} replies, after a question of size {large.size:,}"
     return AttackResult(audit.epsilon, bound, detail)
@@ -82,7 +82,7 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
     """The total that a client reports after scores and training, against what it sent."""
     settings = training(audit, epsilon=audit.epsilon / 4, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
-    replies = list(_replies(site, [score_order(site), *[head_order(site)] * 2]))
+    replies = list(_replies(site, [score_order(site), *_twice(site)]))
     bound = _composed_epsilon(replies, audit, "add-remove")
     return AttackResult(_account(replies[-1]).epsilon, bound, f"{len(replies)} replies")
 
@@ -90,6 +90,11 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
 def _site(folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)) -> Site:
     data = write_rows(folder / "data", np.array([(1, 0), (0, 1), (1, 1)]), [0, 1, 0], ("a", "b"))
     return Site.at(data, IDENTITY, names=names, **settings)
+
+
+def _twice(site: Site) -> list[TrainOrder]:
+    """Two rounds of training, each asked for twice: a lost reply is no reason to draw again."""
+    return [head_order(site, round_) for round_ in (1, 1, 2, 2)]
 
 
 def _replies(site: Site, orders: Iterable[Order]) -> Iterator[Release | Update]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,9 +114,9 @@ def score_order(site: Site, scale: float = 1.0, client: str = NAME) -> PrepareOr
     return server.prepare(server.map(column=np.array([1.0, -scale])), client)
 
 
-def head_order(site: Site) -> TrainOrder:
+def head_order(site: Site, round_: int = 1) -> TrainOrder:
     """Asks for a step of training from a head of zeros, with records as features."""
-    return _identity_server(site).train(np.zeros(6))
+    return replace(_identity_server(site).train(np.zeros(6)), round=round_)
 
 
 def opposite_scores(sites: Sequence[Site]) -> list[Draw]:

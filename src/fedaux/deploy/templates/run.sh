@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts a run, or goes on with the one in run/, and shows its log.
+# Starts a run, or goes on with the one in run/, and shows its log. Ends with 0 only if the run is complete.
 {% include "head.sh" %}
 {% include "connect.sh" %}
 
-exec flwr run app fedaux --stream --run-config "config=\"$here/fedaux.toml\" out=\"$here/run\"" "$@"
+exec python -m fedaux.deploy.run_control --run-config "config=\"$here/fedaux.toml\" out=\"$here/run\"" "$@"

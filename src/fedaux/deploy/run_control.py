@@ -1,0 +1,123 @@
+"""`run.sh`: starts a run, or attaches to the one that goes on, shows its log, and ends as the run ends.
+
+Flower's own `flwr run --stream` ends with 0 whatever became of the run, and gives up when the SuperLink restarts while
+the run lives on.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedaux.core.errors import Exit, FedauxError
+
+CONNECTION = "fedaux"  # in flwr-home/config.toml
+LIVES = ("pending", "starting", "running")
+PAUSE = 3.0  # seconds between two attempts to reach the server
+PATIENCE = 600.0  # seconds of silence after which the server is given up
+Say = Callable[[str], None]
+
+
+class LinkError(FedauxError, RuntimeError):
+    """A server that does not answer, or does not take a run."""
+
+    code = Exit.NEGATIVE
+
+
+def call(*words: str) -> str:
+    """What a command of Flower's prints; with --format json that is JSON, errors included."""
+    return subprocess.run(["flwr", *words], stdout=subprocess.PIPE, text=True, check=False).stdout
+
+
+def follow(*words: str) -> Iterator[str]:
+    """The lines that it prints, until it ends."""
+    with subprocess.Popen(["flwr", *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield from process.stdout
+
+
+@dataclass
+class RunControl:
+    """`call` and `follow` are Flower's command line."""
+
+    call: Callable[..., str] = call
+    follow: Callable[..., Iterator[str]] = follow
+    say: Say = field(default=lambda text: print(text, file=sys.stderr, flush=True))
+    show: Say = field(default=lambda line: print(line, end="", flush=True))
+    sleep: Callable[[float], None] = time.sleep
+
+    def main(self, words: Sequence[str]) -> int:
+        """The exit code: 0 only if the run is complete."""
+        run = self.living()
+        if run:
+            self.say(f"run {run} goes on: this is its log. (`flwr stop {run} {CONNECTION}` would end it.)")
+        else:
+            run = self.start(words)
+        try:
+            status, details = self.attend(run)
+        except KeyboardInterrupt:
+            self.say(f"run {run} goes on; run.sh shows its log again. `flwr stop {run} {CONNECTION}` ends it.")
+            return Exit.STOPPED
+        if status == "finished:completed":
+            return 0
+        self.say(f"run {run} ended as {status}{details and ': '}{details}. run.sh goes on after its last whole round.")
+        return Exit.STOPPED if status == "finished:stopped" else Exit.NEGATIVE
+
+    def living(self) -> str:
+        """The id of the run that goes on, or ""."""
+        runs = self._json("list", CONNECTION)
+        if runs is None:
+            raise LinkError("the server does not answer: start superlink.sh and superexec.sh first")
+        return next((str(run["run-id"]) for run in runs["runs"] if run["status"] in LIVES), "")
+
+    def start(self, words: Sequence[str]) -> str:
+        started = self._json("run", "app", CONNECTION, *words)
+        if started is None or not started.get("run-id"):
+            raise LinkError("the server did not take the run")
+        return str(started["run-id"])
+
+    def attend(self, run: str) -> tuple[str, str]:
+        """(status, details) in which the run ends. A server that restarts is waited for: the run may live on."""
+        shown, silent = 0, 0.0
+        while silent < PATIENCE:
+            for number, line in enumerate(self.follow("log", run, CONNECTION, "--stream")):
+                if number >= shown:  # Flower tells it from the beginning
+                    shown = number + 1
+                    self.show(line)
+            found = self._json("list", CONNECTION, "--run-id", run)
+            if found is not None and found["runs"] and found["runs"][0]["status"] not in LIVES:
+                return found["runs"][0]["status"], found["runs"][0]["status-details"]
+            if found is None and not silent:
+                self.say("the server does not answer; waiting for it")
+            silent = silent + PAUSE if found is None else 0.0
+            self.sleep(PAUSE)
+        raise LinkError(
+            f"the server has not answered for {PATIENCE:g} s. When it is back, run.sh shows run {run} again."
+        )
+
+    def _json(self, *words: str) -> dict[str, Any] | None:
+        """None where there is no answer."""
+        text = self.call(*words, "--format", "json")
+        try:
+            found = json.loads(text[text.index("{") :])
+        except ValueError:
+            return None
+        return dict(found) if found.get("success") else None
+
+
+def main() -> None:
+    try:
+        code = RunControl().main(sys.argv[1:])
+    except LinkError as error:
+        print(error, file=sys.stderr)
+        code = error.code
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

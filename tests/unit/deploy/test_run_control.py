@@ -1,0 +1,103 @@
+"""A run is started once, attended through restarts of the server, and ends with the code that it deserves."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fedaux.core.errors import Exit
+from fedaux.deploy import run_control
+from fedaux.deploy.run_control import LinkError, RunControl
+
+WORDS = ("--run-config", 'out="/run"')
+
+
+class Flower:
+    """Flower's command line at a server: what it says of runs, one answer after the other, and the log so far."""
+
+    def __init__(self, *statuses: str | None, log: list[list[str]] | None = None) -> None:
+        self.statuses, self.log, self.calls = list(statuses), log or [["round 1\n"]], list[tuple[str, ...]]()
+
+    def call(self, *words: str) -> str:
+        self.calls.append(words)
+        if words[0] == "run":
+            return json.dumps({"success": True, "run-id": "7"})
+        status = self.statuses.pop(0)
+        if status is None:
+            return '{"success": false, "error-message": "no connection"}'
+        runs = [{"run-id": "7", "status": status, "status-details": "why"}] if status else []
+        return json.dumps({"success": True, "runs": runs})
+
+    def follow(self, *words: str) -> Iterator[str]:
+        self.calls.append(words)
+        yield from self.log.pop(0) if self.log else ()
+
+    @property
+    def started(self) -> int:
+        return sum(words[0] == "run" for words in self.calls)
+
+
+def control(flower: Flower, **changes: Any) -> tuple[RunControl, list[str], list[str]]:
+    said, shown = list[str](), list[str]()
+    facts = {"call": flower.call, "follow": flower.follow, "say": said.append, "show": shown.append}
+    return RunControl(**{**facts, "sleep": lambda _: None, **changes}), said, shown
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("finished:completed", 0), ("finished:failed", Exit.NEGATIVE), ("finished:stopped", Exit.STOPPED)],
+)
+def test_the_exit_code_is_that_of_the_run(end: str, code: int) -> None:
+    flower = Flower("", end)
+    runs, said, shown = control(flower)
+    assert runs.main(WORDS) == code
+    assert flower.calls[1] == ("run", "app", "fedaux", *WORDS, "--format", "json")
+    assert shown == ["round 1\n"]
+    assert bool(said) == (code != 0)
+    assert all(f"ended as {end}: why" in text for text in said)
+
+
+@pytest.mark.parametrize("status", ["pending", "starting", "running"])
+def test_a_run_that_goes_on_is_attended_and_no_second_one_started(status: str) -> None:
+    flower = Flower(status, "finished:completed")
+    runs, said, shown = control(flower)
+    assert runs.main(WORDS) == 0
+    assert flower.started == 0
+    assert "run 7 goes on" in said[0]
+    assert shown == ["round 1\n"]
+
+
+def test_a_restart_of_the_server_is_waited_for_and_no_line_is_shown_twice() -> None:
+    log = [["round 1\n", "round 2\n"], [], ["round 1\n", "round 2\n", "round 3\n"]]
+    flower = Flower("", None, None, "running", "finished:completed", log=log)
+    runs, said, shown = control(flower)
+    assert runs.main(WORDS) == 0
+    assert shown == ["round 1\n", "round 2\n", "round 3\n"]
+    assert flower.started == 1
+    assert said == ["the server does not answer; waiting for it"]
+
+
+def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LinkError, match=r"start superlink\.sh"):
+        control(Flower(None))[0].main(WORDS)
+    monkeypatch.setattr(run_control, "PATIENCE", 10.0)
+    with pytest.raises(LinkError, match="shows run 7 again"):
+        control(Flower("", *[None] * 9))[0].main(WORDS)
+
+
+def test_a_run_that_is_not_taken_is_an_error() -> None:
+    flower = Flower("")
+    runs, *_ = control(flower, call=lambda *words: flower.call(*words) if words[0] == "list" else "Traceback")
+    with pytest.raises(LinkError, match="did not take the run"):
+        runs.main(WORDS)
+
+
+def test_who_interrupts_it_is_told_that_the_run_goes_on() -> None:
+    def interrupted(*_: str) -> Iterator[str]:
+        raise KeyboardInterrupt
+
+    runs, said, _ = control(Flower(""), follow=interrupted)
+    assert runs.main(WORDS) == Exit.STOPPED
+    assert "run 7 goes on" in said[0]
+    assert "flwr stop 7 fedaux" in said[0]
