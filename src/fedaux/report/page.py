@@ -50,8 +50,18 @@ class Section:
     details: str = ""  # folded code
 
 
-def write_page(path: Path, title: str, subtitle: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> Path:
-    """Style, charts and images are all inside the one file; figures that name a file are saved there as well."""
+def write_page(
+    path: Path,
+    title: str,
+    subtitle: str,
+    tiles: Sequence[Tile],
+    sections: Sequence[Section],
+    warnings: Sequence[str] = (),
+) -> Path:
+    """Style, charts and images are all inside the one file; figures that name a file are saved there as well.
+
+    Warnings stand above everything else.
+    """
     from jinja2 import Environment
     from markupsafe import Markup
 
@@ -65,6 +75,7 @@ def write_page(path: Path, title: str, subtitle: str, tiles: Sequence[Tile], sec
         title=title,
         subtitle=subtitle,
         tiles=tiles,
+        warnings=warnings,
         sections=sections,
         inline=lambda chart: Markup(chart.inline()),
         style=Markup(read_style() + (home / "page.css").read_text("utf-8")),

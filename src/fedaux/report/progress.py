@@ -85,7 +85,9 @@ def step(event: ProgressEvent) -> Step:
 
 
 def _round_note(result: RoundResult) -> str:
-    parts = [f"accuracy {result.mean_accuracy:.3f}", f"{len(result.client_metrics)} clients"]
+    balanced = result.mean_metric("balanced_accuracy")
+    parts = [f"accuracy {result.mean_accuracy:.3f}", *([f"balanced {balanced:.3f}"] if balanced is not None else [])]
+    parts += [f"{len(result.client_metrics)} clients"]
     parts += [_failed(len(result.failures))] if result.failures else []
     parts += [f"{result.effective_teachers:.1f} effective teachers"] if result.effective_teachers else []
     parts += [f"ε {round_up(result.epsilon)}"] if result.epsilon else []
