@@ -140,6 +140,7 @@ def drop_in_run(config: Config, start: RunState, folder: Path) -> tuple[FedAUX, 
     model = Net()
     load_state(model, start.weights["model"])
     strategy = FedAUX(
+        keep=None,
         model=model,
         public=open_data(config).aux.tensor(),
         classes=10,

@@ -35,6 +35,15 @@ def odd_test():
 def nan():
     x = np.random.rand(600, 64).astype(np.float32); x[:] = np.nan
     return Corpus(Records(x, np.arange(600) % 3))
+def nameless():
+    train = Records(np.random.rand(90, 4).astype(np.float32), np.arange(90) % 3)
+    return Corpus(train, Records(train.x, np.arange(90) % 5))
+def halves(): return Corpus(Records(np.random.rand(90, 4).astype(np.float32), np.arange(90) / 2))
+def trained(shape):
+    import torch; from fedaux.models import Extractor
+    own = Extractor(torch.nn.Flatten(), torch.nn.Linear(64, 8), width=8)
+    own[1].weight.data = torch.linspace(-1, 1, 512).reshape(8, 64)
+    return own
 def widthless(shape): import torch; return torch.nn.Flatten()
 def broken(shape): raise KeyError("no layer")
 """
@@ -56,6 +65,15 @@ def arrays(folder: Path) -> None:
     images(folder / "photos", ["cat", "dog"])
     (folder / "photos" / "cat" / "0.png").write_bytes(b"no image")
     (folder / "empty").mkdir()
+    scans = rng.integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    for i, image in enumerate(scans):
+        for name in (f"scans/{'cat' if i % 2 else 'dog'}", "copies", f"ruins/{i % 2}"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(folder / name / f"{i}.png")
+        if i % 4 < 2:
+            (folder / f"ruins/{i % 2}/{i}.png").write_bytes(b"no image")
+    images(folder / "split" / "train", ["cat", "dog"])
+    images(folder / "split" / "test", ["cat", "bird"])
 
 
 @dataclass(frozen=True)
@@ -123,8 +141,38 @@ CASES = [
     Case("negative labels", RUN, Exit.DATA, "labels that count from 0", ["data.source=mine:negative"]),
     Case("one class", RUN, Exit.DATA, "at least 2 classes", ["data.source=mine:one_class"]),
     Case("a folder without images", RUN, Exit.DATA, "empty holds no image", ["data.source=images", "data.path=empty"]),
-    Case("a damaged image", RUN, Exit.DATA, "cannot identify image file 'photos/cat/0.png'",
+    Case("a damaged image", f"{RUN} --strict", Exit.DATA, "photos/cat/0.png cannot be read as an image",
          ["data.source=images", "data.path=photos"]),
+    Case("a folder of damaged images", RUN, Exit.DATA, "20 of 40 files cannot be read as images",
+         ["data.source=images", "data.path=ruins"]),
+    Case("private images as public ones", RUN, Exit.DATA, "aux.path and data.path are the same, scans",
+         ["data.source=images", "data.path=scans", "aux.source=images", "aux.path=scans"]),
+    Case("the same by another path", RUN, Exit.DATA, "aux.path and data.path are the same",
+         ["data.source=images", "data.path=scans", "aux.source=images", "aux.path=copies/../scans"]),
+    Case("a part of the private images", RUN, Exit.DATA, "of 20 records compared, 20 are both in the private data and",
+         ["data.source=images", "data.path=scans", "aux.source=images", "aux.path=scans/cat"]),
+    Case("copies of private images", RUN, Exit.DATA, "aux.path must hold other, public records",
+         ["data.source=images", "data.path=scans", "aux.source=images", "aux.path=copies"]),
+    Case("a test class without training images", RUN, Exit.DATA, "has the class bird, of which there is no training",
+         ["data.source=images", "data.path=split"]),
+    Case("a test label that training lacks", RUN, Exit.DATA, "the test records have the label 3, 4, which",
+         ["data.source=mine:nameless"]),
+    Case("labels that are no whole numbers", RUN, Exit.DATA, "labels must be whole numbers from 0 on, not float64",
+         ["data.source=mine:halves"]),
+    Case("own weights under a plain name", RUN, Exit.SETTINGS, "Set method = 'fedavg+p' to start from yours",
+         ["method=fedavg", "prototypes=mine:trained"]),
+    Case("own weights, FedPROX", RUN, Exit.SETTINGS, "FedPROX starts from random ones",
+         ["method=fedprox", "prototypes=mine:trained"]),
+    Case("init with half of the data", "init images new --data scans", Exit.USAGE, "--data and --public go together"),
+    Case("init of texts with images", "init text new --data scans --public copies", Exit.USAGE,
+         "with `fedaux init images`"),
+    Case("init with nothing there", "init images new --data nowhere --public copies", Exit.DATA, "nowhere is missing"),
+    Case("init with private images twice", "init images new --data scans --public scans", Exit.DATA,
+         "would be the private records themselves"),
+    Case("init without classes", "init images new --data copies --public scans", Exit.DATA, "at least two classes"),
+    Case("init with an empty folder", "init images new --data scans --public empty", Exit.DATA, "empty holds 0 images"),
+    Case("a dataset that is not there", RUN, Exit.DATA, "nowhere is missing",
+         ["data.source=huggingface", "data.path=nowhere"]),
     Case("text for a network of numbers", RUN, Exit.DATA, "for text 'bert' or 'encoder' will do",
          ["data.source=csv", "data.path=notes.csv"]),
     Case("own source returns something else", RUN, Exit.DATA, "returned list", ["data.source=mine:nothing"]),
@@ -142,6 +190,8 @@ CASES = [
     Case("export of nothing", "export empty", Exit.FOLDER, "empty holds no run"),
     Case("a file for a folder", "run CONFIG --out notes.csv", Exit.FOLDER, "notes.csv is a file; --out needs a folder"),
     Case("check of no site", "deploy check empty", Exit.FOLDER, "empty is not a site"),
+    Case("evaluate without a model", "evaluate empty notes.csv", Exit.FOLDER,
+         "empty holds no model (card.json is missing)"),
     Case("predict without a model", "predict empty notes.csv", Exit.FOLDER,
          "empty holds no model (card.json is missing)"),
     # clients and training

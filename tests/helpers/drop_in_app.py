@@ -57,7 +57,7 @@ def make_app(**options: Any) -> ClientApp:
 
 def make_strategy(**options: Any) -> FedAUX:
     settings = {"model": net(), "features": before("2"), "public": public(), "classes": 3, "fraction_evaluate": 0.0}
-    return FedAUX(**{**settings, **options})
+    return FedAUX(**{"keep": None, **settings, **options})
 
 
 def make_grid(vault: Path, app: Callable[..., Message] | None = None, **settings: Any) -> InProcessGrid:

@@ -3,10 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from fedaux import Config, run
-from fedaux.algorithms.evaluation import confusion
+from fedaux.algorithms.evaluation import evaluate_classes
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.run_writer import RunWriter
@@ -29,19 +27,19 @@ def finished_state(config: Config = TINY_CONFIG) -> RunState:
     """As after the last round, with networks that have learned nothing and the accuracy that they really have."""
     data, scores = open_data(config), METHODS[config.method].scores
     networks = {spec.label: build(spec, data.test.shape, len(data.classes), config.seed) for spec in config.prototypes}
-    tables = {label: confusion(network, data.test, len(data.classes)) for label, network in networks.items()}
-    accuracy = {label: float(np.trace(table) / table.sum()) for label, table in tables.items()}
+    tests = {label: evaluate_classes(network, data.test, len(data.classes)) for label, network in networks.items()}
     share = 1 / len(data.clients) if METHODS[config.method].distils else None
     result = RoundResult(
         config.rounds,
-        accuracy,
+        {label: one.accuracy for label, one in tests.items()},
         {name: ClientMetrics(len(data.client(i)), 0.5, 1.0, share) for i, name in enumerate(data.clients)},
         epsilon=ACCOUNT.epsilon if scores else None,
         effective_teachers=float(len(data.clients)) if share else None,
         bytes_sent=3000,
         bytes_received=2000,
         seconds={"train": 2.0, "test": 1.0},
-        confusion={label: table.tolist() for label, table in tables.items()},
+        metrics={label: one.summary() for label, one in tests.items()},
+        confusion={label: one.table.tolist() for label, one in tests.items()},
     )
     trained = {label: network.head if config.head_only else network for label, network in networks.items()}
     frozen = {label: network.features for label, network in networks.items() if config.head_only}

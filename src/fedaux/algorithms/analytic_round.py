@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedaux.algorithms.analytic_heads import AnalyticHead, Head, shrunk
-from fedaux.algorithms.evaluation import confusions
+from fedaux.algorithms.evaluation import evaluations
 from fedaux.algorithms.feature_sums import FeatureSums, Matrix
 from fedaux.algorithms.hooks import hooks_of
 from fedaux.algorithms.run_state import RunState
@@ -121,18 +121,19 @@ def finish_round(
 ) -> RunState:
     """The state after a round in which heads were computed and nothing was trained."""
     with costs.phase("test"):
-        tables = confusions(server.learners, state.weights, server.public.test_inputs, server.classes)
+        tests = evaluations(server.learners, state.weights, server.public.test_inputs, server.classes)
     records = {client: release.records for client, release in state.releases.items()} | state.summed
     part = [client for client in sorted(chosen) if client in records]
     result = RoundResult(
         round=state.round + 1,
-        accuracy={label: float(np.trace(table) / table.sum()) for label, table in tables.items()},
+        accuracy={label: one.accuracy for label, one in tests.items()},
         client_metrics={client: ClientMetrics(records[client], 0.0, 0.0) for client in part},
         failures=tuple(failures),
         epsilon=state.max_epsilon,
         bytes_sent=costs.sent,
         bytes_received=costs.received,
         seconds=costs.seconds,
-        confusion={label: table.tolist() for label, table in tables.items()},
+        metrics={label: one.summary() for label, one in tests.items()},
+        confusion={label: one.table.tolist() for label, one in tests.items()},
     )
     return state.after(state.weights, result)

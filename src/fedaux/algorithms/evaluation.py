@@ -7,30 +7,36 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
+from scipy.special import softmax
 from torch import nn
 
 from fedaux.algorithms.learners import Learners
 from fedaux.core.messages import Arrays
+from fedaux.core.metrics import Evaluation
 from fedaux.data.records import Records
 from fedaux.models.inference import predict_batches
 
+MAX_SCORES = 2_000_000  # probabilities that are held for the area under the curve
 
-def confusion(model: nn.Module, records: Records, classes: int) -> NDArray[np.int64]:
-    """How many labelled records of each class (rows) are taken for which (columns)."""
-    labels, counts = records.labels, np.zeros(classes * classes, np.int64)
+
+def evaluate_classes(model: nn.Module, records: Records, classes: int) -> Evaluation:
+    """On all labelled records. Where there are too many probabilities to hold, the area under the curve is left out."""
+    labels, counts, scores = records.labels, np.zeros(classes * classes, np.int64), []
+    held = len(labels) * classes <= MAX_SCORES
     for rows, logits in predict_batches(model, records):
         counts += np.bincount(labels[rows] * classes + logits.argmax(axis=1), minlength=classes * classes)
-    return counts.reshape(classes, classes)
+        scores += [softmax(logits, axis=1)] if held else []
+    table = counts.reshape(classes, classes)
+    return Evaluation(table, Evaluation.of(np.concatenate(scores), labels).auc if scores else None)
 
 
-def confusions(
+def evaluations(
     learners: Learners, weights: dict[str, Arrays], inputs: Callable[[str], Records | None], classes: int
-) -> dict[str, NDArray[np.int64]]:
+) -> dict[str, Evaluation]:
     """Of each prototype on its test records, where there are any. Nothing is ever chosen by it."""
     tests = {label: inputs(label) for label in weights}
     return {
-        label: confusion(learners.loaded(label, weights[label]), records, classes)
+        label: evaluate_classes(learners.loaded(label, weights[label]), records, classes)
         for label, records in tests.items()
         if records is not None
     }

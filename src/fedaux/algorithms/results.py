@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedaux.algorithms.advice import collapse_warning
 from fedaux.algorithms.run_state import RunState
 from fedaux.privacy.ledger import Ledger
 
@@ -28,6 +29,11 @@ class Result:
         return self.curve[-1]
 
     @property
+    def warning(self) -> str:
+        """What is wrong with the model and what to try first; "" if it beats the commonest class and gives up none."""
+        return collapse_warning(self.state)
+
+    @property
     def privacy(self) -> str:
         """What was promised to whom, and what is not covered: one paragraph that is true as it stands."""
         return self.ledger.statement()
@@ -43,6 +49,8 @@ class Result:
             "accuracy": self.accuracy,
             "curve": self.curve,
             "prototypes": self.state.history[-1].accuracy,
+            "metrics": self.state.history[-1].metrics,
+            "warning": self.warning,
             "failed": sorted({failure.client for result in self.state.history for failure in result.failures}),
             "privacy": {"epsilon": ledger.max_epsilon or None, "delta": ledger.delta, "statement": self.privacy},
         }

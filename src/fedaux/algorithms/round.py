@@ -12,12 +12,13 @@ from scipy.special import softmax
 
 from fedaux.algorithms.aggregate import Contribution, Ensemble
 from fedaux.algorithms.distill import distill_students, starts
-from fedaux.algorithms.evaluation import confusions
+from fedaux.algorithms.evaluation import evaluations
 from fedaux.algorithms.hooks import next_model, with_extra
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.teachers import bayesian_teachers, normalised, own_weights, teacher_logits
 from fedaux.core.messages import Arrays, Failure, Update
+from fedaux.core.metrics import Evaluation
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs, payload_bytes
@@ -181,8 +182,8 @@ class Round:
                 )
             effective = ensemble.effective_teachers()
         with self.costs.phase("test"):
-            tables = confusions(server.learners, weights, server.public.test_inputs, server.classes)
-        return state.after(weights, self._result(state, distill_loss, effective, tables), method_state)
+            tests = evaluations(server.learners, weights, server.public.test_inputs, server.classes)
+        return state.after(weights, self._result(state, distill_loss, effective, tests), method_state)
 
     def _server_steps(
         self, state: RunState, averages: dict[str, Arrays]
@@ -205,12 +206,12 @@ class Round:
                 self.total.teachers += 1
 
     def _result(
-        self, state: RunState, distill_loss: float | None, effective: float | None, tables: dict[str, NDArray[np.int64]]
+        self, state: RunState, distill_loss: float | None, effective: float | None, tests: dict[str, Evaluation]
     ) -> RoundResult:
         """This round's entry in the history."""
         return RoundResult(
             round=self.number,
-            accuracy={label: float(np.trace(table) / table.sum()) for label, table in tables.items()},
+            accuracy={label: one.accuracy for label, one in tests.items()},
             client_metrics=dict(sorted(self.client_metrics.items())),  # whoever answered first
             failures=tuple(Failure(failure.client, failure.reason[:_REASON]) for failure in self.failures),
             private_training=self.private_training,
@@ -223,7 +224,8 @@ class Round:
             bytes_sent=self.costs.sent,
             bytes_received=self.costs.received,
             seconds=self.costs.seconds,
-            confusion={label: table.tolist() for label, table in tables.items()},
+            metrics={label: one.summary() for label, one in tests.items()},
+            confusion={label: one.table.tolist() for label, one in tests.items()},
         )
 
 

@@ -17,7 +17,7 @@ from fedaux.algorithms.standing import StandingTeachers
 from fedaux.config.methods import Method, find_method
 from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
-from fedaux.core.progress import FeaturesProgress, OnProgress, no_progress
+from fedaux.core.progress import FeaturesProgress, Notice, OnProgress, no_progress
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.scoring.base import Scorer
@@ -102,4 +102,6 @@ class Server:
 def make_server(config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None) -> Server:
     """With the data and networks that `config` names."""
     data, names = open_public(config), client_names(config)
+    for note in data.notes:
+        on_progress(Notice(note))
     return Server.of(config, data.aux, data.test, len(data.classes), names, cache or cache_folder(), on_progress)

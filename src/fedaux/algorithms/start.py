@@ -8,10 +8,12 @@ from pathlib import Path
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
+from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import PretrainingProgress
 from fedaux.models import flatten_state, published_weights
+from fedaux.models.registry import carried_weights
 from fedaux.pretraining.store import load_or_pretrain
 from fedaux.pretraining.trainer import EpochMetrics
 from fedaux.privacy.module_validation import validate_module
@@ -20,6 +22,8 @@ from fedaux.privacy.module_validation import validate_module
 def initial_state(server: Server) -> RunState:
     """Random or pre-trained weights, and what scorers publish if the method has any."""
     config, learners = server.config, server.learners
+    if not server.method.pretrained:
+        refuse_carried_weights(server)
     for spec in config.prototypes:
         if server.method.pretrained and (
             config.pretrain.epochs > 0 or published_weights(learners.extractors[spec.label])
@@ -41,6 +45,20 @@ def initial_state(server: Server) -> RunState:
     if on_features and config.head_features == "standardised":
         state = replace(state, standardisation=server.public.standardisation())
     return replace(state, public=server.public.publish(server.scorer)) if config.releases else state
+
+
+def refuse_carried_weights(server: Server) -> None:
+    """A method from random weights whose network brings its own would be another method under the wrong name."""
+    for spec in server.config.prototypes:
+        carried = carried_weights(spec, server.public.aux.shape, server.learners.extractors[spec.label])
+        if carried:
+            method = server.config.method
+            raise ConfigError(
+                f"prototype {spec.name!r} brings weights of its own, {carried[0]} for one, whatever the seed is; "
+                f"{server.method.label} starts from random ones. Set method = '{method}+p' to start from yours, or "
+                "load them in a method `restore()` of the extractor, with their folder as `published_weights`: then "
+                f"{method} starts at random and {method}+p from them."
+            )
 
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:

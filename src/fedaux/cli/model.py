@@ -1,11 +1,15 @@
-"""`fedaux export | predict`: a finished run as a model, and what that model says of new records."""
+"""`fedaux export | predict | evaluate`: a finished run as a model, and what that model says of new records."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from fedaux.cli.common import Json, console_for, examples, print_json
@@ -14,6 +18,9 @@ if TYPE_CHECKING:
     from fedaux.export.model import Model
 
 SHOWN = 20  # predictions that the terminal shows
+Resize = Annotated[bool, typer.Option("--resize", help="Crop and shrink images of another size.")]
+Column = Annotated[str, typer.Option(help="The column of a table with the text; default as in training.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at an image of a folder that cannot be read.")]
 
 app = typer.Typer()
 
@@ -47,6 +54,8 @@ def export(
         accuracy, count = card["metrics"]["accuracy"], card["metrics"]["test_records"]
         text = f"{folder}: accuracy {accuracy:.3f} on {count} test records"
         console.print(text, markup=False, soft_wrap=True)
+        if card["metrics"]["warning"]:
+            console.print(f"[bold yellow]Warning:[/bold yellow] {escape(card['metrics']['warning'])}.", soft_wrap=True)
     console.print(f"[bold]Privacy.[/bold] {cards[0]['privacy']['statement']}", soft_wrap=True)
     console.print("README.md is the model card; choose a licence in it before you publish.")
 
@@ -54,6 +63,7 @@ def export(
 @app.command(
     epilog=examples(
         "fedaux predict digits/cnn-0 scan.png photos/ --resize        # image files and folders",
+        "fedaux predict digits/cnn-0 photos --out predictions.csv     # all of a folder; or .json",
         "fedaux predict digits/cnn-0 x.npy --out predictions.csv      # an array, all rows",
         "fedaux predict topics/encoder-0 letters.csv --column body    # texts",
     )
@@ -62,9 +72,10 @@ def predict(
     model: Annotated[Path, typer.Argument(help="The folder of an exported model.")],
     inputs: Annotated[list[Path], typer.Argument(metavar="INPUT...", help="Images, folders, .npy, .npz, .csv, .txt …")],
     top: Annotated[int, typer.Option(min=1, help="How many classes to name for each record.")] = 3,
-    out: Annotated[Path | None, typer.Option(help="Write all predictions to this .csv.")] = None,
-    resize: Annotated[bool, typer.Option("--resize", help="Crop and shrink images of another size.")] = False,
-    column: Annotated[str, typer.Option(help="The column of a table with the text; default as in training.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Write all predictions to this .csv or .json.")] = None,
+    resize: Resize = False,
+    column: Column = "",
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Classify new records with an exported model."""
@@ -73,14 +84,21 @@ def predict(
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
-    reader = InputReader(loaded.record_spec, resize, column or _column(loaded))
-    found = [one for names, x in reader.blocks(inputs) for one in _named(loaded, names, x, top)]
+    reader = InputReader(loaded.record_spec, resize, column or _column(loaded), strict)
+    found: list[dict[str, Any]] = []
+    with _bar("classified", reader.total(inputs)) as advance:
+        for names, x in reader.blocks(inputs):
+            found += _named(loaded, names, x, top)
+            advance(len(found))
+    table = {"model": str(model), "classes": list(loaded.classes), "predictions": found}
+    table["skipped"] = [str(file) for file in reader.skipped]
     if out is not None:
-        _write(found, out)
+        _write(found, out) if out.suffix != ".json" else _write_json(table, out)
     if as_json:
-        print_json({"model": str(model), "classes": list(loaded.classes), "predictions": found})
+        print_json(table)
         return
     console = console_for(as_json)
+    _print_skipped(console, reader.skipped)
     title = f"{len(found)} records" + (f", the first {SHOWN}" if len(found) > SHOWN else "")
     console.print(
         results_table(title, ("input", "class", "probability", "or else"), [_row(one) for one in found[:SHOWN]])
@@ -89,6 +107,74 @@ def predict(
         console.print(f"All predictions are in {escape(str(out))}.", soft_wrap=True)
     elif len(found) > SHOWN:
         console.print("--out predictions.csv writes all of them.")
+
+
+@app.command(
+    epilog=examples(
+        "fedaux evaluate digits/cnn-0 held-out                  # a folder of images for each class",
+        "fedaux evaluate digits/cnn-0 held-out --page page.html # with the confusion as a picture",
+        "fedaux evaluate digits/cnn-0 hospitals                 # hospitals/NAME/CLASS/*.png: each by itself as well",
+        "fedaux evaluate topics/encoder-0 letters.csv --label topic",
+    )
+)
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="The folder of an exported model.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Labelled images, one folder per class; or .npz, .csv …")
+    ],
+    page: Annotated[Path | None, typer.Option(help="Write an HTML page with the confusion as a picture.")] = None,
+    resize: Resize = False,
+    column: Column = "",
+    label: Annotated[str, typer.Option(help="The column of a table with the class.")] = "label",
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Measure an exported model on labelled records: every figure beside its baseline, each class, each site."""
+    from fedaux.export.evaluation import evaluate_model
+    from fedaux.export.input_files import InputReader
+    from fedaux.export.model import Model
+    from fedaux.report.evaluation_page import figure_rows, recall_rows, write_evaluation_page
+    from fedaux.report.terminal import results_table
+
+    loaded = Model.from_pretrained(model)
+    reader = InputReader(loaded.record_spec, resize, column or _column(loaded), strict)
+    with _bar("evaluated", None) as advance:
+        found = evaluate_model(loaded, data, reader=reader, label=label, on_records=advance)
+    if page is not None:
+        write_evaluation_page(page, f"{model.name} on {data.name}", loaded.classes, found)
+    if as_json:
+        more = {"page": str(page)} if page else {}
+        print_json({"model": str(model), "data": str(data), **found.to_dict(loaded.classes), **more})
+        return
+    console = console_for(as_json)
+    _print_skipped(console, found.skipped)
+    if warning := found.total.collapse(loaded.classes):
+        console.print(f"[bold yellow]Warning:[/bold yellow] {escape(warning)}.", soft_wrap=True)
+    head, rows = figure_rows(found)
+    console.print(results_table(f"{model.name} on {data}, in %", head, rows))
+    console.print(
+        results_table("Classes", ("class", "records", "recall, %", "95 % interval"), recall_rows(found, loaded))
+    )
+    if page is not None:
+        console.print(f"Page: [bold]{escape(str(page))}[/bold]", soft_wrap=True)
+
+
+@contextmanager
+def _bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """A bar on standard error while records are read; `advance(done)` or `advance(done, total)` moves it."""
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda done, of=None: bars.update(task, completed=done, **({"total": of} if of else {}))
+
+
+def _print_skipped(console: Console, skipped: Sequence[Path]) -> None:
+    if skipped:
+        names = ", ".join(map(str, skipped[:3])) + (" …" if len(skipped) > 3 else "")
+        text = f"{len(skipped)} of the files could not be read and were left out: {names}; --strict stops there."
+        console.print(f"[bold yellow]{escape(text)}[/bold yellow]", soft_wrap=True)
 
 
 def _summary(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +208,12 @@ def _row(one: dict[str, Any]) -> tuple[str, str, str, str]:
     best, *others = one["top"]
     rest = ", ".join(f"{other['class']} {other['probability']:.3f}" for other in others)
     return escape(one["input"]), escape(best["class"]), f"{best['probability']:.3f}", escape(rest)
+
+
+def _write_json(table: dict[str, Any], out: Path) -> None:
+    from fedaux.core.io import write_atomically
+
+    write_atomically(out, json.dumps(table, indent=1, ensure_ascii=False).encode())
 
 
 def _write(found: list[dict[str, Any]], out: Path) -> None:

@@ -27,6 +27,8 @@ from fedaux.cli.common import (
 
 if TYPE_CHECKING:
     from fedaux.algorithms.results import Result
+    from fedaux.core.results import RoundResult
+    from fedaux.data.choices import Choice
 
 app = typer.Typer()
 ConfigFile = Annotated[
@@ -38,6 +40,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of
 @app.command(
     epilog=examples(
         "fedaux init images            # writes images.toml for your own images",
+        "fedaux init images --data scans --public web --clients 3   # with settings chosen from these folders",
         "fedaux init text newsroom     # writes newsroom/text.toml",
         "fedaux init model             # writes model.toml and my_model.py, which run as they are",
     )
@@ -45,18 +48,43 @@ RunFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of
 def init(
     kind: Annotated[str, typer.Argument(help="images, text or model.")],
     folder: Annotated[Path, typer.Argument(help="Where to write; default here.")] = Path(),
+    data: Annotated[Path | None, typer.Option(help="Your labelled images: choose settings from them.")] = None,
+    public: Annotated[Path | None, typer.Option(help="With --data: the folder of public images.")] = None,
+    clients: Annotated[int, typer.Option(min=1, help="With --data: how many sites to simulate.")] = 3,
     as_json: Json = False,
 ) -> None:
     """Write a commented config to start from: for your images, your text, or a model and data of your own."""
     from fedaux.config.starters import write_starter
+    from fedaux.config.toml import toml_value
 
-    paths = write_starter(kind, folder)
+    choices = _choices(kind, folder, data, public, clients)
+    paths = write_starter(kind, folder, {choice.key: choice.value for choice in choices})
     print_result(
         as_json,
-        {"files": [str(path) for path in paths]},
+        {"files": [str(path) for path in paths], "chosen": {choice.key: vars(choice) for choice in choices}},
+        *(
+            f"[bold]{choice.key}[/bold] = {escape(toml_value(choice.value))}  {escape(choice.why)}"
+            for choice in choices
+        ),
         f"Wrote {' and '.join(map(str, paths))}.",
         f"Next: look through it, then `fedaux run {paths[0]}`.",
     )
+
+
+def _choices(kind: str, folder: Path, data: Path | None, public: Path | None, clients: int) -> list[Choice]:
+    """Settings from folders of images; none where no folder is named."""
+    if data is None and public is None:
+        return []
+    if kind != "images" or data is None or public is None:
+        raise typer.BadParameter("--data and --public go together, and with `fedaux init images`", param_hint="--data")
+    from fedaux.config.sections import AuxConfig, DataConfig
+    from fedaux.data.choices import choose_for_images
+    from fedaux.data.overlap import refuse_same_source
+
+    refuse_same_source(DataConfig("images", str(data)), AuxConfig("images", str(public)))
+    if folder.resolve() != Path.cwd():  # paths must hold from there as well
+        data, public = data.absolute(), public.absolute()
+    return choose_for_images(data, public, clients)
 
 
 @app.command(
@@ -80,6 +108,7 @@ def run(
     track: Track = None,
     regions: Annotated[int, typer.Option(min=0, help="Merge so many regional servers; 0 simulates all clients.")] = 0,
     threads: Threads = 1,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run one configuration. In a folder that already holds this run, continue it."""
@@ -90,7 +119,7 @@ def run(
         from fedaux.experiments.runner import run as run_experiment
         from fedaux.experiments.runner import run_over_regions
 
-    settings = Config.load(with_local_modules(config), set_ or [])
+    settings = Config.load(with_local_modules(config), [*(set_ or []), *(["data.strict=true"] if strict else [])])
     usual = Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
     folder = out or numbered_folder(usual, settings)
     experiment = partial(run_over_regions, regions=regions) if regions else run_experiment
@@ -187,6 +216,14 @@ def _run(experiment: Callable[..., Result], folder: Path, track: list[str] | Non
     show(result, console, as_json)
 
 
+def _beside(last: RoundResult) -> str:
+    """The figures that belong beside an accuracy, and the baseline."""
+    from fedaux.core.metrics import METRIC_NAMES
+
+    values = {name: last.mean_metric(key) for key, name in METRIC_NAMES.items()}
+    return "  " + ", ".join(f"{name} {value:.3f}" for name, value in values.items() if value is not None)
+
+
 def show(result: Result, console: Console, as_json: bool) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
     from fedaux.config.methods import find_method
@@ -207,6 +244,9 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     if len(last.accuracy) > 1:
         for name, accuracy in last.accuracy.items():
             console.print(f"  {escape(name)}: {accuracy:.3f}")
+    console.print(_beside(last))
+    if result.warning:
+        console.print(f"[bold yellow]Warning:[/bold yellow] {escape(result.warning)}", soft_wrap=True)
     if failed:
         client, reason = next(iter(failed.items()))
         console.print(

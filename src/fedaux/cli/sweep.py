@@ -238,6 +238,8 @@ def show(result: SweepResult, console: Console, title: str) -> None:
     table = pivoted or result.table
     title = f"{result.caption} After the last round:" if pivoted else title or result.caption
     console.print(results_table(title, table.header, table.texts()))
+    if result.collapsed:
+        console.print(f"[bold yellow]{escape(result.collapsed)}[/bold yellow]\n")
     if result.privacy:
         console.print(f"[bold]Privacy.[/bold] {result.privacy}\n")
     words = "tables (Markdown, CSV, LaTeX) and charts are beside it."

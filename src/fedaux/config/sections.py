@@ -18,6 +18,7 @@ class DataConfig:
     options: Options = ()  # further arguments of the source
     classes: tuple[str, ...] = ()  # names of labels 0, 1, …, the same at all sites; required by partition = "own"
     person: str = ""  # the person a record belongs to: a column, an array's name, or a regular expression over paths
+    strict: bool = False  # stop at an image file that cannot be read, instead of leaving it out; also of [aux]
     test_fraction: float = 0.2  # of the training records, held out if the source has no test set
     test_seed: int = -1  # of which records those are; −1: the run's seed, so that every seed has its own
     validation_fraction: float = 0.0  # of the private records, held out and evaluated in place of the test set: `tune`
@@ -51,6 +52,7 @@ class AuxConfig:
     path: str = ""  # of the source, if it takes one
     options: Options = ()  # further arguments of the source
     fraction: float = 0.5  # of the training records, held out if there is no source of its own
+    public: bool = False  # anyone may see its records: reports show some. Published sources such as cifar10 are
     limit: int = 0  # maximum number of records; 0: all
     negatives: float = 0.2  # fraction used as negatives D⁻; the rest is D_distill
 

@@ -101,6 +101,7 @@ class RoundFinished(ProgressEvent):
     result: RoundResult
     rounds: int
     privacy: str  # what the clients have reported to have spent, in a line; "" for nothing
+    warning: str = ""  # why the model so far is no result, and what to try first
 
 
 @dataclass(frozen=True)

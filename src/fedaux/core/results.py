@@ -51,12 +51,18 @@ class RoundResult:
     bytes_sent: int = 0
     bytes_received: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # beside the accuracy: `Evaluation.summary`
     confusion: dict[str, list[list[int]]] | None = None  # true class (rows) by predicted class
 
     @property
     def mean_accuracy(self) -> float:
         """Over the prototypes."""
         return fmean(self.accuracy.values())
+
+    def mean_metric(self, name: str) -> float | None:
+        """Of `metrics`, over the prototypes; None where it was not measured."""
+        found = [metrics[name] for metrics in self.metrics.values() if name in metrics]
+        return fmean(found) if found else None
 
     @property
     def local_loss(self) -> float:

@@ -145,11 +145,14 @@ def convert(
     test: Sequence[Path] = (),
     classes: Sequence[str] = (),
     options: object = (),
+    skipped: list[Path] | None = None,
 ) -> Corpus:
     """Convert train and test files block by block, or reuse an earlier conversion.
 
-    The cache key is made of the files and `options`, which must hold everything else that `read` depends on.
+    The cache key is made of the files and `options`, which must hold everything else that `read` depends on. Files
+    that `read` adds to `skipped` are remembered.
     """
+    files = [*train, *test]
 
     def write(folder: Path) -> None:
         write_blocks(folder, "", chain.from_iterable(map(read, track(train, "reading files"))))
@@ -157,8 +160,13 @@ def convert(
             write_blocks(folder, "_test", chain.from_iterable(map(read, track(test, "reading test files"))))
         if classes:
             (folder / "classes.txt").write_text("\n".join(classes), "utf-8")
+        if skipped:
+            (folder / "skipped.txt").write_text("\n".join(str(files.index(file)) for file in skipped), "utf-8")
 
-    return npy(convert_once(kind, [*train, *test], (options, len(train), tuple(classes)), write))
+    folder = convert_once(kind, files, (options, len(train), tuple(classes)), write)
+    if skipped is not None and (folder / "skipped.txt").is_file():
+        skipped[:] = [files[int(line)] for line in (folder / "skipped.txt").read_text("utf-8").split()]
+    return npy(folder)
 
 
 def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:

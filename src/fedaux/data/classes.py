@@ -15,7 +15,7 @@ from fedaux.config.parsing import ConfigError, require
 from fedaux.config.sections import DataConfig
 from fedaux.data.arrays import read_classes
 from fedaux.data.record_spec import RecordsError
-from fedaux.data.records import UNDECLARED, Corpus, Records
+from fedaux.data.records import UNDECLARED, Corpus, Indices, Records
 
 
 def declared_classes(data: DataConfig) -> tuple[str, ...]:
@@ -48,7 +48,32 @@ def relabel(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
         return replace(records, y=np.where(known, table[np.where(known, records.y, 0)], UNDECLARED))
 
     test = None if corpus.test is None else mapped(corpus.test)
-    return Corpus(mapped(corpus.train), test, classes)
+    return replace(corpus, train=mapped(corpus.train), test=test, classes=classes)
+
+
+def named_by_numbers(corpus: Corpus, rows: Indices | slice = slice(None)) -> Corpus:
+    """Classes without names are the labels that these training records have: labels from 1 on make no class 0."""
+    if corpus.classes or corpus.train.y is None or corpus.train.labels.min(initial=0) < 0:
+        return corpus
+    found = np.unique(corpus.train.labels[rows])
+    names = tuple(map(str, found))
+    unknown = np.setdiff1d(corpus.test.labels, found) if corpus.test is not None else ()
+    if len(unknown):
+        raise RecordsError(
+            f"the test records have the label {', '.join(map(str, unknown[:5]))}, which no training record has; "
+            "take such records out, or declare all classes in data.classes"
+        )
+    if np.array_equal(found, np.arange(len(found))):
+        return replace(corpus, classes=names)
+    position = {int(label): index for index, label in enumerate(found)}
+
+    def mapped(records: Records) -> Records:
+        y = [position.get(label, UNDECLARED) for label in (() if records.y is None else records.y.tolist())]
+        return replace(records, y=np.array(y, dtype=np.int64))
+
+    note = f"labels {names[0]} to {names[-1]} without names: they are {len(names)} classes, called by their numbers"
+    test = None if corpus.test is None else mapped(corpus.test)
+    return replace(corpus, train=mapped(corpus.train), test=test, classes=names, notes=(*corpus.notes, note))
 
 
 def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:

@@ -17,7 +17,8 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.rng import numpy_stream
-from fedaux.data.classes import declared_classes, relabel, relabel_strictly
+from fedaux.data.classes import declared_classes, named_by_numbers, relabel, relabel_strictly
+from fedaux.data.overlap import refuse_overlap, refuse_same_source
 from fedaux.data.partition import class_counts, partition
 from fedaux.data.records import Corpus, Indices, Records
 from fedaux.data.sources import accepts, open_source
@@ -33,6 +34,7 @@ class FederatedData:
     aux: Records
     classes: tuple[str, ...]
     clients: tuple[str, ...]  # names, in the order of `parts`
+    notes: tuple[str, ...] = ()  # what a person should know of the sources
 
     def client(self, index: int) -> Records:
         return self.private.take(self.parts[index])
@@ -54,6 +56,7 @@ class PublicData:
     aux: Records
     test: Records
     classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def client_names(config: Config) -> list[str]:
@@ -82,13 +85,16 @@ def open_public(config: Config) -> PublicData:
     """The server's data. A real server has its own labelled test data and auxiliary data."""
     if config.data.partition != "own":
         data = open_data(config)
-        return PublicData(data.aux, data.test, data.classes)
+        return PublicData(data.aux, data.test, data.classes, data.notes)
     if not config.aux.source:
         raise ValueError("data.partition = 'own' needs aux.source: there is no private data here to hold some out of")
     classes = class_names(config)
+    refuse_same_source(config.data, config.aux)
     corpus = _cached_corpus(replace(config.data, person=""))  # test data is public
-    corpus = relabel_strictly(corpus if corpus.test is None else Corpus(corpus.test, None, corpus.classes), classes)
-    return PublicData(_open_auxiliary(config.aux, corpus.train.shape).unlabelled(), corpus.train, classes)
+    tested = corpus if corpus.test is None else replace(corpus, train=corpus.test, test=None)
+    corpus = relabel_strictly(tested, classes)
+    public = _open_auxiliary(config.aux, corpus.train.shape, strict=config.data.strict)
+    return PublicData(public.train.unlabelled(), corpus.train, classes, (*corpus.notes, *public.notes))
 
 
 def open_auxiliary(config: Config) -> Records:
@@ -97,7 +103,7 @@ def open_auxiliary(config: Config) -> Records:
         return open_data(config).aux
     if not config.aux.source:
         raise ConfigError("teachers.run_on = 'clients' needs aux.source, the public data that the server has as well.")
-    return _cached_auxiliary(config.aux).unlabelled()
+    return _cached_auxiliary(config.aux).train.unlabelled()
 
 
 def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]:
@@ -130,14 +136,23 @@ _cached_private = lru_cache(maxsize=64)(read_private)
 
 def _open_corpus(data: DataConfig, **options: Any) -> Corpus:
     person = {"person": data.person} if data.person else {}
-    return open_source(data.source, data.path or None, **{**dict(data.options), **person, **options})
+    given = {**dict(data.options), **_strictly(data.source, data.strict), **person, **options}
+    return open_source(data.source, data.path or None, **given)
+
+
+def _strictly(source: str, strict: bool) -> dict[str, bool]:
+    return {"strict": True} if strict and accepts(source, "strict") else {}
 
 
 _cached_corpus = lru_cache(maxsize=64)(_open_corpus)
 
 
-def _open_auxiliary(aux: AuxConfig, shape: tuple[int, ...] | None = None, held_out: Records | None = None) -> Records:
-    public = held_out if held_out is not None else open_source(aux.source, aux.path or None, **dict(aux.options)).train
+def _open_auxiliary(
+    aux: AuxConfig, shape: tuple[int, ...] | None = None, held_out: Records | None = None, strict: bool = False
+) -> Corpus:
+    options = {**dict(aux.options), **(_strictly(aux.source, strict) if aux.source else {})}
+    corpus = Corpus(held_out) if held_out is not None else open_source(aux.source, aux.path or None, **options)
+    public = corpus.train
     if aux.limit:
         public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
     if shape is not None and public.shape != shape:
@@ -145,7 +160,7 @@ def _open_auxiliary(aux: AuxConfig, shape: tuple[int, ...] | None = None, held_o
             f"auxiliary rows have shape {public.shape}, private rows {shape}; "
             "use the source's `size` option, or another auxiliary source"
         )
-    return public
+    return Corpus(public, notes=corpus.notes)
 
 
 _cached_auxiliary = lru_cache(maxsize=4)(_open_auxiliary)
@@ -157,28 +172,32 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
 
     Nothing depends on the test records where there are validation records.
     """
+    refuse_same_source(data, aux)
     corpus = _cached_corpus(data)
     test, validated = corpus.test, data.validation_fraction > 0
     if validated:
         corpus = replace(corpus, test=None)
+    rng = numpy_stream(seed, "split")
+    order, drawn = rng.permutation(len(corpus.train)), None
+    if test is None:
+        drawn, order = _hold_out_test(order, data, seed)
     if data.classes:
         corpus = relabel_strictly(corpus, data.classes)
-        test = corpus.test or test
-    rng = numpy_stream(seed, "split")
-    order = rng.permutation(len(corpus.train))
-    if test is None:
-        held, order = _hold_out_test(order, data, seed)
-        test = corpus.train.take(np.sort(held))
+    else:
+        corpus = named_by_numbers(corpus, order if validated else slice(None))
+    test = corpus.test or test if drawn is None else corpus.train.take(np.sort(drawn))
+    assert test is not None
     training = corpus.train.take(order)
     held_out: Records | None = None
     if not aux.source:
         held, order = np.split(order, [round(aux.fraction * len(order))])
         held_out = corpus.train.take(np.sort(held))
-    public = _open_auxiliary(aux, corpus.train.shape, held_out)
+    public = _open_auxiliary(aux, corpus.train.shape, held_out, data.strict)
+    equal = refuse_overlap(corpus.train, public.train) if held_out is None else ""
     if validated:
         held, order = np.split(order, [round(data.validation_fraction * len(order))])
         test = corpus.train.take(np.sort(held))
-    classes = corpus.classes or _numbers(training, test)
+    classes = corpus.classes
     for name, part in (("training", training), ("validation" if validated else "test", test)):
         if len(part) == 0 or not 0 <= int(part.labels.min()) <= int(part.labels.max()) < len(classes):
             labels = f"labels 0..{len(classes) - 1}, one for each class" if classes else "labels that count from 0"
@@ -186,7 +205,8 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
     private = corpus.train.take(order)
     parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
     clients = sites or tuple(map(_simulated_name, range(data.clients)))
-    return FederatedData(private, tuple(parts), test, public.unlabelled(), classes, clients)
+    notes = (*corpus.notes, *public.notes, *([equal] if equal else []))
+    return FederatedData(private, tuple(parts), test, public.train.unlabelled(), classes, clients, notes)
 
 
 def _hold_out_test(order: Indices, data: DataConfig, seed: int) -> tuple[Indices, Indices]:
@@ -194,8 +214,3 @@ def _hold_out_test(order: Indices, data: DataConfig, seed: int) -> tuple[Indices
     drawn = order if data.test_seed in (-1, seed) else numpy_stream(data.test_seed, "split").permutation(len(order))
     held = drawn[: round(data.test_fraction * len(order))]
     return held, order[~np.isin(order, held)]
-
-
-def _numbers(*parts: Records) -> tuple[str, ...]:
-    """Classes without names: from 0 to the highest label."""
-    return tuple(map(str, range(1 + max(int(part.labels.max(initial=-1)) for part in parts))))

@@ -14,6 +14,8 @@ from fedaux.data.arrays import Block, convert, require_file
 from fedaux.data.persons import persons_from_paths
 from fedaux.data.records import UNDECLARED, Corpus, Records
 
+UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)  # Pillow's, of a bad file
+MOST_DAMAGED = 0.1  # share of files that cannot be read, and one: with more, this is not the folder that was meant
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".tif", ".tiff", ".webp"}
 
 
@@ -24,6 +26,7 @@ def image_folder(
     classes: Sequence[str] = (),
     person: str = "",
     declared: Sequence[str] = (),
+    strict: bool = False,
 ) -> Corpus:
     """A folder with a sub-folder of images for each class, or of unlabelled images; or `train` and `test` of this kind.
 
@@ -31,6 +34,9 @@ def image_folder(
     to greyscale. `classes` names the sub-folders in order. `person` is a regular expression over an image's path: the
     person is its first group, or the whole match. With `declared` classes every image below the folder is a record; its
     label is that of its sub-folder, `UNDECLARED` if that is no class.
+
+    Hidden files and folders are not looked at, and a folder without images is no class. Files that cannot be read are
+    left out and named in the corpus' notes; `strict` stops at the first of them.
     """
     root = find_subfolder(require_file(path, "your own images"), "train")
     names = list(declared) or _class_folders(root, classes)
@@ -46,17 +52,36 @@ def image_folder(
     train = labelled_files(root)
     if not train:
         raise ValueError(f"{root} holds no image; put them there, labelled ones in a sub-folder for each class")
-    test = labelled_files(path / "test") if root != path and not declared else {}
-    corpus = image_files("images", train, test, names, size, mode)
-    ids = persons_from_paths(person, list(train), root) if person else None
+    test: Mapping[Path, int | None] = {}
+    if root != path and not declared and (path / "test").is_dir():
+        _refuse_new_classes(path / "test", names)
+        test = labelled_files(path / "test")
+    corpus, kept = _read_files("images", train, test, names, size, mode, strict, bool(declared))
+    ids = persons_from_paths(person, kept, root) if person else None
     return replace(corpus, train=replace(corpus.train, person=ids))
 
 
 def _class_folders(root: Path, classes: Sequence[str]) -> list[str]:
-    folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    folders = [folder.name for folder in subfolders(root)]
     if classes and not set(folders) <= set(classes):
         raise ValueError(f"{root} has folders {folders}, which are not all among the classes {list(classes)}")
     return list(classes) if classes and folders else folders
+
+
+def subfolders(root: Path) -> list[Path]:
+    """Those that hold an image and are not hidden."""
+    folders = (folder for folder in sorted(root.iterdir()) if folder.is_dir() and not _is_hidden(folder.name))
+    return [folder for folder in folders if next(_images_below(folder), None) is not None]
+
+
+def _refuse_new_classes(test: Path, names: Sequence[str]) -> None:
+    """A class that only the test has would never be learned, and its images must not vanish."""
+    unknown = [folder.name for folder in subfolders(test) if names and folder.name not in names]
+    if unknown:
+        raise ValueError(
+            f"{test} has the class {', '.join(unknown)}, of which there is no training image; the classes are "
+            f"{', '.join(names)}. Rename or remove that folder, or give it training images"
+        )
 
 
 def image_files(
@@ -68,14 +93,59 @@ def image_files(
     mode: str,
 ) -> Corpus:
     """The corpus of image files with their labels."""
+    return _read_files(kind, train, test, classes, size, mode)[0]
+
+
+def _read_files(
+    kind: str,
+    train: Mapping[Path, int | None],
+    test: Mapping[Path, int | None],
+    classes: Sequence[str],
+    size: int | None,
+    mode: str,
+    strict: bool = False,
+    declared: bool = False,
+) -> tuple[Corpus, list[Path]]:
+    """(the corpus, the files of its training records).
+
+    At a real site, with `declared` classes, a file that cannot be read stays a record, blank and without a class:
+    how many records there are must not depend on what is in them. That needs a `size`.
+    """
+    blank = declared and size is not None
 
     def read(file: Path) -> Iterator[Block]:
-        with Image.open(file) as image:
-            yield crop_and_resize(image, size, mode)[None], None
+        try:
+            with Image.open(file) as image:
+                yield crop_and_resize(image, size, mode)[None], None
+        except UNREADABLE as error:
+            if strict or (declared and not blank):
+                hint = "take it out" if strict else "take it out, or set size in data.options"
+                raise ValueError(f"{file} cannot be read as an image ({error}); {hint}") from error
+            damaged.append(file)
+            if blank:
+                yield np.zeros((1, size or 0, size or 0, len(Image.new(mode, (1, 1)).getbands())), np.uint8), None
 
-    corpus = convert(kind, read, list(train), list(test), options=(size, mode))
-    test_records = None if corpus.test is None else _with_labels(corpus.test, test)
-    return Corpus(_with_labels(corpus.train, train), test_records, tuple(classes))
+    damaged: list[Path] = []
+    corpus = convert(kind, read, list(train), list(test), options=(size, mode, strict, declared), skipped=damaged)
+    lost = set(damaged)
+    if len(lost) > MOST_DAMAGED * (len(train) + len(test)) + 1:
+        raise ValueError(
+            f"{len(lost)} of {len(train) + len(test)} files cannot be read as images, {damaged[0]} for one"
+        )
+    kept = list(train) if blank else [file for file in train if file not in lost]
+    labels = {file: UNDECLARED if file in lost else train[file] for file in kept}
+    tested = {file: label for file, label in test.items() if file not in lost}
+    test_records = None if corpus.test is None else _with_labels(corpus.test, tested)
+    notes = (_left_out(damaged),) if damaged else ()
+    return Corpus(_with_labels(corpus.train, labels), test_records, tuple(classes), notes), kept
+
+
+def _left_out(damaged: Sequence[Path]) -> str:
+    names = ", ".join(map(str, damaged[:3])) + (" …" if len(damaged) > 3 else "")
+    count = f"{len(damaged)} image{'s' * (len(damaged) > 1)}"
+    return (
+        f"{count} could not be read and {'are' if len(damaged) > 1 else 'is'} left out: {names}; --strict stops there"
+    )
 
 
 def _with_labels(records: Records, files: Mapping[Path, int | None]) -> Records:
@@ -96,4 +166,16 @@ def find_subfolder(path: Path, *names: str) -> Path:
 
 
 def list_images(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+    """All below a folder, but for hidden ones such as those in .ipynb_checkpoints."""
+    return sorted(_images_below(folder))
+
+
+def _images_below(folder: Path) -> Iterator[Path]:
+    for file in folder.rglob("*"):
+        if file.suffix.lower() in SUFFIXES and not any(map(_is_hidden, file.relative_to(folder).parts)):
+            yield file
+
+
+def _is_hidden(name: str) -> bool:
+    """.ipynb_checkpoints, .thumbnails, ._copy.png, __MACOSX."""
+    return name.startswith((".", "__"))

@@ -115,3 +115,4 @@ class Corpus:
     train: Records
     test: Records | None = None
     classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a person should know: images that could not be read, …

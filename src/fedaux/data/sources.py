@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import import_function, unknown_name, user_code
 from fedaux.data import arrays, images, text
+from fedaux.data.adapters import huggingface
 from fedaux.data.image_folder import image_folder
-from fedaux.data.records import Corpus, Records
+from fedaux.data.records import Corpus, Records, is_image
 
 Source = Callable[..., Corpus]
+CHANNELS = (1, 3, 4)
 
 SOURCES: dict[str, Source] = {
     "npy": arrays.npy,
@@ -30,6 +34,7 @@ SOURCES: dict[str, Source] = {
     "csv": text.csv_text,
     "jsonl": text.jsonl_text,
     "parquet": text.parquet_text,
+    "huggingface": huggingface,
 }
 
 
@@ -71,7 +76,34 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
         corpus = source(**arguments)
     if not isinstance(corpus, Corpus):
         raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
-    return corpus
+    return tidy(corpus)
+
+
+def tidy(corpus: Corpus) -> Corpus:
+    """Labels as int64, images channels last: what any array library may hand over, as the package takes it."""
+    notes = list(corpus.notes)
+
+    def tidied(records: Records) -> Records:
+        x, y = records.x, records.y
+        if channels_first(x):
+            shape = ", ".join(map(str, x.shape[1:]))
+            notes.append(f"images of shape (N, {shape}) were taken as channels first, and turned to channels last")
+            x = x.transpose(0, 2, 3, 1)
+        if y is not None and y.dtype != np.int64:
+            if y.dtype.kind not in "iub":
+                raise ValueError(f"labels must be whole numbers from 0 on, not {y.dtype}; use y.astype('int64')")
+            y = y.astype(np.int64)
+        return records if x is records.x and y is records.y else replace(records, x=x, y=y)
+
+    train, test = tidied(corpus.train), None if corpus.test is None else tidied(corpus.test)
+    if train is corpus.train and test is corpus.test:
+        return corpus
+    return replace(corpus, train=train, test=test, notes=tuple(dict.fromkeys(notes)))
+
+
+def channels_first(x: NDArray[Any]) -> bool:
+    """Whether uint8 images have 1, 3 or 4 channels before height and width, and cannot have them behind."""
+    return is_image(x) and x.shape[1] in CHANNELS and x.shape[3] not in CHANNELS
 
 
 def accepts(name: str, option: str) -> bool:

@@ -200,4 +200,5 @@ def measured() -> tuple[Study, ...]:
 
 
 def _row(table: dict[str, Any]) -> Row:
-    return Row(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
+    columns: dict[str, Any] = {key: tuple(table[key]) for key in ("rounds", "accuracy", "spread")}
+    return Row(**{**table, **columns})

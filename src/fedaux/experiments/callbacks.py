@@ -18,6 +18,7 @@ from fedaux.config.methods import find_method
 from fedaux.config.schema import Config, flatten
 from fedaux.core.errors import MissingPackageError, unknown_name
 from fedaux.core.io import write_atomically
+from fedaux.core.metrics import METRIC_NAMES
 from fedaux.core.results import RoundResult
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ def round_metrics(result: RoundResult) -> Row:
         "round": result.round,
         "accuracy": result.mean_accuracy,
         **(_named("accuracy", result.accuracy) if len(result.accuracy) > 1 else {}),
+        **{name: result.mean_metric(name) for name in METRIC_NAMES},
         "local_loss": result.local_loss,
         "distill_loss": result.distill_loss,
         "effective_teachers": result.effective_teachers,

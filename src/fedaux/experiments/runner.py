@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from fedaux.algorithms.advice import collapse_warning
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.regions import RegionError, Regions
 from fedaux.algorithms.results import Result
@@ -130,7 +131,8 @@ def run_in_folder(
             return
         finished = state.round
         hooks.on_round_end(state)
-        server.on_progress(RoundFinished(state.history[-1], config.rounds, state.ledger.summary()))
+        summary, warning = state.ledger.summary(), collapse_warning(state)
+        server.on_progress(RoundFinished(state.history[-1], config.rounds, summary, warning))
 
     hooks.on_run_start(config, folder, state)
     server.on_progress(RunStarted(server.method.label, describe(config), state.history if state else (), config.rounds))

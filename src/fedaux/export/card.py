@@ -9,9 +9,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 
 from fedaux import __version__
+from fedaux.algorithms.advice import last_evaluations
 from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.metrics import METRIC_NAMES
 from fedaux.data.federated import PublicData, client_names
 from fedaux.data.record_spec import RecordSpec
 
@@ -39,6 +41,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
             "accuracy": accuracy[spec.label],
             "accuracy_per_prototype": accuracy,
             "test_records": len(public.test),
+            **_figures(state, spec, public.classes),
         },
         "privacy": state.ledger.to_dict(),
         "data": {
@@ -54,6 +57,13 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
     }
 
 
+def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> Card:
+    """Everything that belongs beside an accuracy, and what is wrong with the model, if anything is."""
+    evaluation = last_evaluations(state)[spec.label]
+    recalls = {name: vars(evaluation.of_class(label)) for label, name in enumerate(classes) if evaluation.counts[label]}
+    return {**evaluation.summary(), "recall": recalls, "warning": evaluation.collapse(classes)}
+
+
 def render_page(card: Card, folder: str) -> str:
     """README.md: front matter for model hubs, then the card as text. `folder` is the model's name in the examples.
 
@@ -65,7 +75,11 @@ def render_page(card: Card, folder: str) -> str:
     result = {
         "task": {"type": task},
         "dataset": {"name": source, "type": source},
-        "metrics": [{"type": "accuracy", "value": round(card["metrics"]["accuracy"], 4)}],
+        "metrics": [
+            {"type": name, "value": round(card["metrics"][name], 4)}
+            for name in ("accuracy", "balanced_accuracy", "macro_f1", "auc")
+            if name in card["metrics"]
+        ],
     }
     environment = Environment(loader=PackageLoader("fedaux.export"), trim_blocks=True, keep_trailing_newline=True)
     environment.filters["json"] = partial(json.dumps, ensure_ascii=False)
@@ -79,6 +93,7 @@ def render_page(card: Card, folder: str) -> str:
         takes=record_spec.description,
         split=", ".join(f"{key} {value}" for key, value in card["data"]["split"].items()),
         shown=SHOWN,
+        names=METRIC_NAMES,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from fedaux.core.errors import FedauxError
-from fedaux.data.image_folder import SUFFIXES
+from fedaux.data.image_folder import SUFFIXES, UNREADABLE, list_images
 from fedaux.data.record_spec import RecordsError, RecordSpec
 from fedaux.data.records import Corpus
 from fedaux.data.text import csv_text, jsonl_text, parquet_text
@@ -32,13 +32,22 @@ TAKES = {
 Block = tuple[list[str], Any]  # names and records
 
 
+class UnreadableError(RecordsError):
+    """A file that is no image, or a damaged one."""
+
+
 @dataclass(frozen=True)
 class InputReader:
-    """Reads files for a model; `resize` allows resizing images, `column` is the text column of a table."""
+    """Reads files for a model; `resize` allows resizing images, `column` is the text column of a table.
+
+    Images of a folder that cannot be read are left out and collected in `skipped`; `strict` stops at the first.
+    """
 
     record_spec: RecordSpec
     resize: bool = False
     column: str | Sequence[str] = "text"
+    strict: bool = False
+    skipped: list[Path] = field(default_factory=list, compare=False)
 
     def blocks(self, paths: Iterable[Path]) -> Iterator[Block]:
         """All records of all files; missing or unsupported files raise before anything is read."""
@@ -50,6 +59,16 @@ class InputReader:
                 raise
             except (ValueError, EOFError, csv.Error, zipfile.BadZipFile) as error:
                 raise RecordsError(f"{path} cannot be read: {error}") from error
+
+    def total(self, paths: Iterable[Path]) -> int | None:
+        """How many records there are; None where only reading tells."""
+        counts = [self._count(path) for path in paths]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    def _count(self, path: Path) -> int | None:
+        if path.is_dir():
+            return len(list_images(path))
+        return 1 if _suffix(path) in SUFFIXES else None
 
     def _reader(self, path: Path) -> Callable[[Path], Iterator[Block]]:
         if not path.exists():
@@ -66,12 +85,25 @@ class InputReader:
         )
 
     def _images(self, path: Path) -> Iterator[Block]:
-        files = sorted(file for file in path.rglob("*") if _suffix(file) in SUFFIXES) if path.is_dir() else [path]
+        files = list_images(path) if path.is_dir() else [path]
         if not files:
             raise RecordsError(f"there is not one image in {path}; the endings known are {', '.join(sorted(SUFFIXES))}")
+        yield from self.images(files, strict=self.strict or not path.is_dir())
+
+    def images(self, files: Sequence[Path], strict: bool = False) -> Iterator[Block]:
+        """These files in blocks; names are their paths."""
         for start in range(0, len(files), BLOCK):
-            block = files[start : start + BLOCK]
-            yield [str(file) for file in block], np.stack([self._image(file) for file in block])
+            names, images = [], []
+            for file in files[start : start + BLOCK]:
+                try:
+                    images.append(self._image(file))
+                    names.append(str(file))
+                except UnreadableError:
+                    if strict:
+                        raise
+                    self.skipped.append(file)
+            if names:
+                yield names, np.stack(images)
 
     def _image(self, file: Path) -> NDArray[np.uint8]:
         """(H, W, C) as in training: colours converted; with `resize`, cropped and resized with a box filter."""
@@ -81,8 +113,8 @@ class InputReader:
         try:
             with Image.open(file) as opened:
                 image: Image.Image = opened.convert(MODES[channels])
-        except (OSError, Image.DecompressionBombError) as error:
-            raise RecordsError(f"{file} cannot be read as an image ({error})") from error
+        except UNREADABLE as error:
+            raise UnreadableError(f"{file} cannot be read as an image ({error})") from error
         if image.size != (width, height):
             if not self.resize:
                 size = f"{image.width}×{image.height}"

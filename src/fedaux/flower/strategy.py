@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from fedaux.algorithms.orders import Orders
 from fedaux.algorithms.public_data import PublicData
 from fedaux.algorithms.releases import collect_releases
 from fedaux.algorithms.round import Round
-from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -32,11 +30,12 @@ from fedaux.config.sections import (
     PrivacyConfig,
     TeachersConfig,
 )
-from fedaux.core.messages import Arrays, Failure, PrepareOrder, Release
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.messages import Arrays, Failure, PrepareOrder, Refusal, Release
 from fedaux.core.timing import Costs
 from fedaux.data.records import Records
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.keep import KeptError, load_question, save_question
+from fedaux.flower.keep import AUTO, default_file, first_state, log
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.replies import check_replies
 from fedaux.flower.serialization import from_array
@@ -45,13 +44,17 @@ from fedaux.flower.validation import MAX_RECORDS
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import predict
-from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.registry import make_scorer
 
-log = logging.getLogger("flwr")  # where Flower's own strategies write
 MODEL = PrototypeSpec("model")  # the one prototype there is
 _MAX_REASON = 500  # characters to log: clients write some of the reasons
+
+
+class SpentError(FedauxError, RuntimeError):
+    """Every client's budget is spent on another question."""
+
+    code = Exit.PRIVACY
 
 
 class FedAUX(FedAvg):
@@ -67,8 +70,8 @@ class FedAUX(FedAvg):
     - `scorer`, `embedding_dim`, `ratio`, `ridge`: how clients summarise their data, as `[privacy]` of a run.
     - `quorum`: the share of the clients asked whose models a round needs; fewer leave the model as it was.
     - `max_records`: that one client may claim to have.
-    - `keep`: a file that remembers what clients are asked with, so that a later run asks the same; their vaults answer
-      one question only.
+    - `keep`: a file that remembers what clients are asked with, so that a later run asks the same: their vaults answer
+      one question only. By default one in ~/.fedaux, for this network, public data and scorer; None keeps nothing.
     - `release_timeout`: seconds that a client has to make its release.
 
     Whatever else is given goes to FedAvg.
@@ -93,7 +96,7 @@ class FedAUX(FedAvg):
         ridge: float = 0.01,
         quorum: float = 0.0,
         max_records: int = MAX_RECORDS,
-        keep: str | Path | None = None,
+        keep: str | Path | None = AUTO,
         release_timeout: float = 3600.0,
         seed: int = 0,
         device: str = "auto",
@@ -116,7 +119,9 @@ class FedAUX(FedAvg):
             raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {width} numbers for a row")
         extractor = Extractor(self._model, features)
         self.server = _server(config, self._model, extractor, rows, classes)
-        self.state = _initial_state(self.server, None if keep is None else Path(keep).expanduser())
+        if keep == AUTO:
+            keep = default_file(model, self.server.public.aux, vars(config.privacy), classes, seed)
+        self.state = first_state(self.server, MODEL.label, None if keep is None else Path(keep).expanduser())
         self._embedding = self.server.restore(self.state)
         self._sent = Arrays()
         self._round: Round | None = None
@@ -161,6 +166,13 @@ class FedAUX(FedAvg):
         self.state = replace(self.state, releases=_without_repeats(self.state.releases))
         for failure in failures:
             log.warning("node %s has %s", failure.client, failure.reason[:_MAX_REASON])
+        if failures and not self.state.releases and all(_is_spent(failure) for failure in failures):
+            raise SpentError(
+                f"all {len(failures)} clients refuse to make a release: {Refusal.BUDGET.description}. They have "
+                "answered another question before: another network, other weights, other public data or another "
+                "scorer. Without releases this would be plain FedAvg. Give `keep` the file of the run that they have "
+                "answered, or let their owners raise epsilon_total"
+            )
         return failures
 
     def aggregate_train(
@@ -216,27 +228,8 @@ def _server(config: Config, model: nn.Module, extractor: nn.Module, rows: Record
     return Server(config, classes, (), learners, public, scorer, orders)
 
 
-def _initial_state(server: Server, keep: Path | None) -> RunState:
-    """h0 and what the scorer publishes: of the model as it is, or those that were kept."""
-    extractor = server.learners.extractors[MODEL.label]
-    validate_module(extractor)  # every client would refuse it, and keep the reason to itself
-    state = RunState(server.config, 0, {})
-    if keep is not None and keep.exists():
-        h0, public = load_question(keep)
-        try:
-            load_state(extractor, h0)
-        except ValueError as error:
-            raise KeptError(
-                f"keep = {str(keep)!r} is of another model: name another file. To the clients that is another "
-                "question, which they answer if their epsilon_total allows it"
-            ) from error
-        return replace(state, extractors={MODEL.label: h0}, public={MODEL.label: public})
-    state = replace(state, extractors={MODEL.label: flatten_state(extractor)})
-    server.restore(state)
-    state = replace(state, public=server.public.publish(server.scorer))
-    if keep is not None:
-        save_question(keep, state.extractors[MODEL.label], state.public[MODEL.label])
-    return state
+def _is_spent(failure: Failure) -> bool:
+    return failure.reason.endswith(Refusal.BUDGET.description)
 
 
 def _without_repeats(releases: Mapping[str, Release]) -> dict[str, Release]:

@@ -25,6 +25,7 @@ from fedaux.models.head_features import HeadFeatures
 Factory = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
 F = TypeVar("F", bound=Factory)
 
+OTHER_SEED = 0x5EED  # of a second network to compare with
 _factories: dict[str, Factory] = {}
 _build_lock = threading.RLock()  # `build` seeds the generator of the whole process
 
@@ -106,6 +107,21 @@ def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) 
         with user_code("prototype", spec.name):
             features = factory(shape, **dict(spec.options))
         return Prototype(features, classes)
+
+
+def carried_weights(spec: PrototypeSpec, shape: tuple[int, ...], one: nn.Module) -> list[str]:
+    """Parameters of a user's own extractor `one` that another seed leaves as they are, unless they are constant.
+
+    They were loaded, or come from a seed of their own: a start that a method from random weights must not have.
+    """
+    if _lookup(spec.name).__module__.startswith("fedaux."):
+        return []  # `build` loads nothing into these
+    other = dict(build(spec, shape, 2, seed=OTHER_SEED).features.named_parameters())
+    return [
+        name
+        for name, value in one.named_parameters()
+        if value.numel() > 1 and torch.equal(value.cpu(), other[name]) and bool((value != value.flatten()[0]).any())
+    ]
 
 
 def option_default(name: str, option: str) -> Any:

@@ -29,6 +29,8 @@ class ArmResult:
     folders: tuple[Path, ...]
     curves: NDArray[np.float64]
     privacy: str = ""  # the statement of the first run, where anything was released under noise
+    warning: str = ""  # where a run of it ended with a collapsed model
+    note: str = ""  # where some of its runs are shorter than others
 
     def to_dict(self, base: Path) -> dict[str, Any]:
         """For JSON; folders relative to `base`."""
@@ -54,19 +56,30 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def group(folders: Sequence[Path]) -> list[ArmResult]:
-    """Arms in order of first appearance, named by what makes them differ; curves are cut to the shortest run."""
+    """Arms in order of first appearance, named by what makes them differ.
+
+    Where only some runs of an arm are finished, its curves end with the shortest, and its note says so.
+    """
     results = [Result(require_rounds(RunState.load(folder), folder), folder) for folder in folders]
     tables = [flatten(result.state.config) for result in results]
     differing = [key for key in tables[0] if len({json.dumps(table.get(key)) for table in tables}) > 1]
-    keys = [key for key in differing if key not in ("seed", "rounds")]
-    rounds = min(len(result.curve) for result in results)
+    keys = [key for key in differing if key != "seed"]
     arms: dict[str, list[Result]] = {}
     for result, table in zip(results, tables, strict=True):
         arms.setdefault(json.dumps([table[key] for key in keys]), []).append(result)
-    return [_arm(runs, keys, rounds) for runs in arms.values()]
+    return [_arm(runs, keys) for runs in arms.values()]
 
 
-def _arm(runs: Sequence[Result], keys: Sequence[str], rounds: int) -> ArmResult:
+def collapsed(runs: Sequence[Result]) -> str:
+    """The warning of the first run of an arm that collapsed, and how many did."""
+    warnings = [text for text in (run.warning for run in runs) if text]
+    count = f"{len(warnings)} of {len(runs)} runs: " if len(runs) > 1 else ""
+    return f"{count}{warnings[0]}" if warnings else ""
+
+
+def _arm(runs: Sequence[Result], keys: Sequence[str]) -> ArmResult:
+    rounds, wanted = min(len(run.curve) for run in runs), max(run.state.config.rounds for run in runs)
+    short = [f"seed {run.state.config.seed} ({len(run.curve)})" for run in runs if len(run.curve) < wanted]
     table, method = flatten(runs[0].state.config), find_method(runs[0].state.config.method).label
     labels = {key: method if key == "method" else f"{key} = {table[key]}" for key in keys}
     return ArmResult(
@@ -77,4 +90,6 @@ def _arm(runs: Sequence[Result], keys: Sequence[str], rounds: int) -> ArmResult:
         tuple(run.folder for run in runs),
         np.array([run.curve[:rounds] for run in runs]),
         runs[0].privacy,
+        collapsed(runs),
+        f"{len(short)} of {len(runs)} runs not finished, cut to {rounds} rounds: {', '.join(short)}" if short else "",
     )

@@ -41,7 +41,8 @@ def write_comparison(folder: Path, title: str, arms: Sequence[ArmResult], note: 
     )
     subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"  # seeds vary
     subtitle += f" · {note}" if note else ""
-    return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections)
+    warnings = [f"{arm.label}: {text}" for arm in arms for text in (arm.note, arm.warning) if text]
+    return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, warnings)
 
 
 Runs = dict[str, list[Result]]

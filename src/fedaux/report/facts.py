@@ -15,11 +15,15 @@ from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState, StateError
 from fedaux.algorithms.server import make_server
 from fedaux.config.methods import find_method
+from fedaux.config.schema import Config
+from fedaux.core.metrics import Evaluation
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
 from fedaux.report.svg import tone
 
 SHOWN, EACH = 12, 10  # clients, and top examples of each
+PUBLISHED = ("digits", "cifar10", "cifar100", "stl10", "svhn", "tinyimagenet", "imagenet32")  # sources
+MAX_LISTED = 40  # clients or classes that a page lists one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +59,7 @@ def confusion(state: RunState) -> NDArray[np.int64]:
 
 def recall(state: RunState) -> NDArray[np.float64]:
     """Test accuracy on each class after the last round; NaN for one that the test data lack."""
-    table = confusion(state)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.diag(table) / table.sum(axis=1))
+    return Evaluation(confusion(state)).recalls
 
 
 def seconds(state: RunState) -> float:
@@ -81,7 +83,7 @@ def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
         classes = open_public(state.config).classes
         if state.config.data.partition != "own":
             counts = open_data(state.config).counts()
-        if find_method(state.config.method).scores and state.releases:
+        if find_method(state.config.method).scores and state.releases and may_show(state.config):
             top_examples = find_top_examples(state, cache)
     except (ValueError, OSError, ImportError) as error:
         missing = str(error)
@@ -92,6 +94,11 @@ def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) ->
     """What each client can expect on its own mix of classes: Σ_c p_i(c) · accuracy on class c."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return np.asarray(shares @ np.nan_to_num(recall))
+
+
+def may_show(config: Config) -> bool:
+    """Whether records of D_aux may be shown: their owner says so, or they were published with their dataset."""
+    return config.aux.public or (config.aux.source or config.data.source) in PUBLISHED
 
 
 def find_top_examples(state: RunState, cache: Path | None) -> list[TopExamples]:

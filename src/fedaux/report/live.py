@@ -53,6 +53,7 @@ class _Run:
     started: RunStarted
     results: list[RoundResult]
     privacy: str = ""
+    warning: str = ""
 
     def facts(self) -> Table:
         grid = Table.grid(padding=(0, 2), expand=True)
@@ -66,6 +67,11 @@ class _Run:
                 if last.largest_teacher:
                     text += "; largest weight: {}, {:.0%}".format(*last.largest_teacher)
                 grid.add_row("teachers", Text(text))
+            if (balanced := last.mean_metric("balanced_accuracy")) is not None:
+                text = f"{balanced:.3f}; the commonest class alone has accuracy {last.mean_metric('majority'):.3f}"
+                grid.add_row("balanced", Text(text))
+        if self.warning:
+            grid.add_row("warning", Text(self.warning, style="bold yellow", overflow="fold"))
         if self.privacy:
             grid.add_row("privacy", Text(self.privacy))
         failures = [failure for result in self.results for failure in result.failures]
@@ -126,6 +132,7 @@ class Live:
         elif isinstance(inner, RoundFinished):
             self._running[run].results.append(inner.result)
             self._running[run].privacy = inner.privacy
+            self._running[run].warning = inner.warning
         elif isinstance(inner, TrainingProgress) and not inner.done:
             self._restart(run)
         bar = self._move(run, inner)

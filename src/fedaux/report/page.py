@@ -65,8 +65,12 @@ def write_page(
     tiles: Sequence[Tile],
     sections: Sequence[Section],
     formats: Sequence[str] = ("svg",),
+    warnings: Sequence[str] = (),
 ) -> Path:
-    """Style, charts and images are all inside the one file; figures that name a file are saved there as well."""
+    """Style, charts and images are all inside the one file; figures that name a file are saved there as well.
+
+    Warnings stand above everything else.
+    """
     from jinja2 import Environment
     from markupsafe import Markup
 
@@ -81,6 +85,7 @@ def write_page(
         title=title,
         subtitle=subtitle,
         tiles=tiles,
+        warnings=warnings,
         sections=sections,
         draw=lambda figure: Markup(figure.draw(width=WIDE).inline("wide") + figure.draw(width=NARROW).inline("narrow")),
         panel=lambda draw: Markup(draw(width=PANEL).inline()),

@@ -89,7 +89,9 @@ def step(event: ProgressEvent) -> Step:
 
 
 def _round_note(result: RoundResult) -> str:
-    parts = [f"accuracy {result.mean_accuracy:.3f}", plural(len(result.client_metrics), "client")]
+    balanced = result.mean_metric("balanced_accuracy")
+    parts = [f"accuracy {result.mean_accuracy:.3f}", *([f"balanced {balanced:.3f}"] if balanced is not None else [])]
+    parts += [plural(len(result.client_metrics), "client")]
     parts += [_failed(len(result.failures))] if result.failures else []
     parts += [f"{result.effective_teachers:.1f} effective teachers"] if result.effective_teachers else []
     parts += [f"ε {round_up(result.epsilon)}"] if result.epsilon else []

@@ -15,14 +15,14 @@ from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.core.results import ClientMetrics
 from fedaux.privacy.accounting import round_up
-from fedaux.report.facts import RunFacts, confusion, expected_accuracy, load_facts, recall, seconds
+from fedaux.report.classes_section import classes_section
+from fedaux.report.facts import MAX_LISTED, RunFacts, expected_accuracy, load_facts, recall, seconds
 from fedaux.report.line_chart import Line, line_chart
 from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
-from fedaux.report.shapes import Part, bars, bubbles, heat, stack
+from fedaux.report.shapes import Part, bars, bubbles, stack
 from fedaux.report.svg import tone
 from fedaux.report.terminal import format_bytes, format_seconds, plural
 
-MAX_LISTED = 40  # clients that are listed one by one
 FILE = "report.html"
 _PHASES = {
     "prepare": "preparation of the server",
@@ -39,10 +39,22 @@ def write_run_report(folder: Path, cache: Path | None = None) -> Path:
     """`report.html` in the folder of a run that has finished at least one round."""
     facts = load_facts(folder, cache)
     config = facts.state.config
-    makers = (_learning, _split, _classes, _clients, _teachers, _top_examples, _privacy, _costs, _failures, _settings)
+    makers = (
+        _learning,
+        _split,
+        classes_section,
+        _clients,
+        _teachers,
+        _top_examples,
+        _privacy,
+        _costs,
+        _failures,
+        _settings,
+    )
     sections = [section for make in makers if (section := make(facts)) is not None]
     title = f"{find_method(config.method).label} on {config.data.source}"
-    return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections)
+    warnings = [facts.result.warning] if facts.result.warning else []
+    return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections, warnings)
 
 
 def describe_setting(config: Config) -> str:
@@ -70,11 +82,22 @@ def tiles(facts: RunFacts) -> list[Tile]:
     failed = len({failure.client for result in history for failure in result.failures})
     return [
         Tile(f"{100 * facts.result.accuracy:.1f} %", f"test accuracy after round {facts.state.round}"),
+        *_beside(facts),
         private,
         Tile(format_seconds(seconds(facts.state)), f"for {plural(facts.state.round, 'round')}"),
         Tile(format_bytes(crossed), "sent and received"),
         Tile(str(failed), f"{'client' if failed == 1 else 'clients'} failed at least once", warn=failed > 0),
     ]
+
+
+def _beside(facts: RunFacts) -> list[Tile]:
+    """Balanced accuracy, and what the commonest class alone would have."""
+    last = facts.state.history[-1]
+    balanced, majority = (last.mean_metric(name) for name in ("balanced_accuracy", "majority"))
+    if balanced is None or majority is None:
+        return []
+    label = f"balanced accuracy; the commonest class alone has accuracy {100 * majority:.1f} %"
+    return [Tile(f"{100 * balanced:.1f} %", label, warn=bool(facts.result.warning))]
 
 
 def _learning(facts: RunFacts) -> Section:
@@ -100,27 +123,6 @@ def _split(facts: RunFacts) -> Section | None:
     )
     chart = partial(bubbles, facts.counts, facts.clients, facts.classes)
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
-
-
-def _classes(facts: RunFacts) -> Section:
-    table = confusion(facts.state)
-    tested = table.sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        shares = table / tested[:, None]
-    rows = [
-        (name, 0.0 if np.isnan(value) else float(value), "not tested" if np.isnan(value) else f"{100 * value:.1f} %")
-        for name, value in zip(facts.classes, recall(facts.state), strict=True)
-    ]
-    worst = sorted(rows, key=lambda row: row[1])[:MAX_LISTED] if len(rows) > MAX_LISTED else rows
-    caption = f"Accuracy on each class; {tested.min():,} to {tested.max():,} test records of each."
-    figures = [
-        Figure(partial(bars, worst, "t0"), caption + (f" The worst {MAX_LISTED}." if len(rows) > MAX_LISTED else ""))
-    ]
-    if len(rows) <= 100:
-        caption = "Confusion: of the test records of a class (row), the share taken for each class (column), in %."
-        chart = partial(heat, shares, facts.classes, facts.classes, "true class", "predicted class")
-        figures.append(Figure(chart, caption, file="confusion"))
-    return Section("classes", "Classes", "", figures)
 
 
 def _clients(facts: RunFacts) -> Section:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from fedaux.algorithms.start import initial_state, pretrain_extractor
+from fedaux.config.parsing import ConfigError
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.progress import PretrainingProgress
 from fedaux.models import flatten_state, load_state
@@ -61,3 +63,27 @@ def test_published_weights_are_restored_instead_of_trained() -> None:
     assert path == Path("somewhere")
     assert np.array_equal(flatten_state(extractor)["parameters"], published["parameters"])
     assert [event.source for event in events] == ["published"]
+
+
+OWN = """
+import torch
+from torch import nn
+from fedaux.models import Extractor
+def network(shape):
+    own = Extractor(nn.Flatten(), nn.Linear(4, 3), width=3)
+    own[1].weight.data = torch.arange(12.0).reshape(3, 4)
+    return own
+"""
+
+
+def test_plain_methods_refuse_to_start_from_a_users_own_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would be FedAVG+P under the name of FedAVG."""
+    (tmp_path / "my_start.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = replace(CONFIG, prototypes=(PrototypeSpec("my_start:network"),), pretrain=PretrainConfig(epochs=0))
+    with pytest.raises(ConfigError, match=r"brings weights of its own, 1.weight .* Set method = 'fedavg\+p'"):
+        initial_state(make_server(replace(config, method="fedavg")))
+    state = initial_state(make_server(replace(config, method="fedavg+p")))
+    assert np.isin(np.arange(12.0), state.weights["my_start:network"]["parameters"]).all()

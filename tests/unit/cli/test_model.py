@@ -252,3 +252,42 @@ def test_no_run_an_unfinished_one_and_a_damaged_one(
         assert "Traceback" not in out + err
         assert not (tmp_path / name / "model").exists()
     assert fedaux(monkeypatch, "export") == 2
+
+
+def test_predictions_as_json_and_damaged_images(
+    model: Path,
+    images: np.ndarray,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for index, image in enumerate(images[:3]):
+        (tmp_path / "scans").mkdir(exist_ok=True)
+        Image.fromarray(image[..., 0]).save(tmp_path / "scans" / f"{index}.png")
+    (tmp_path / "scans" / "3.png").write_bytes(b"no image")
+    assert fedaux(monkeypatch, "predict", model, tmp_path / "scans", "--out", tmp_path / "all.json") == 0
+    assert "1 of the files could not be read and were left out" in paragraph(capsys.readouterr().out)
+    table = json.loads((tmp_path / "all.json").read_text())
+    assert [Path(one["input"]).name for one in table["predictions"]] == ["0.png", "1.png", "2.png"]
+    assert table["skipped"] == [str(tmp_path / "scans" / "3.png")]
+    for words in ((tmp_path / "scans", "--strict"), (tmp_path / "scans" / "3.png",)):  # named alone, it must be read
+        assert fedaux(monkeypatch, "predict", model, *words) == 4
+        assert "3.png cannot be read as an image" in paragraph(capsys.readouterr().err)
+
+
+def test_evaluate_says_what_a_model_is_worth(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = open_data(TINY_CONFIG).test
+    np.savez(tmp_path / "labelled.npz", x=test.gather(), y=test.labels)
+    assert fedaux(monkeypatch, "evaluate", model, tmp_path / "labelled.npz", "--page", tmp_path / "page.html") == 0
+    text = capsys.readouterr().out
+    assert "Warning: the model" in text  # it has learned nothing
+    assert all(word in text for word in ("balanced", "macro-F1", "AUC", "recall, %", "95 % interval"))
+    assert (tmp_path / "page.html").is_file()
+    assert fedaux(monkeypatch, "evaluate", model, tmp_path / "labelled.npz", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    card = json.loads((model / "card.json").read_text())["metrics"]
+    assert (found["records"], found["accuracy"]) == (359, card["accuracy"])
+    assert found["balanced_accuracy"] == card["balanced_accuracy"]
+    assert found["classes"]["3"] == card["recall"]["3"]

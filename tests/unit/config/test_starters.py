@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.config.schema import Config
-from fedaux.config.starters import STARTERS, StarterError, write_starter
+from fedaux.config.starters import STARTERS, StarterError, fill, write_starter
 from fedaux.core.errors import Exit, UnknownNameError
 
 
@@ -43,3 +43,23 @@ def test_no_file_is_written_over_and_none_beside_it(tmp_path: Path) -> None:
 def test_an_unknown_kind_names_the_others(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"'image' \(did you mean 'images'\?\); choose from images, text, model"):
         write_starter("image", tmp_path)
+
+
+def test_values_take_the_place_of_those_in_the_template_and_comments_stay(tmp_path: Path) -> None:
+    values = {"data.path": "a b", "aux.path": "public", "data.options": {"size": 28, "mode": "L"}, "rounds": 7}
+    (path,) = write_starter("images", tmp_path, values)
+    config = Config.load(path)
+    assert (config.data.path, config.aux.path, config.rounds) == ("a b", "public", 7)
+    assert dict(config.data.options) == {"mode": "L", "size": 28}
+    assert '\npath = "a b"                 # my-images/cat/001.png' in path.read_text()
+    with pytest.raises(AssertionError, match=r"does not have data\.paht"):
+        fill("[data]\npath = 1", {"data.paht": 2})
+
+
+@pytest.mark.parametrize("kind", STARTERS)
+def test_defaults_make_enough_steps(kind: str, tmp_path: Path) -> None:
+    """One epoch of three steps a round was what a model that answers one class to everything came from."""
+    config = Config.load(write_starter(kind, tmp_path)[0])
+    assert config.local.epochs >= 10
+    assert config.distill.steps * config.distill.lr >= 0.2
+    assert not config.aux.public  # whoever may see the records says so

@@ -9,8 +9,9 @@ import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import Exit
-from fedaux.data.classes import relabel
+from fedaux.data.classes import named_by_numbers, relabel
 from fedaux.data.federated import class_names, open_private
+from fedaux.data.record_spec import RecordsError
 from fedaux.data.records import Corpus, Records
 from helpers.own_records import CLASSES, site
 
@@ -46,3 +47,19 @@ def test_declaring_what_a_corpus_says_itself_changes_nothing() -> None:
     found = relabel(corpus, CLASSES)
     assert (found.train.labels.tolist(), found.test and found.test.y, found.classes) == ([2, 0, 1], None, CLASSES)
     assert relabel(corpus, ("none", "flu")).train.labels.tolist() == [0, 1, -1]
+
+
+def test_labels_without_names_are_the_classes_that_training_has() -> None:
+    """Labels from 1 on made a class 0 that nobody has."""
+    corpus = Corpus(Records(np.zeros((3, 1)), np.array([1, 2, 4])), Records(np.zeros((2, 1)), np.array([4, 1])))
+    found = named_by_numbers(corpus)
+    assert (found.classes, found.train.labels.tolist()) == (("1", "2", "4"), [0, 1, 2])
+    assert found.test is not None
+    assert found.test.labels.tolist() == [2, 0]
+    assert "labels 1 to 4 without names: they are 3 classes" in found.notes[0]
+    plain = Corpus(Records(np.zeros((2, 1)), np.array([1, 0])))
+    assert named_by_numbers(plain).classes == ("0", "1")
+    assert named_by_numbers(plain).notes == ()
+    assert named_by_numbers(named_by_numbers(plain)).classes == ("0", "1")
+    with pytest.raises(RecordsError, match="the test records have the label 3, which no training record has"):
+        named_by_numbers(Corpus(corpus.train, Records(np.zeros((1, 1)), np.array([3]))))

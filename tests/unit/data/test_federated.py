@@ -21,6 +21,7 @@ from fedaux.data.federated import (
     open_private,
     open_public,
 )
+from fedaux.data.record_spec import RecordsError
 from fedaux.data.sources import open_source
 from helpers.own_records import CLASSES, Row, site, write_arrays, write_table
 
@@ -87,11 +88,17 @@ def test_clients_of_a_simulation_know_whose_their_records_are(tmp_path: Path) ->
 
 def test_plain_labels_are_no_names_and_a_simulation_calls_them_by_number(tmp_path: Path) -> None:
     x = np.zeros((40, 2), np.float32)
-    np.savez(tmp_path / "d.npz", x=x, y=np.arange(40) % 2, x_test=x[:2], y_test=np.array([0, 3]))
-    assert open_source("npz", tmp_path / "d.npz").classes == ()
-    overrides = [f"data.path={tmp_path / 'd.npz'}", "data.source=npz", "data.clients=2", "data.alpha=100"]
-    config = Config.from_dict({}, overrides)
-    assert open_data(config).classes == class_names(config, "client-000") == ("0", "1", "2", "3")
+    overrides = ["data.source=npz", "data.clients=2", "data.alpha=100"]
+    for name, first in (("zero", 0), ("one", 1)):
+        y = np.arange(40) % 2 + first
+        np.savez(tmp_path / f"{name}.npz", x=x, y=y, x_test=x[:2], y_test=y[:2])
+        assert open_source("npz", tmp_path / f"{name}.npz").classes == ()
+        config = Config.from_dict({}, [*overrides, f"data.path={tmp_path / name}.npz"])
+        assert open_data(config).classes == class_names(config, "client-000") == (str(first), str(first + 1))
+        assert set(open_data(config).private.labels.tolist()) == set(open_data(config).test.labels.tolist()) == {0, 1}
+    np.savez(tmp_path / "odd.npz", x=x, y=np.arange(40) % 2, x_test=x[:2], y_test=np.array([0, 3]))
+    with pytest.raises(RecordsError, match="the test records have the label 3, which no training record has"):
+        open_data(Config.from_dict({}, [*overrides, f"data.path={tmp_path / 'odd.npz'}"]))
 
 
 @pytest.mark.parametrize("source", ["csv", "jsonl", "parquet", "npy", "npz", "images", "broken_source:load"])
@@ -221,6 +228,10 @@ def test_nothing_of_a_tuning_run_depends_on_test_labels(
     assert all(np.array_equal(one, other) for one, other in zip(clean.parts, poisoned.parts, strict=True))
     assert np.array_equal(clean.test.labels, poisoned.test.labels)
     assert np.array_equal(clean.private.labels, poisoned.private.labels)
-    found = open_data(Config.from_dict({**table, "data": table["data"] | plain | {"options": poison}}))
-    assert len(found.classes) > 3  # the poison is there
+    tested = Config.from_dict({**table, "data": table["data"] | plain | {"options": poison}})
+    if function == "own":  # the poison is there
+        with pytest.raises(RecordsError, match="the label 99"):
+            open_data(tested)
+    else:
+        assert open_data(tested).classes == ("0", "1", "2", "77")
     sys.modules.pop("my_poisoned_source", None)

@@ -94,3 +94,73 @@ def test_the_old_option_for_images_refuses_no_record_at_a_site(tmp_path: Path, c
     assert sorted(records(site("images", tmp_path, options={"classes": ["cold"]})).labels) == [-1, 1]
     with pytest.raises(ValueError, match="not all among the classes"):
         open_source("images", tmp_path, classes=["cold"])
+
+
+def test_hidden_and_empty_folders_are_no_classes(tmp_path: Path) -> None:
+    """As Jupyter and file managers leave them behind."""
+    x = pictures(5, 6)
+    files = ("cat/a.png", "dog/b.png", ".ipynb_checkpoints/a-checkpoint.png", "__MACOSX/._a.png", "cat/._a.png")
+    for file, image in zip(files, x, strict=True):
+        save_png(tmp_path / file, image)
+    (tmp_path / "empty" / "deep").mkdir(parents=True)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "readme.txt").write_text("no image")
+    corpus = open_source("images", tmp_path)
+    assert corpus.classes == ("cat", "dog")
+    check(corpus.train, x[:2], [0, 1])
+
+
+def test_a_test_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
+    for file, image in zip(("train/cat/1.png", "train/dog/1.png", "test/bird/1.png"), pictures(3, 6), strict=True):
+        save_png(tmp_path / file, image)
+    with pytest.raises(ValueError, match="test has the class bird, of which there is no training image"):
+        open_source("images", tmp_path)
+    (tmp_path / "test" / "bird" / "1.png").rename(tmp_path / "test" / "bird" / "1.txt")
+    save_png(tmp_path / "test" / "dog" / "1.png", pictures(1, 6)[0])
+    assert open_source("images", tmp_path).classes == ("cat", "dog")
+
+
+THIRTY = pictures(30, 6)
+
+
+def damaged_folder(folder: Path) -> Path:
+    for i, image in enumerate(THIRTY):
+        save_png(folder / "train" / f"{i % 2}" / f"{i:02}.png", image)
+        save_png(folder / "test" / f"{i % 2}" / f"{i:02}.png", image)
+    (folder / "train" / "0" / "04.png").write_bytes(b"no image")
+    (folder / "test" / "1" / "05.png").write_bytes(b"")
+    return folder
+
+
+def test_a_damaged_image_is_left_out_and_named(tmp_path: Path) -> None:
+    folder, x = damaged_folder(tmp_path / "scans"), THIRTY
+    for _ in range(2):  # the second time from the cache
+        corpus = open_source("images", folder, person=r"/(\d\d)")
+        evens, odds = [i for i in range(0, 30, 2) if i != 4], list(range(1, 30, 2))
+        check(corpus.train, x[[*evens, *odds]], [0] * 14 + [1] * 15)
+        assert corpus.test is not None
+        assert len(corpus.test) == 29
+        assert len(set(corpus.train.persons.tolist())) == 29
+        assert "2 images could not be read and are left out" in corpus.notes[0]
+        assert "train/0/04.png" in corpus.notes[0]
+    with pytest.raises(ValueError, match=r"04.png cannot be read as an image .* take it out"):
+        open_source("images", folder, strict=True)
+
+
+def test_a_folder_of_damaged_images_is_refused(tmp_path: Path) -> None:
+    folder = damaged_folder(tmp_path / "scans")
+    for i in range(6, 26):
+        (folder / "train" / f"{i % 2}" / f"{i:02}.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"22 of 60 files cannot be read as images"):
+        open_source("images", folder)
+
+
+def test_at_a_site_a_damaged_image_stays_a_record_without_a_class(tmp_path: Path, cache: Path) -> None:
+    """How many records there are must not depend on what is in them."""
+    folder = write_images(tmp_path / "own", ["cold/a.png", "flu/b.png", "flu/c.png"])
+    (folder / "flu" / "b.png").write_bytes(b"no image")
+    found = records(site("images", folder, options={"size": 4, "mode": "L"}))
+    assert found.labels.tolist() == [1, -1, 0]
+    assert shades(found) == [0, 0, 2]
+    with pytest.raises(ValueError, match=r"b.png cannot be read .*set size in data.options"):
+        records(site("images", folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +113,43 @@ def test_a_source_that_knows_no_persons_says_so(tmp_path: Path, monkeypatch: pyt
     monkeypatch.syspath_prepend(tmp_path)
     assert records(site("source_of_persons:load", person="patient")).persons.tolist() == [0, 1, 2]
     sys.modules.pop("source_of_persons", None)
+
+
+TRAPS = """
+import numpy as np
+from fedaux.data.records import Corpus, Records
+x, y = np.zeros((2, 4)), np.array([0, 1])
+def first(): return Corpus(Records(np.arange(2 * 3 * 5 * 7, dtype=np.uint8).reshape(2, 3, 5, 7), y))
+def odd(): return Corpus(Records(np.zeros((2, 3, 5, 3), np.uint8), y))
+def short(): return Corpus(Records(x, y.astype(np.int32)), Records(x, y.astype(np.uint8)))
+def real(): return Corpus(Records(x, y.astype(float)))
+"""
+
+
+@pytest.fixture
+def traps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "my_traps.py").write_text(TRAPS)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_traps", None)
+
+
+@pytest.mark.usefixtures("traps")
+def test_images_with_channels_first_are_turned() -> None:
+    corpus = open_source("my_traps:first")
+    assert corpus.train.shape == (3, 5, 7)
+    expected = np.arange(2 * 3 * 5 * 7, dtype=np.uint8).reshape(2, 3, 5, 7)
+    assert np.array_equal(corpus.train.gather().transpose(0, 3, 1, 2), expected)
+    assert "channels first" in corpus.notes[0]
+    assert open_source("my_traps:odd").train.x.shape == (2, 3, 5, 3)  # could be either: taken as documented
+    assert not open_source("my_traps:odd").notes
+
+
+@pytest.mark.usefixtures("traps")
+def test_labels_of_any_whole_type_become_int64() -> None:
+    corpus = open_source("my_traps:short")
+    assert corpus.test is not None
+    assert corpus.train.labels.dtype == corpus.test.labels.dtype == np.int64
+    assert corpus.train.labels.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="labels must be whole numbers from 0 on, not float64"):
+        open_source("my_traps:real")

@@ -49,3 +49,21 @@ def test_the_page_has_front_matter_as_hubs_read_it(result: Result, tmp_path: Pat
     assert f"{100 * accuracy:.1f} % of the test records" in body
     assert result.privacy in body
     assert "0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in body
+
+
+def test_figures_stand_beside_their_baseline(result: Result, tmp_path: Path) -> None:
+    folder = export_model(result.folder, tmp_path)[0]
+    metrics = card_of(folder)["metrics"]
+    assert {"balanced_accuracy", "macro_f1", "auc", "majority"} <= set(metrics)
+    assert set(metrics["recall"]["3"]) == {"records", "recall", "low", "high"}
+    page = (folder / "README.md").read_text()
+    assert "| balanced accuracy |" in page
+    assert "| always the commonest class |" in page
+    assert "\n| 3 | " in page
+
+
+def test_a_collapsed_model_says_so(result: Result, tmp_path: Path) -> None:
+    """Its networks have learned nothing."""
+    folder = export_model(result.folder, tmp_path)[0]
+    assert card_of(folder)["metrics"]["warning"]
+    assert f"**Warning: {card_of(folder)['metrics']['warning']}.**" in (folder / "README.md").read_text()

@@ -272,6 +272,19 @@ def test_what_was_kept_is_asked_again(tmp_path: Path) -> None:
         make_strategy(model=Named(), features="body", keep=keep)
 
 
+def test_a_second_run_without_seed_or_keep_asks_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As written in the README: the second `flwr run` was plain FedAvg, since every client refused."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first, second = make_strategy(model=net(1), keep="auto"), make_strategy(model=net(2), keep="auto")
+    one_round(first, make_grid(tmp_path))
+    _, metrics = one_round(second, make_grid(tmp_path))
+    assert values(first) == values(second)
+    assert "fedaux-teachers" in metrics
+    assert len(list((tmp_path / ".fedaux").glob("question-*.safetensors"))) == 1
+    make_strategy(keep="auto", embedding_dim=2)  # another question has a file of its own
+    assert len(list((tmp_path / ".fedaux").glob("question-*.safetensors"))) == 2
+
+
 def test_settings_that_cannot_be_right_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="features = 'body' names nothing in Sequential"):
         make_strategy(features="body")

@@ -37,8 +37,8 @@ class Named(nn.Module):
 def test_features_by_any_name_are_the_same(features: Any, tmp_path: Path) -> None:
     torch.manual_seed(5)
     model = Named()
-    strategy = FedAUX(model=model, features=features, public=public().numpy().astype(np.float64), classes=3)
-    usual = FedAUX(model=model, features="body", public=public(), classes=3)
+    strategy = FedAUX(model=model, features=features, public=public().numpy().astype(np.float64), classes=3, keep=None)
+    usual = FedAUX(model=model, features="body", public=public(), classes=3, keep=None)
     assert np.array_equal(strategy._embedding.embedded["model"], usual._embedding.embedded["model"])
     app = make_app(model=Named, features=features)
     arrays = ArrayRecord(model.state_dict())

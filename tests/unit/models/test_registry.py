@@ -173,3 +173,23 @@ def test_the_gradient_reaches_every_parameter(spec: PrototypeSpec) -> None:
 def test_a_prototype_needs_an_extractor_with_a_width() -> None:
     with pytest.raises(ValueError, match="attribute `width`"):
         Prototype(nn.Flatten(), classes=3)
+
+
+LOADING = """
+import torch
+from torch import nn
+from fedaux.models import Extractor
+def pretrained(shape):
+    network = Extractor(nn.Linear(4, 3), nn.LayerNorm(3), width=3)
+    network[0].weight.data = torch.arange(12.0).reshape(3, 4)
+    return network
+def random(shape): return Extractor(nn.Linear(4, 3), nn.LayerNorm(3), width=3)
+"""
+
+
+def test_weights_that_a_function_brings_along_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_loading.py").write_text(LOADING)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, carried in (("my_loading:pretrained", ["0.weight"]), ("my_loading:random", []), ("mlp", [])):
+        spec = PrototypeSpec(name)
+        assert contract.carried_weights(spec, (4,), build(spec, (4,), 2, seed=1).features) == carried

@@ -9,7 +9,9 @@ import pytest
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState, StateError
+from fedaux.algorithms.run_writer import RunWriter
 from fedaux.report.arms import ArmResult, find_runs, group
+from fedaux.report.comparison_page import write_report
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
 
@@ -44,11 +46,28 @@ def test_arms_are_named_by_what_makes_them_differ(tmp_path: Path) -> None:
     ]
 
 
-def test_curves_end_with_the_shortest_run(tmp_path: Path) -> None:
+def test_runs_of_different_lengths_are_arms_of_their_own(tmp_path: Path) -> None:
+    """They were cut to the shortest without a word."""
     for rounds in (1, 3):
-        finished_run(tmp_path / str(rounds), replace(TINY_CONFIG, method="fedavg", rounds=rounds, seed=rounds))
+        finished_run(tmp_path / str(rounds), replace(TINY_CONFIG, method="fedavg", rounds=rounds))
+    arms = group(find_runs([tmp_path]))
+    assert [(arm.label, arm.curves.shape) for arm in arms] == [
+        ("FedAVG, rounds = 1", (1, 1)),
+        ("FedAVG, rounds = 3", (1, 3)),
+    ]
+
+
+def test_an_arm_that_is_not_finished_is_cut_and_says_so(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        finished_run(tmp_path / str(seed), replace(TINY_CONFIG, method="fedavg", rounds=3, seed=seed))
+    state = RunState.load(tmp_path / "1")
+    RunWriter(tmp_path / "1").save(replace(state, round=1, history=(replace(state.history[-1], round=1),)))
     (arm,) = group(find_runs([tmp_path]))
     assert arm.curves.shape == (2, 1)
+    assert arm.note == "1 of 2 runs not finished, cut to 1 rounds: seed 1 (1)"
+    text = write_report(tmp_path).read_text()
+    assert "FedAVG: 1 of 2 runs not finished" in text
+    assert "FedAVG: 2 of 2 runs: the model does not beat" in text  # networks that have learned nothing
 
 
 def test_a_folder_that_is_named_twice_counts_once(several: Path) -> None:

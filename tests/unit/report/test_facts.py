@@ -9,8 +9,10 @@ import pytest
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import StateError
 from fedaux.algorithms.run_writer import RunWriter
+from fedaux.config.sections import AuxConfig
 from fedaux.data.federated import open_data
-from fedaux.report.facts import confusion, expected_accuracy, image_strip, load_facts, recall, seconds, tones
+from fedaux.report.facts import confusion, expected_accuracy, image_strip, load_facts, may_show, recall, seconds, tones
+from helpers.tiny import TINY_CONFIG
 
 
 def test_expected_accuracy_is_that_of_the_clients_mix() -> None:
@@ -75,3 +77,12 @@ def test_a_run_without_a_round_has_nothing_to_tell(result: Result, tmp_path: Pat
     RunWriter(tmp_path).save(replace(result.state, round=0, history=()))
     with pytest.raises(StateError, match="has not finished a round yet; continue with `fedaux resume"):
         load_facts(tmp_path)
+
+
+def test_records_are_shown_only_if_anyone_may_see_them() -> None:
+    """Private images were shown as public examples where aux.path was data.path."""
+    assert may_show(TINY_CONFIG)  # digits are published
+    own = replace(TINY_CONFIG, aux=AuxConfig(source="images", path="public"))
+    assert not may_show(own)
+    assert may_show(replace(own, aux=replace(own.aux, public=True)))
+    assert not may_show(replace(TINY_CONFIG, data=replace(TINY_CONFIG.data, source="images", path="scans")))  # held out

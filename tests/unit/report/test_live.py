@@ -155,3 +155,14 @@ def test_an_interrupt_ends_with_its_code_and_a_hint(capsys: pytest.CaptureFixtur
             raise KeyboardInterrupt
         assert caught.value.code == 130
         assert words in capsys.readouterr().err
+
+
+def test_a_collapsed_model_is_a_warning_in_the_panel() -> None:
+    live = Live(console(terminal=True))
+    live.on_progress(RunStarted("FedAVG", "digits", (), 2))
+    result = replace(RESULT, metrics={"mlp": {"balanced_accuracy": 0.25, "majority": 0.5}})
+    live.on_progress(RoundFinished(result, 2, "", "the model does not beat always answering '3'"))
+    assert "0.250; the commonest class alone has accuracy 0.500" in shown(live)
+    assert "does not beat always answering '3'" in shown(live)
+    live.on_progress(RoundFinished(replace(result, round=2), 2, "", ""))
+    assert "does not beat" not in shown(live)

@@ -71,3 +71,16 @@ def test_a_run_without_a_round_has_no_page(done: Result, tmp_path: Path) -> None
     RunWriter(tmp_path).save(replace(done.state, round=0, history=()))
     with pytest.raises(StateError, match="continue with `fedaux resume"):
         write_run_report(tmp_path)
+
+
+def test_a_collapsed_model_is_a_warning_above_everything_else(done: Result, tmp_path: Path) -> None:
+    label = next(iter(done.state.weights))
+    table = [[36, *[0] * 9] for _ in range(10)]
+    last = replace(done.state.history[-1], confusion={label: table})
+    RunWriter(tmp_path).save(replace(done.state, history=(*done.state.history[:-1], last)))
+    text = write_run_report(tmp_path).read_text()
+    assert 'role="alert"' in text
+    assert text.index("does not beat always answering") < text.index("<nav>")
+    good = replace(last, confusion={label: [[36 * (i == j) for j in range(10)] for i in range(10)]})
+    RunWriter(tmp_path).save(replace(done.state, history=(*done.state.history[:-1], good)))
+    assert 'role="alert"' not in write_run_report(tmp_path).read_text()

@@ -28,7 +28,7 @@ from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
 from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
 from fedaux.experiments.sweeps.result import FailedRun, SweepResult, write_results
 from fedaux.experiments.sweeps.workers import Task, TaskError, run_tasks
-from fedaux.report.arms import ArmResult
+from fedaux.report.arms import ArmResult, collapsed
 
 
 def compare(
@@ -125,6 +125,7 @@ def _arm_result(arm: Arm, runs: list[Run]) -> ArmResult:
         tuple(result.folder for result in results),
         np.array([result.curve for result in results]),
         results[0].privacy if results and private else "",
+        collapsed(results),
     )
 
 

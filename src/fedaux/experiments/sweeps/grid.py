@@ -18,6 +18,7 @@ from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
 
 Settings = dict[str, Any]  # dotted keys, as in --set
 SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "fraction": "C"}
+ANY = "any"  # the value of a setting that a method does not look at
 METADATA = {  # keys of these tables beside their lists
     "sweep": ("seeds", "title", "about", "minutes"),
     "tune": ("methods", "budget", "seeds", "validation_fraction"),
@@ -88,7 +89,7 @@ class Sweep:
         lists = {key: tuple(map(method_name, values) if key == "method" else values) for key, values in axes.items()}
         products = itertools.product(*lists.values())
         arms = [make_arm(base, dict(zip(lists, values, strict=True)), chosen) for values in products]
-        return cls(base, lists, seeds, tuple(_with_unique_names(arms)), chosen, **metadata)
+        return cls(base, lists, seeds, tuple(_with_unique_names(list(without_repeats(arms)))), chosen, **metadata)
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = (), chosen: Chosen = AS_CONFIGURED) -> Sweep:
@@ -194,9 +195,41 @@ def make_arm(base: Config, settings: Settings, chosen: Chosen = AS_CONFIGURED) -
         config = Config.from_dict(table)
     except ConfigError as error:
         raise ConfigError(f"the sweep cannot have an arm with {' and '.join(parts)}: {error}") from error
-    name = re.sub(r"[^\w.+=,-]+", "_", "-".join(parts).replace("method=", ""), flags=re.ASCII)[:120]
     labels = {key: value_label(key, value) for key, value in settings.items()}
-    return Arm(settings, config, name or config.method, labels)
+    return Arm(settings, config, make_name(settings) or config.method, labels)
+
+
+def without_repeats(arms: Sequence[Arm]) -> Iterator[Arm]:
+    """Arms that differ in nothing that their method looks at are one: FedAVG is the same for any ε."""
+    seen = set[str]()
+    for arm in arms:
+        inert = [key for key in arm.settings if ignores(arm.config, key)]
+        rest = {key: value for key, value in arm.settings.items() if key not in inert}
+        if inert:
+            labels = {**arm.labels, **{key: f"any {SYMBOLS.get(key, key)}" for key in inert}}
+            name = make_name(rest) or arm.config.method
+            arm = replace(arm, settings={**arm.settings, **dict.fromkeys(inert, ANY)}, name=name, labels=labels)
+        if repr(arm.settings) not in seen:
+            seen.add(repr(arm.settings))
+            yield arm
+
+
+def ignores(config: Config, key: str) -> bool:
+    """Whether this setting makes no difference to a run of this config."""
+    method = find_method(config.method)
+    if key.startswith("privacy."):
+        return not (config.releases or config.privacy.private_training)
+    if key.startswith(("distill.", "teachers.")):
+        return not method.distils
+    if key.startswith("pretrain."):
+        return not method.pretrained
+    return key == "local.mu" and not method.proximal
+
+
+def make_name(settings: Settings) -> str:
+    """For a folder."""
+    text = "-".join(f"{key}={format_value(value)}" for key, value in settings.items())
+    return re.sub(r"[^\w.+=,-]+", "_", text.replace("method=", ""), flags=re.ASCII)[:120]
 
 
 def _with_unique_names(arms: list[Arm]) -> Iterator[Arm]:

@@ -104,6 +104,17 @@ class SweepResult:
             return next(iter(labels))
         return "\n\n".join(f"{'; '.join(names)}: {statement}" for statement, names in labels.items())
 
+    @property
+    def collapsed(self) -> str:
+        """Which arms ended with a model that is no result, in a sentence; "" for none."""
+        names = [arm.label for arm in self.arms if arm.warning]
+        return (
+            f"Collapsed: {'; '.join(names)}. Models no better than the commonest class, or that give up classes; the "
+            "report says which, and what to try first."
+            if names
+            else ""
+        )
+
     def raise_failures(self) -> None:
         """Raise `SweepError` if a run failed."""
         raise_failures(self.failures, len(self.sweep.runs(self.folder)), self.folder)
@@ -158,6 +169,7 @@ def write_results(result: SweepResult) -> SweepResult:
         tex += "\n" + latex(pivoted, f"{caption} After the last round.", notes, f"tab:{_slug(result.folder)}-pivot")
     if result.chosen:
         text += f"\nWith:\n\n{markdown(result.chosen, ('method', 'settings'))}"
+    text += f"\n{result.collapsed}\n" if result.collapsed else ""
     files = {
         "table.md": f"{text}\n{result.privacy}\n" if result.privacy else text,
         "table.tex": tex,

@@ -53,6 +53,21 @@ def test_what_is_set_is_no_longer_swept_and_lists_can_be_set() -> None:
     assert (alone.label, alone.name) == ("FedAUX", "fedaux")
 
 
+def test_a_setting_that_a_method_ignores_makes_one_arm_for_any_value() -> None:
+    """FedAVG was run again for every ε, and labelled with it."""
+    sweep = Sweep.from_dict(grid(method=["fedavg", "fedaux"], **{"privacy.epsilon": [0.05, 0.1]}))
+    assert [arm.label for arm in sweep.arms] == ["FedAVG, any ε", "FedAUX, ε = 0.05", "FedAUX, ε = 0.1"]
+    assert [arm.name for arm in sweep.arms][:2] == ["fedavg", "fedaux-privacy.epsilon=0.05"]
+    assert sweep.arms[0].settings == {"method": "fedavg", "privacy.epsilon": "any"}
+    axes = {"local.mu": [0.1, 1.0], "distill.lr": [1e-3, 1e-4], "pretrain.epochs": [0, 1]}
+    for key, methods in (("local.mu", 1), ("distill.lr", 1), ("pretrain.epochs", 1)):
+        found = Sweep.from_dict(grid(method=["fedavg", "fedprox", "feddf", "fedavg+p"], **{key: axes[key]})).arms
+        assert sum("any" in arm.label for arm in found) == 4 - methods
+        assert len(found) == 4 + methods
+    private = ["privacy.private_training=true", "privacy.epsilon_total=1.0"]
+    assert len(Sweep.from_dict(grid(method=["fedavg"], **{"privacy.max_grad_norm": [1.0, 2.0]}), private).arms) == 2
+
+
 def test_values_that_look_alike_in_a_folders_name_get_different_ones() -> None:
     long = ["x" * 200 + end for end in "ab"]
     names = [arm.name for arm in Sweep.from_dict(grid(**{"data.path": [*long, "a/b", "a b"]})).arms]

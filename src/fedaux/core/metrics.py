@@ -1,0 +1,191 @@
+"""What answers on labelled records are worth: figures beside their baseline, and whether a model has collapsed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Z = 1.96  # two-sided 95 %
+FEWEST = 5  # records of a class from which on "none of them was recognised" says something
+NAMED = 3  # classes that a warning names
+METRIC_NAMES = {  # of `Evaluation.summary`, for readers
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro-F1",
+    "auc": "AUC",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "majority": "always the commonest class",
+}
+
+
+def wilson(hits: float, trials: float, z: float = Z) -> tuple[float, float]:
+    """The interval of a share after Wilson (1927); (0, 1) where nothing was tried."""
+    if trials == 0:
+        return 0.0, 1.0
+    share, widening = hits / trials, z * z / trials
+    centre, half = share + widening / 2, z * math.sqrt(share * (1 - share) / trials + widening / (4 * trials))
+    return max(0.0, (centre - half) / (1 + widening)), min(1.0, (centre + half) / (1 + widening))
+
+
+def binary_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
+    """P(a positive scores higher than a negative) + P(equal)/2: the area under the ROC curve."""
+    ordered = np.sort(scores)
+    below, upto = (np.searchsorted(ordered, scores[positive], side) for side in ("left", "right"))
+    count, others = int(positive.sum()), int((~positive).sum())
+    ranks = (below + upto + 1) / 2  # mean rank among equals, from 1
+    return float((ranks.sum() - count * (count + 1) / 2) / (count * others))
+
+
+def area_under_curve(probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float | None:
+    """Of the second class of two; of more, the mean over the classes tested, each against the rest.
+
+    None where the records are of one class only.
+    """
+    counts = np.bincount(labels, minlength=probabilities.shape[1])
+    tested = [1] if len(counts) == 2 else [int(one) for one in np.flatnonzero(counts)]
+    if (counts > 0).sum() < 2:
+        return None
+    return float(np.mean([binary_auc(probabilities[:, one], labels == one) for one in tested]))
+
+
+@dataclass(frozen=True)
+class ClassRecall:
+    """How many of a class were recognised, with a 95 % interval."""
+
+    records: int
+    recall: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """`table` counts true classes (rows) by answers (columns). Classes without a record are left out of all means."""
+
+    table: NDArray[np.int64]
+    auc: float | None = None
+
+    @classmethod
+    def of(cls, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> Evaluation:
+        """Of probabilities (N, C) for records with these labels."""
+        classes = probabilities.shape[1]
+        answers = labels * classes + probabilities.argmax(axis=1)
+        table = np.bincount(answers, minlength=classes * classes).reshape(classes, classes)
+        return cls(table, area_under_curve(probabilities, labels))
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Records of each class."""
+        return np.asarray(self.table.sum(axis=1))
+
+    @cached_property
+    def tested(self) -> NDArray[np.int64]:
+        """The classes that have records."""
+        return np.flatnonzero(self.counts)
+
+    @property
+    def accuracy(self) -> float:
+        return float(np.trace(self.table) / self.table.sum())
+
+    @property
+    def majority(self) -> float:
+        """The accuracy of always answering the commonest class: what a model must beat."""
+        return float(self.counts.max() / self.table.sum())
+
+    @cached_property
+    def recalls(self) -> NDArray[np.float64]:
+        """Share of each class that was recognised; NaN for one without records."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.diag(self.table) / self.counts)
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The mean of the recalls: a model with one answer has 1 over the number of classes."""
+        return float(self.recalls[self.tested].mean())
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean of F1 = 2·hits / (records + answers) over classes that occur in either."""
+        total = self.counts + self.table.sum(axis=0)
+        seen = total > 0
+        return float((2 * np.diag(self.table)[seen] / total[seen]).mean())
+
+    @property
+    def sensitivity(self) -> float | None:
+        """Recall of the second of two classes, which counts as the positive one."""
+        return float(self.recalls[1]) if self._binary else None
+
+    @property
+    def specificity(self) -> float | None:
+        """Recall of the first of two classes."""
+        return float(self.recalls[0]) if self._binary else None
+
+    @property
+    def _binary(self) -> bool:
+        return len(self.table) == 2 and len(self.tested) == 2
+
+    def of_class(self, label: int) -> ClassRecall:
+        hits, records = int(self.table[label, label]), int(self.counts[label])
+        return ClassRecall(records, float(self.recalls[label]), *wilson(hits, records))
+
+    def summary(self) -> dict[str, float]:
+        """The figures beside the accuracy that a round keeps."""
+        found = {
+            "balanced_accuracy": self.balanced_accuracy,
+            "macro_f1": self.macro_f1,
+            "majority": self.majority,
+            "sensitivity": self.sensitivity,
+            "specificity": self.specificity,
+            "auc": self.auc,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def to_dict(self, classes: Sequence[str]) -> dict[str, Any]:
+        """For JSON, with the recall of each class."""
+        per_class = {name: vars(self.of_class(label)) for label, name in enumerate(classes) if label in self.tested}
+        return {"records": int(self.table.sum()), "accuracy": self.accuracy, **self.summary(), "classes": per_class}
+
+    @cached_property
+    def given_up(self) -> tuple[int, ...]:
+        """Classes that are recognised less often than by guessing: significantly, or never in some records."""
+        chance = 1 / max(1, len(self.tested))
+        found = [(label, self.of_class(int(label))) for label in self.tested]
+        return tuple(
+            int(label)
+            for label, one in found
+            if one.high < chance or (one.recall == 0 and one.records >= FEWEST and len(self.tested) > 1)
+        )
+
+    @property
+    def beats_majority(self) -> bool:
+        """Whether the recalls are, on average, better than those of one answer to everything."""
+        classes = len(self.tested)
+        if classes < 2:
+            return True
+        variance = sum(one.recall * (1 - one.recall) / one.records for one in map(self.of_class, self.tested))
+        return self.balanced_accuracy - Z * math.sqrt(variance) / classes > 1 / classes
+
+    def collapse(self, classes: Sequence[str]) -> str:
+        """In words what is wrong with the model, "" for nothing. Rows of `classes` are their names."""
+        if not self.beats_majority:
+            commonest = classes[int(self.counts.argmax())]
+            return (
+                f"the model does not beat always answering {commonest!r}: accuracy {100 * self.accuracy:.1f} % against "
+                f"{100 * self.majority:.1f} %, balanced accuracy {100 * self.balanced_accuracy:.1f} % against "
+                f"{100 / len(self.tested):.1f} %"
+            )
+        if not self.given_up:
+            return ""
+        worst = sorted(self.given_up, key=lambda label: float(self.recalls[label]))
+        names = ", ".join(f"{classes[label]!r} ({100 * self.recalls[label]:.0f} %)" for label in worst[:NAMED])
+        more = f" and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
+        return (
+            f"the model gives up {len(worst)} of {len(self.tested)} classes, which it recognises less often than by "
+            f"guessing: {names}{more}"
+        )

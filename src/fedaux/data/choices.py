@@ -1,0 +1,100 @@
+"""Settings chosen from a folder of images, each with its reason. Only headers and a few images are read."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fedaux.data.arrays import require_file
+from fedaux.data.image_folder import UNREADABLE, find_subfolder, list_images, subfolders
+
+SAMPLE = 200  # images that are looked at
+LARGEST_SIZE = 64  # to which larger images, and those of several sizes, are shrunk
+SMALL_SIZE = 32  # up to which the small network does
+VIEWS = 70_000  # of pre-training: a minute of a processor with the small network
+HEAD_STEPS = 200  # of a client in a round; a head makes thousands a second
+DISTILL_STEPS = 200
+BATCH = 32
+GREY = {"1", "L", "LA", "I", "I;16", "F"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting by its dotted key, and why it has this value."""
+
+    key: str
+    value: Any
+    why: str
+
+
+def choose_for_images(private: Path, public: Path, clients: int, test_fraction: float = 0.2) -> list[Choice]:
+    """For `fedaux init images --data PRIVATE --public PUBLIC`."""
+    root = find_subfolder(require_file(private, "your own images"), "train")
+    counts = {folder.name: len(list_images(folder)) for folder in subfolders(root)}
+    if len(counts) < 2:
+        raise ValueError(f"{root} must have a folder of images for each of at least two classes, not {len(counts)}")
+    seen = list_images(require_file(public, "public images"))
+    if len(seen) < 2:
+        raise ValueError(f"{public} holds {len(seen)} images; public ones, of any content, are what clients meet on")
+    records, has_test = sum(counts.values()), root != private and (private / "test").is_dir()
+    size, mode, how = _format([*list_images(root), *seen])
+    share = records * (1 if has_test else 1 - test_fraction) / clients
+    batches = max(1, math.ceil(share / BATCH))
+    epochs = max(1, math.ceil(HEAD_STEPS / batches))
+    pretraining = min(100, max(10, round(VIEWS / (2 * len(seen)))))
+    options = {"size": size, "mode": mode}
+    small = size <= SMALL_SIZE
+    held = "of your own test folder" if has_test else f"{test_fraction:.0%} of them are held out for testing"
+    names = ", ".join(f"{count:,} {name}" for name, count in list(counts.items())[:10])
+    return [
+        Choice("data.path", str(private), f"{records:,} images: {names}; {held}"),
+        Choice("data.options", options, how),
+        Choice("data.clients", clients, f"about {share:,.0f} images each"),
+        Choice("aux.path", str(public), f"{len(seen):,} public images"),
+        Choice("aux.options", options, "as the private ones"),
+        Choice(
+            "prototypes",
+            ["cnn"] if small else [{"name": "resnet8", "width": 16}],
+            f"{size}×{size} pixels are {'small' if small else 'too many for the smallest network'}",
+        ),
+        Choice("pretrain.epochs", pretraining, f"about {2 * len(seen) * pretraining:,} views of {len(seen):,} images"),
+        Choice("pretrain.batch_size", min(256, len(seen)), "several steps an epoch"),
+        Choice("pretrain.flip", mode != "L", "grey images are often scans or writing" if mode == "L" else "colour"),
+        Choice("local.epochs", epochs, f"{batches} batches of {BATCH} each: {epochs * batches} steps a round"),
+        Choice("distill.steps", DISTILL_STEPS, "steps, not epochs: they do not depend on how many public images"),
+    ]
+
+
+def _format(files: list[Path]) -> tuple[int, str, str]:
+    """(size, mode, why), from evenly spread images."""
+    some = files[:: max(1, len(files) // SAMPLE)]
+    sizes, grey, read = Counter[tuple[int, int]](), True, 0
+    for file in some:
+        try:
+            with Image.open(file) as image:
+                sizes[image.size] += 1
+                grey = grey and (image.mode in GREY or _is_grey(image))
+                read += 1
+        except UNREADABLE:
+            continue
+    if not read:
+        raise ValueError(f"not one of the {len(some)} files looked at can be read as an image, {some[0]} for one")
+    mode, colour = ("L", "grey") if grey else ("RGB", "in colour")
+    (width, height), _ = sizes.most_common(1)[0]
+    if len(sizes) == 1 and width == height and width <= LARGEST_SIZE:
+        return width, mode, f"{read} images looked at are all {width}×{height} and {colour}"
+    size = min(LARGEST_SIZE, min(min(pair) for pair in sizes))
+    smallest, largest = min(sizes), max(sizes)
+    span = f"{smallest[0]}×{smallest[1]}" + (f" to {largest[0]}×{largest[1]}" if len(sizes) > 1 else "")
+    return size, mode, f"{read} images looked at have {span} pixels, {colour}: cropped and shrunk"
+
+
+def _is_grey(image: Image.Image) -> bool:
+    x = np.asarray(image.convert("RGB"))
+    return bool((x[..., 0] == x[..., 1]).all() and (x[..., 1] == x[..., 2]).all())

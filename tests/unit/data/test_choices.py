@@ -1,0 +1,63 @@
+"""Settings from a folder of images, each with its reason."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux.data.choices import choose_for_images
+from helpers.pictures import pictures, save_png
+
+
+def folders(root: Path, size: int = 28, grey: bool = True, private: int = 60, public: int = 50) -> tuple[Path, Path]:
+    x = pictures(private + public, size)
+    x = x[..., 0] if grey else x
+    for i, image in enumerate(x[:private]):
+        save_png(root / "scans" / ("ill" if i % 3 else "well") / f"{i}.png", image)
+    for i, image in enumerate(x[private:]):
+        save_png(root / "public" / f"{i}.png", image)
+    return root / "scans", root / "public"
+
+
+def chosen(root: Path, clients: int = 3, **more: object) -> dict[str, object]:
+    return {choice.key: choice.value for choice in choose_for_images(*folders(root, **more), clients)}  # type: ignore[arg-type]
+
+
+def test_small_grey_images(tmp_path: Path) -> None:
+    choices = choose_for_images(*folders(tmp_path), 3)
+    found = {choice.key: choice.value for choice in choices}
+    assert found["data.options"] == found["aux.options"] == {"size": 28, "mode": "L"}
+    assert found["prototypes"] == ["cnn"]
+    assert found["pretrain.flip"] is False
+    assert found["pretrain.epochs"] == 100  # few public images: the most
+    assert found["local.epochs"] == 200  # 16 records a client are one batch
+    whys = {choice.key: choice.why for choice in choices}
+    assert "60 images: 40 ill, 20 well; 20% of them are held out" in whys["data.path"]
+    assert "all 28×28 and grey" in whys["data.options"]
+    assert "1 batches of 32 each: 200 steps a round" in whys["local.epochs"]
+
+
+def test_more_records_need_fewer_epochs_and_larger_images_another_network(tmp_path: Path) -> None:
+    found = chosen(tmp_path / "few", clients=1, private=400)
+    assert found["local.epochs"] == 20  # 320 records, ten batches
+    large = chosen(tmp_path / "large", size=80, grey=False)
+    assert large["data.options"] == {"size": 64, "mode": "RGB"}
+    assert large["prototypes"] == [{"name": "resnet8", "width": 16}]
+    assert large["pretrain.flip"] is True
+
+
+def test_several_sizes_are_shrunk_to_the_smallest_and_damaged_files_do_not_matter(tmp_path: Path) -> None:
+    private, public = folders(tmp_path)
+    save_png(private / "ill" / "a.png", np.zeros((40, 20), np.uint8))
+    (private / "well" / "b.png").write_bytes(b"no image")
+    found = {choice.key: choice for choice in choose_for_images(private, public, 3)}
+    assert found["data.options"].value == {"size": 20, "mode": "L"}
+    assert "20×40 to 28×28 pixels" in found["data.options"].why
+
+
+def test_what_cannot_be_a_start_is_named(tmp_path: Path) -> None:
+    private, public = folders(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere is missing; it is part of public images"):
+        choose_for_images(private, tmp_path / "nowhere", 3)
+    with pytest.raises(ValueError, match="at least two classes, not 0"):
+        choose_for_images(public, public, 3)
