@@ -157,11 +157,18 @@ def prepare(
         "fedaux report runs/my-fedaux-seed0         # one run: report.html in its folder",
         "fedaux report runs                         # all runs below a folder, side by side",
         "fedaux report runs/a runs/b --out both     # these two: both/report.html",
+        "fedaux report runs --target 0.8 --figures svg,pdf   # rounds to 80 %; figures for a paper",
     )
 )
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with runs in them.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the page; default the first one named.")] = None,
+    target: Annotated[
+        float | None, typer.Option(min=0, max=1, help="An accuracy, 0 to 1: after how many rounds is it reached?")
+    ] = None,
+    figures: Annotated[
+        str, typer.Option(metavar="FORMATS", help="Of the figures beside the page: svg, pdf, png, with commas between.")
+    ] = "svg",
     as_json: Json = False,
 ) -> None:
     """Write a self-contained HTML report of a run, or of several side by side."""
@@ -170,7 +177,8 @@ def report(
     with busy(console_for(as_json), "writing the report"):
         from fedaux.report.comparison_page import write_report
 
-        path = write_report(*folders, out=out)
+        formats = [name.strip() for name in figures.split(",")]
+        path = write_report(*folders, out=out, target=target, formats=formats)
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 

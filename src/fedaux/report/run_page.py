@@ -35,14 +35,14 @@ _PHASES = {
 }
 
 
-def write_run_report(folder: Path, cache: Path | None = None) -> Path:
+def write_run_report(folder: Path, cache: Path | None = None, formats: Sequence[str] = ("svg",)) -> Path:
     """`report.html` in the folder of a run that has finished at least one round."""
     facts = load_facts(folder, cache)
     config = facts.state.config
     makers = (_learning, _split, _classes, _clients, _teachers, _top_examples, _privacy, _costs, _failures, _settings)
     sections = [section for make in makers if (section := make(facts)) is not None]
     title = f"{find_method(config.method).label} on {config.data.source}"
-    return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections)
+    return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections, formats=formats)
 
 
 def describe_setting(config: Config) -> str:
