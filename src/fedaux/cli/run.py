@@ -24,6 +24,7 @@ from fedaux.cli.common import (
     set_threads,
     with_local_modules,
 )
+from fedaux.cli.dry_run import show_dry_run
 
 if TYPE_CHECKING:
     from fedaux.algorithms.results import Result
@@ -64,6 +65,7 @@ def init(
         "fedaux run examples/digits.toml",
         "fedaux run my.toml --set method=feddf+p --set local.epochs=5",
         "fedaux run my.toml --out runs/first --track tensorboard",
+        "fedaux run my.toml --dry-run     # what was found, how long it will take, whether it fits",
         "fedaux run my.toml --json | jq .accuracy",
         "fedaux run my.toml --out runs/all --regions 2  # merge two regional servers: docs, page Scale",
     )
@@ -79,6 +81,9 @@ def run(
     set_: Settings = None,
     track: Track = None,
     regions: Annotated[int, typer.Option(min=0, help="Merge so many regional servers; 0 simulates all clients.")] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Look at the data, time a few steps, say what would happen, and stop.")
+    ] = False,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -91,6 +96,10 @@ def run(
         from fedaux.experiments.runner import run_over_regions
 
     settings = Config.load(with_local_modules(config), set_ or [])
+    if dry_run:
+        set_threads(threads)
+        show_dry_run(settings, console_for(as_json), as_json)
+        return
     usual = Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
     folder = out or numbered_folder(usual, settings)
     experiment = partial(run_over_regions, regions=regions) if regions else run_experiment
