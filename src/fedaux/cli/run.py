@@ -24,6 +24,7 @@ from fedaux.cli.common import (
     set_threads,
     with_local_modules,
 )
+from fedaux.cli.dry_run import show_dry_run
 
 if TYPE_CHECKING:
     from fedaux.algorithms.results import Result
@@ -92,6 +93,7 @@ def _choices(kind: str, folder: Path, data: Path | None, public: Path | None, cl
         "fedaux run examples/digits.toml",
         "fedaux run my.toml --set method=feddf+p --set local.epochs=5",
         "fedaux run my.toml --out runs/first --track tensorboard",
+        "fedaux run my.toml --dry-run     # what was found, how long it will take, whether it fits",
         "fedaux run my.toml --json | jq .accuracy",
         "fedaux run my.toml --out runs/all --regions 2  # merge two regional servers: docs, page Scale",
     )
@@ -107,6 +109,9 @@ def run(
     set_: Settings = None,
     track: Track = None,
     regions: Annotated[int, typer.Option(min=0, help="Merge so many regional servers; 0 simulates all clients.")] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Look at the data, time a few steps, say what would happen, and stop.")
+    ] = False,
     threads: Threads = 1,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")] = False,
     as_json: Json = False,
@@ -120,6 +125,10 @@ def run(
         from fedaux.experiments.runner import run_over_regions
 
     settings = Config.load(with_local_modules(config), [*(set_ or []), *(["data.strict=true"] if strict else [])])
+    if dry_run:
+        set_threads(threads)
+        show_dry_run(settings, console_for(as_json), as_json)
+        return
     usual = Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
     folder = out or numbered_folder(usual, settings)
     experiment = partial(run_over_regions, regions=regions) if regions else run_experiment
@@ -186,11 +195,18 @@ def prepare(
         "fedaux report runs/my-fedaux-seed0         # one run: report.html in its folder",
         "fedaux report runs                         # all runs below a folder, side by side",
         "fedaux report runs/a runs/b --out both     # these two: both/report.html",
+        "fedaux report runs --target 0.8 --figures svg,pdf   # rounds to 80 %; figures for a paper",
     )
 )
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with runs in them.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the page; default the first one named.")] = None,
+    target: Annotated[
+        float | None, typer.Option(min=0, max=1, help="An accuracy, 0 to 1: after how many rounds is it reached?")
+    ] = None,
+    figures: Annotated[
+        str, typer.Option(metavar="FORMATS", help="Of the figures beside the page: svg, pdf, png, with commas between.")
+    ] = "svg",
     as_json: Json = False,
 ) -> None:
     """Write a self-contained HTML report of a run, or of several side by side."""
@@ -199,7 +215,8 @@ def report(
     with busy(console_for(as_json), "writing the report"):
         from fedaux.report.comparison_page import write_report
 
-        path = write_report(*folders, out=out)
+        formats = [name.strip() for name in figures.split(",")]
+        path = write_report(*folders, out=out, target=target, formats=formats)
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 

@@ -16,6 +16,7 @@ from fedaux.report.facts import tones
 from fedaux.report.line_chart import MAX_CURVES, Line, line_chart
 from fedaux.report.page import Draw, Figure, HtmlTable, Section
 from fedaux.report.shapes import bars
+from fedaux.report.statistics import HEADER, default_target, describe_rounds, differences, rounds_to_target
 from fedaux.report.svg import text_width
 from fedaux.report.tables import Cell, summary
 
@@ -33,6 +34,27 @@ def accuracy_section(arms: Sequence[ArmResult], runs: Mapping[str, Any], folder:
     ]
     figures = [*_curves(arms), Figure(draw, "After the last round.", file="bars")]
     return Section("accuracy", "Accuracy", "", figures, HtmlTable((*table.header, "seeds"), cells))
+
+
+def statistics_sections(arms: Sequence[ArmResult], target: float | None) -> list[Section]:
+    """Differences paired by seed, where there are seeds enough; rounds to a target."""
+    found, sections = differences(arms), []
+    if found:
+        best = ", ".join(dict.fromkeys(one.reference for one in found))
+        text = (
+            f"Accuracy after the last round less that of {best}, paired by seed: the same seed has the same split "
+            "and the same start. Intervals and p-values are Student's; p is corrected for the number of comparisons "
+            "(Holm). They speak of other seeds of this setting, not of other data."
+        )
+        rows = [one.cells() for one in found]
+        sections.append(Section("differences", "Differences", text, table=HtmlTable(HEADER, rows)))
+    if len(arms) > 1 and arms[0].curves.shape[1] > 1:
+        chosen = default_target(arms) if target is None else target
+        rows = [(arm.label, describe_rounds(rounds_to_target(arm.curves, chosen))) for arm in arms]
+        why = "" if target is not None else ", which is what the second best has after the last round"
+        text = f"The first round with a test accuracy of at least {100 * chosen:g} %{why}."
+        sections.append(Section("target", "Rounds to a target", text, table=HtmlTable(("", "rounds"), rows)))
+    return sections
 
 
 def percent(values: NDArray[np.float64]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
 from fedaux.data.federated import client_names, open_data, open_public
-from fedaux.report.accuracy_section import accuracy_section, percent
+from fedaux.report.accuracy_section import accuracy_section, percent, statistics_sections
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.facts import recall, seconds, tones
 from fedaux.report.line_chart import MAX_CURVES, Line, line_chart
@@ -21,20 +21,44 @@ from fedaux.report.shapes import bubbles, heat
 from fedaux.report.terminal import format_bytes, format_seconds, plural
 
 
-def write_report(*folders: str | Path, out: str | Path | None = None, cache: Path | None = None) -> Path:
-    """`report.html` of the run in a folder, or of all runs in and below several, side by side; returns its path."""
+def write_report(
+    *folders: str | Path,
+    out: str | Path | None = None,
+    cache: Path | None = None,
+    target: float | None = None,
+    formats: Sequence[str] = ("svg",),
+) -> Path:
+    """`report.html` of the run in a folder, or of all runs in and below several, side by side; returns its path.
+
+    Args:
+        folders: Of runs, or with runs in and below them.
+        out: Where the page goes; by default the first folder.
+        cache: Of extractors and features, as in `run`.
+        target: An accuracy between 0 and 1: after how many rounds does each arm have it? By default that of the second.
+        formats: Of the figures beside the page: svg, pdf, png.
+    """
     paths = [Path(folder) for folder in folders]
     runs = find_runs(paths)
     if len(runs) == 1 and out is None:
-        return write_run_report(runs[0], cache)
-    return write_comparison(Path(out or paths[0]), f"{len(runs)} runs side by side", group(runs))
+        return write_run_report(runs[0], cache, formats)
+    return write_comparison(
+        Path(out or paths[0]), f"{plural(len(runs), 'run')} side by side", group(runs), target=target, formats=formats
+    )
 
 
-def write_comparison(folder: Path, title: str, arms: Sequence[ArmResult], note: str = "") -> Path:
+def write_comparison(
+    folder: Path,
+    title: str,
+    arms: Sequence[ArmResult],
+    note: str = "",
+    target: float | None = None,
+    formats: Sequence[str] = ("svg",),
+) -> Path:
     """`report.html` in `folder`, for arms that have at least one finished run each; `note` stands below its title."""
     runs = {arm.label: [Result(RunState.load(one), one) for one in arm.folders] for arm in arms}
     makers = (accuracy_section, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
+    sections[1:1] = statistics_sections(arms, target)
     config = next(iter(runs.values()))[0].state.config
     sections.append(
         settings_section(f"Of {arms[0].label}, first seed: every key that differs from its default.", config)
@@ -42,7 +66,7 @@ def write_comparison(folder: Path, title: str, arms: Sequence[ArmResult], note: 
     subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"  # seeds vary
     subtitle += f" · {note}" if note else ""
     warnings = [f"{arm.label}: {text}" for arm in arms for text in (arm.note, arm.warning) if text]
-    return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, warnings)
+    return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, formats, warnings)
 
 
 Runs = dict[str, list[Result]]

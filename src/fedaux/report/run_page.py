@@ -35,7 +35,7 @@ _PHASES = {
 }
 
 
-def write_run_report(folder: Path, cache: Path | None = None) -> Path:
+def write_run_report(folder: Path, cache: Path | None = None, formats: Sequence[str] = ("svg",)) -> Path:
     """`report.html` in the folder of a run that has finished at least one round."""
     facts = load_facts(folder, cache)
     config = facts.state.config
@@ -54,7 +54,7 @@ def write_run_report(folder: Path, cache: Path | None = None) -> Path:
     sections = [section for make in makers if (section := make(facts)) is not None]
     title = f"{find_method(config.method).label} on {config.data.source}"
     warnings = [facts.result.warning] if facts.result.warning else []
-    return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections, warnings)
+    return write_page(folder / FILE, title, describe_setting(config), tiles(facts), sections, formats, warnings)
 
 
 def describe_setting(config: Config) -> str:

@@ -24,7 +24,17 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_comparison_has_everything(several: Path) -> None:
     text = write_comparison(several, "Two methods", group(find_runs([several]))).read_text()
     found = Page(text)
-    assert found.sections == ["accuracy", "split", "classes", "teachers", "privacy", "costs", "runs", "settings"]
+    assert found.sections == [
+        "accuracy",
+        "target",
+        "split",
+        "classes",
+        "teachers",
+        "privacy",
+        "costs",
+        "runs",
+        "settings",
+    ]
     assert not found.loads
     assert text.count("runs/fedaux-1") == 1
     assert "Bands are ± one standard deviation" in text
@@ -50,3 +60,17 @@ def test_several_folders_or_another_place(several: Path, tmp_path: Path) -> None
     alone = write_report(one, out=tmp_path / "alone")
     assert alone == tmp_path / "alone" / "report.html"
     assert "accuracy" in Page(alone.read_text()).sections
+
+
+def test_three_seeds_are_compared_and_a_target_is_what_was_asked_for(tmp_path: Path) -> None:
+    for method in ("fedavg", "fedaux"):
+        for seed in range(3):
+            finished_run(tmp_path / f"{method}-{seed}", replace(TINY_CONFIG, method=method, seed=seed))
+    path = write_report(tmp_path, target=0.99, formats=["svg", "pdf"])
+    text = path.read_text()
+    assert Page(text).sections[:3] == ["accuracy", "differences", "target"]
+    assert "at least 99 %" in text
+    assert text.count("never") == 2
+    for name in ("curves", "bars", "split", "classes"):
+        assert (tmp_path / f"{name}.svg").is_file()
+        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")

@@ -19,8 +19,12 @@ from fedaux.experiments.sweeps.grid import SYMBOLS, Run, Sweep, describe
 from fedaux.experiments.sweeps.workers import TaskError
 from fedaux.report.arms import ArmResult
 from fedaux.report.comparison_page import write_comparison
+from fedaux.report.statistics import HEADER as DIFFERENCES
+from fedaux.report.statistics import differences, differences_csv
 from fedaux.report.tables import SPREAD, Table, latex, markdown, pivot, runs_csv, summary, summary_csv, tasks
 from fedaux.report.terminal import plural
+
+PAIRED = "Against the best arm on the same problem, paired by seed; p by Student's t, corrected by Holm:"
 
 
 class SweepError(FedauxError):
@@ -167,6 +171,9 @@ def write_results(result: SweepResult) -> SweepResult:
     if pivoted:
         text += f"\nAfter the last round:\n\n{markdown(pivoted.texts(), pivoted.header)}"
         tex += "\n" + latex(pivoted, f"{caption} After the last round.", notes, f"tab:{_slug(result.folder)}-pivot")
+    found = differences(result.arms)
+    if found:
+        text += f"\n{PAIRED}\n\n{markdown([one.cells() for one in found], DIFFERENCES)}"
     if result.chosen:
         text += f"\nWith:\n\n{markdown(result.chosen, ('method', 'settings'))}"
     text += f"\n{result.collapsed}\n" if result.collapsed else ""
@@ -175,6 +182,7 @@ def write_results(result: SweepResult) -> SweepResult:
         "table.tex": tex,
         "table.csv": summary_csv(result.arms),
         "runs.csv": runs_csv(result.arms),
+        **({"differences.csv": differences_csv(found)} if found else {}),
         "sweep.json": json.dumps(result.to_dict(), indent=1, ensure_ascii=False),
     }
     for name, content in files.items():

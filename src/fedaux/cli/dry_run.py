@@ -1,0 +1,47 @@
+"""What `fedaux run --dry-run` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+from fedaux.cli.common import print_json
+
+if TYPE_CHECKING:
+    from fedaux.config.schema import Config
+
+
+def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
+    """Found, planned, costs; then an error if it will not fit."""
+    from fedaux.report.busy import busy
+    from fedaux.report.terminal import format_bytes, format_seconds, results_table
+
+    with busy(console, "looking at the data"):
+        from fedaux.experiments.dry_run import dry_run
+
+        plan = dry_run(config)
+    if as_json:
+        print_json(plan.to_dict())
+        plan.raise_problems()
+        return
+    found = [(escape(name), escape(words)) for name, words in plan.found.items()]
+    console.print(results_table("Found", ("what", ""), found, text_columns=(0, 1)))
+    networks = [
+        (escape(label), f"{one.parameters:,}", format_bytes(one.sent), f"{1 / max(one.step, 1e-9):,.0f}")
+        for label, one in plan.networks.items()
+    ]
+    header = ("network", "parameters", "sent each way", "records trained a second")
+    console.print(results_table("Networks, timed on a few records", header, networks))
+    times = [(name, format_seconds(value)) for name, value in plan.seconds.items()]
+    console.print(
+        results_table("About how long", ("phase", ""), [*times, ("in all", format_seconds(plan.total_seconds))])
+    )
+    console.print(
+        f"A round sends and receives {format_bytes(plan.bytes_per_round)}. The largest step needs about "
+        f"{format_bytes(plan.memory)} of memory, {format_bytes(plan.available)} are free.",
+        soft_wrap=True,
+    )
+    plan.raise_problems()
+    console.print("Nothing was trained, nothing was released. Without --dry-run the same command runs it.")

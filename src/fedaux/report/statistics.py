@@ -1,0 +1,117 @@
+"""What a few seeds can say: intervals, differences paired by seed, rounds to a target.
+
+Two arms with the same seed have the same split and the same start, so their difference varies less than either of them.
+Intervals and tests are Student's: seeds are few, and their differences not far from normal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+from fedaux.report.arms import ArmResult
+from fedaux.report.tables import tasks, to_csv
+
+FEWEST = 3  # seeds; fewer have an interval that says nothing
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Accuracy after the last round, `arm` less `reference`, over the seeds that both have."""
+
+    arm: str
+    reference: str
+    seeds: int
+    mean: float
+    low: float  # of the interval that covers the mean in 95 % of cases
+    high: float
+    p: float  # of no difference: paired t-test, two-sided
+    corrected: float  # the same by Holm, for all that are compared with this reference
+
+    def cells(self) -> tuple[str, ...]:
+        """For a table of text, in points of per cent."""
+        low, high = 100 * self.low, 100 * self.high
+        shown = "< 0.001" if self.corrected < 0.001 else f"{self.corrected:.3f}"
+        return self.arm, f"{100 * self.mean:+.1f}", f"{low:+.1f} to {high:+.1f}", shown, str(self.seeds)
+
+
+HEADER = ("difference, in points", "mean", "95 % interval", "p, corrected", "seeds")
+
+
+def interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
+    """Of the mean, 95 %; None for fewer than `FEWEST` values."""
+    if len(values) < FEWEST:
+        return None
+    half = float(stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / np.sqrt(len(values))
+    return float(values.mean() - half), float(values.mean() + half)
+
+
+def paired_p(differences: NDArray[np.float64]) -> float:
+    """Of a mean of zero, two-sided. All the same, and not zero, leaves no doubt; all zero leaves nothing to test."""
+    n, spread = len(differences), float(differences.std(ddof=1))
+    if spread == 0:
+        return 1.0 if differences[0] == 0 else 0.0
+    return float(2 * stdtr(n - 1, -abs(differences.mean()) / (spread / np.sqrt(n))))
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p-values corrected so that all of them together err at the stated rate."""
+    order = np.argsort(values, kind="stable")
+    steps = [(len(values) - rank) * values[i] for rank, i in enumerate(order)]
+    corrected = np.empty(len(values))
+    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0) if steps else []
+    return [float(value) for value in corrected]
+
+
+def differences(arms: Sequence[ArmResult]) -> list[Difference]:
+    """Every arm against the best of those that are measured on the same problem."""
+    problems, found = tasks(arms), list[Difference]()
+    for problem in dict.fromkeys(problems.values()):
+        rivals = [arm for arm in arms if problems[arm.label] == problem]
+        best = max(rivals, key=lambda arm: float(arm.curves[:, -1].mean()))
+        pairs = [pair for arm in rivals if arm is not best and (pair := _difference(arm, best)) is not None]
+        corrected = holm([pair.p for pair in pairs])
+        found += [replace(pair, corrected=value) for pair, value in zip(pairs, corrected, strict=True)]
+    return found
+
+
+def _difference(arm: ArmResult, reference: ArmResult) -> Difference | None:
+    other = dict(zip(reference.seeds, reference.curves[:, -1], strict=True))
+    own = dict(zip(arm.seeds, arm.curves[:, -1], strict=True))
+    values = np.array([own[seed] - other[seed] for seed in own if seed in other])
+    between = interval(values)
+    if between is None:
+        return None
+    p = paired_p(values)
+    return Difference(arm.label, reference.label, len(values), float(values.mean()), *between, p, p)
+
+
+def rounds_to_target(curves: NDArray[np.float64], target: float) -> list[int | None]:
+    """For each seed the first round with at least this accuracy; None where there is none."""
+    reached = curves >= target
+    return [int(row.argmax()) + 1 if row.any() else None for row in reached]
+
+
+def default_target(arms: Sequence[ArmResult]) -> float:
+    """What the second best has after the last round, in whole per cent: how much sooner is the best there?"""
+    ends = sorted(float(arm.curves[:, -1].mean()) for arm in arms)
+    return float(np.floor(100 * ends[-2] if len(ends) > 1 else 100 * ends[-1])) / 100
+
+
+def describe_rounds(rounds: Sequence[int | None]) -> str:
+    """`4`, `4 to 7`, `4 to 7, in 2 of 3 seeds`, `never`."""
+    reached = sorted(number for number in rounds if number is not None)
+    if not reached:
+        return "never"
+    text = f"{reached[0]}" if reached[0] == reached[-1] else f"{reached[0]} to {reached[-1]}"
+    return text if len(reached) == len(rounds) else f"{text}, in {len(reached)} of {len(rounds)} seeds"
+
+
+def differences_csv(found: Sequence[Difference]) -> str:
+    """Shares of 1, as in table.csv."""
+    names = ("arm", "reference", "seeds", "mean", "low", "high", "p", "p_holm")
+    return to_csv([names, *(tuple(vars(one).values()) for one in found)])
