@@ -95,7 +95,7 @@ def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) ->
 
 def find_top_examples(state: RunState, cache: Path | None) -> list[TopExamples]:
     """For some clients, the examples of D_distill with the highest odds of being theirs."""
-    server = make_server(state.config, cache=cache)
+    server = make_server(state.config, cache=cache, state=state)
     embedding, clients = server.restore(state), sorted(state.releases)[:SHOWN]
     if embedding is None:
         return []
