@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedaux import Config
+from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import (
@@ -36,13 +37,14 @@ CONFIG = Config(
 Answer = Callable[[Order], Reply | None]  # None: silence
 
 
-def make_server(config: Config = CONFIG, cache: Path | None = None) -> Server:
+def make_server(config: Config = CONFIG, cache: Path | None = None, state: RunState | None = None) -> Server:
     """Rows of four numbers in three classes; features of public rows stay in memory."""
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 3
     test = Records((np.eye(3, 4)[labels] + 0.1 * rng.normal(size=(60, 4))).astype(np.float32), labels)
     aux = Records(rng.normal(size=(50, 4)).astype(np.float32))
-    server = Server.of(config, aux, test, 3, CLIENTS, cache or Path())
+    clients, known = config.federation.sites or CLIENTS, state.dealt if state else {}
+    server = Server.of(config, aux, test, 3, clients, cache or Path(), known=known)
     return server if cache else replace(server, cache=None)
 
 

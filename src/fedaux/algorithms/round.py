@@ -61,7 +61,7 @@ class Round:
     ) -> Round:
         number, teachers = state.round + 1, server.config.teachers
         part = server.public.part(teachers.examples, number) if server.method.distils else None
-        known = sorted(state.last_round.keys() - set(asked)) if server.standing else []
+        known = sorted(state.last_round.keys() & set(server.clients) - set(asked)) if server.standing else []
         with costs.phase("weigh"):
             scored = embedding if server.method.scores else None
             weights = scored.teacher_weights(state.releases, [*asked, *known], part) if scored else None
@@ -163,7 +163,8 @@ class Round:
         """Standing teachers, averages, FedBE's draws, students, test: the state after this round."""
         server = self.server
         if server.standing:
-            absent = {client: last for client, last in state.last_round.items() if client not in self.client_metrics}
+            others = set(server.clients) - self.client_metrics.keys()
+            absent = {client: last for client, last in state.last_round.items() if client in others}
             with self.costs.phase("teach"):
                 for teacher in server.standing.ensembles(absent, self.teacher_weights, self.part, server.method):
                     self.total.merge(Contribution(ensemble=teacher, teachers=1))

@@ -63,6 +63,9 @@ class RunState:
     standardisation: dict[str, Arrays] = field(default_factory=dict)
     sums: dict[str, Arrays] = field(default_factory=dict)  # of features, `FeatureSums` of all that have sent theirs
     summed: dict[str, int] = field(default_factory=dict)  # records of each of them
+    dealt: dict[str, str] = field(
+        default_factory=dict
+    )  # the prototype of every real site, also of those that have left
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -118,8 +121,9 @@ class RunState:
             clients = {row["client"]: row for row in known}
             results = [RoundResult.from_dict(row) for row in history]
             tables = {label: arrays["counts"].tolist() for label, arrays in rooms["confusion"].items()}
+            config = Config.from_dict(start["config"])
             return cls(
-                Config.from_dict(start["config"]),
+                config,
                 facts["round"],
                 rooms["weights"],
                 start_rooms["extractors"],
@@ -127,6 +131,7 @@ class RunState:
                 method_state=rooms["method_state"],
                 standardisation=start_rooms["standardisation"],
                 sums=rooms["sums"],
+                dealt=start.get("dealt", _dealt_in_turn(config)),
                 summed={client: row["summed"] for client, row in clients.items() if row["summed"]},
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
                 releases={row["client"]: release_of(row) for row in releases},
@@ -150,6 +155,12 @@ class RunState:
             "last_round": self.last_round.get(client, 0),
             "summed": self.summed.get(client, 0),
         }
+
+
+def _dealt_in_turn(config: Config) -> dict[str, str]:
+    """As older runs have it, which do not say."""
+    labels = [spec.label for spec in config.prototypes]
+    return {site: labels[number % len(labels)] for number, site in enumerate(config.federation.sites)}
 
 
 def release_row(release: Release) -> Row:

@@ -58,7 +58,7 @@ class RunWriter:
         if self._fresh:
             (self._folder / FILE).unlink(missing_ok=True)
         rooms = {"extractors": state.extractors, "public": state.public, "standardisation": state.standardisation}
-        write_atomically(self._folder / START, pack({"config": state.config.to_dict()}, rooms))
+        write_atomically(self._folder / START, pack({"config": state.config.to_dict(), "dealt": state.dealt}, rooms))
         for name, length in self._lengths.items():
             write_from(self._folder / name, length, b"")
         self._started = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from fedaux.algorithms.public_data import PublicData
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.standing import StandingTeachers
 from fedaux.config.methods import Method, find_method
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import FeaturesProgress, Notice, OnProgress, no_progress
@@ -39,6 +40,7 @@ class Server:
     cache: Path | None = None  # of public features; None keeps them in memory
     on_progress: OnProgress = field(default=no_progress, repr=False)
     standing: StandingTeachers | None = None  # of a run with teachers.standing, see `in_folder`
+    dealt: Mapping[str, PrototypeSpec] = field(default_factory=dict, repr=False)  # also to sites that have left
 
     @classmethod
     def of(
@@ -50,13 +52,14 @@ class Server:
         clients: Sequence[str],
         cache: Path,
         on_progress: OnProgress = no_progress,
+        known: Mapping[str, str] | None = None,
     ) -> Server:
-        """For networks that `config` names. Prototypes are dealt to the clients in turn."""
-        dealt = {client: config.prototypes[i % len(config.prototypes)] for i, client in enumerate(clients)}
+        """For networks that `config` names. Who is `known` from a stored state keeps its prototype, see `deal`."""
+        dealt = deal(clients, config.prototypes, known or {})
         learners, scorer = Learners.build(config, test.shape, classes), make_scorer(config.privacy, classes)
         public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
         orders = Orders(config, classes, scorer, learners, public, dealt.__getitem__)
-        return cls(config, classes, clients, learners, public, scorer, orders, cache, on_progress)
+        return cls(config, classes, clients, learners, public, scorer, orders, cache, on_progress, dealt=dealt)
 
     def in_folder(self, folder: Path) -> Server:
         """With standing teachers, if the run has any, in the run's folder."""
@@ -74,6 +77,11 @@ class Server:
     @cached_property
     def clients_per_prototype(self) -> Counter[str]:
         return Counter(map(self.label_of, self.clients))
+
+    @property
+    def site_labels(self) -> dict[str, str]:
+        """The prototype of each real site, which a run's state keeps; simulated clients are dealt by their number."""
+        return {client: spec.label for client, spec in self.dealt.items()} if self.config.federation.sites else {}
 
     def label_of(self, client: str) -> str:
         """The prototype that a client trains."""
@@ -99,9 +107,33 @@ class Server:
         self.on_progress(FeaturesProgress(label, done, total))
 
 
+<<<<<<< HEAD
 def make_server(config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None) -> Server:
     """With the data and networks that `config` names."""
     data, names = open_public(config), client_names(config)
     for note in data.notes:
         on_progress(Notice(note))
     return Server.of(config, data.aux, data.test, len(data.classes), names, cache or cache_folder(), on_progress)
+=======
+def deal(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]) -> dict[str, PrototypeSpec]:
+    """A prototype for every client, by name: those `known` keep theirs, new ones get in turn what the fewest have."""
+    labels = {spec.label: spec for spec in specs}
+    dealt = {client: labels[label] for client, label in known.items() if label in labels}
+    counts = Counter(dict.fromkeys(labels, 0))
+    counts.update(dealt[client].label for client in clients if client in dealt)
+    for client in clients:
+        if client not in dealt:
+            label = min(labels, key=counts.__getitem__)  # the first of several
+            dealt[client] = labels[label]
+            counts[label] += 1
+    return dealt
+
+
+def make_server(
+    config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None, state: RunState | None = None
+) -> Server:
+    """With the data and networks that `config` names. In a run that goes on from `state`, sites keep prototypes."""
+    data, names, known = open_public(config), client_names(config), state.dealt if state else {}
+    folder = cache or cache_folder()
+    return Server.of(config, data.aux, data.test, len(data.classes), names, folder, on_progress, known)
+>>>>>>> sites

@@ -34,7 +34,7 @@ def initial_state(server: Server) -> RunState:
             validate_module(learner, training=True)
     weights = learners.weights()
     kept = {label: server.hooks.server_state(arrays["parameters"]) for label, arrays in weights.items()}
-    state = RunState(config, 0, weights, method_state=kept)
+    state = RunState(config, 0, weights, method_state=kept, dealt=server.site_labels)
     on_features = config.head_only or config.analytic_head is not None
     if not (config.releases or on_features):
         return state

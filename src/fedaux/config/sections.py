@@ -263,6 +263,7 @@ class FederationConfig:
     """Sites, timeouts, quorum, and the limits on what a client may claim."""
 
     sites: tuple[str, ...] = ()  # names of real sites; empty: clients are simulated from one source
+    registered_only: bool = False  # a node takes part only under the name that its key was registered with
     connect_timeout: float = 600.0  # seconds to wait for the sites before the first round
     timeout: float = 3600.0  # seconds to wait for the replies of a round
     retries: int = 2  # how often an order without an answer is sent again in a round; the same order is paid for once

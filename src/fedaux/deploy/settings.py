@@ -30,6 +30,7 @@ SERVER_NOTES = {
     "aux.path": "",
     "privacy.scorer": "what the server asks for; a site answers only if its own settings say the same",
     "federation.sites": "the sites, by the names in their own settings",
+    "federation.registered_only": "a key answers only for the name under which register.sh has registered it",
     "federation.connect_timeout": "seconds for the sites to come up",
     "federation.timeout": "seconds for the replies of a round; a site that is later misses the round",
     "federation.quorum": "share of the sites that a round needs",
@@ -88,7 +89,8 @@ def sends_sums(config: Config) -> bool:
 def server_config(base: Config, sites: Sequence[str]) -> Config:
     """The server's settings from `base`; where it names no public data, its own source stands in."""
     data = _own_data(base.data)
-    privacy, federation = replace(base.privacy, unsafe_seed=-1), replace(base.federation, sites=tuple(sites))
+    privacy = replace(base.privacy, unsafe_seed=-1)
+    federation = replace(base.federation, sites=tuple(sites), registered_only=True)
     return replace(base, data=data, aux=_public_data(base), privacy=privacy, federation=federation)
 
 

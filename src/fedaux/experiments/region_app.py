@@ -12,12 +12,13 @@ from pathlib import Path
 from fedaux.algorithms.regions import Part, Region
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
+from fedaux.experiments.runner import stored_state
 from fedaux.flower.server_app import Connect, regional_app
 from fedaux.report.progress import print_progress
 
 
 def main(config: Config, folder: Path, part: Part, connect: Connect) -> None:
-    server = make_server(config, print_progress)
+    server = make_server(config, print_progress, state=stored_state(config, folder))
     Region(server, connect(server), folder, part).serve()
     print(f"region {part.number} of {part.count}: all rounds are done", flush=True)
 

@@ -69,7 +69,7 @@ def run(
     folder = Path(folder)
     with listening(on_progress), RunLock(folder) as lock:
         state = stored_state(config, folder)
-        server = make_server(config, on_progress, cache)
+        server = make_server(config, on_progress, cache, state)
         federation = in_process(config, folder, server.cache, bound_function(server.scorer))
         return run_in_folder(folder, server, federation, state, callbacks, until, lock)
 
@@ -94,9 +94,10 @@ def run_over_regions(
         )
     folder = Path(folder)
     with RunLock(folder) as lock:
-        server, federation = make_server(config, on_progress, cache), Regions(folder, regions)
+        state = stored_state(config, folder)
+        server, federation = make_server(config, on_progress, cache, state), Regions(folder, regions)
         on_progress(Notice(f"waiting for {regions} regional servers, which are started with out = {folder.absolute()}"))
-        result = run_in_folder(folder, server, federation, stored_state(config, folder), callbacks, lock=lock)
+        result = run_in_folder(folder, server, federation, state, callbacks, lock=lock)
         federation.end()
         return result
 
@@ -115,6 +116,7 @@ def run_in_folder(
     A round is saved before anybody hears of it, and only by who holds the lock.
     """
     server = server.in_folder(folder)
+    state = replace(state, dealt=server.site_labels) if state else None
     config, hooks, writer = server.config, Callbacks([JsonLines(), *callbacks]), RunWriter(folder, state)
     finished = state.round if state else 0
     if server.standing:  # a run that was killed may have left some that do not count

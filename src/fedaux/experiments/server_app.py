@@ -22,8 +22,8 @@ from fedaux.report.run_page import write_run_report
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
     with RunLock(folder) as lock:
-        server = make_server(config, print_progress)
         state = stored_state(config, folder)
+        server = make_server(config, print_progress, state=state)
         result = run_in_folder(folder, server, connect(server), state, lock=lock)
         for path in write_models(result.state, folder / "model"):
             print(f"model: {path}", flush=True)

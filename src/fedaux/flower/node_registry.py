@@ -13,7 +13,7 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Hello, HelloOrder
 from fedaux.core.progress import Notice, OnProgress, no_progress
 from fedaux.flower.federation import read_reply
-from fedaux.flower.mailbox import stream_replies
+from fedaux.flower.mailbox import is_lost, stream_replies
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
 
 POLL_INTERVAL = 1.0  # seconds
@@ -26,7 +26,11 @@ class MissingSitesError(FedauxError, RuntimeError):
 
 
 class NodeRegistry:
-    """Asks every new node for its clients; excludes a node with a wrong answer, or with a client of another node."""
+    """Asks every new node for its clients; excludes a node with a wrong answer, or with a client of another node.
+
+    A node that was registered under a name, which the SuperLink keeps with its key, answers for that name alone, or for
+    the names that it was registered under, divided by commas. Others are excluded if `registered_only`.
+    """
 
     def __init__(
         self,
@@ -34,22 +38,26 @@ class NodeRegistry:
         clients: Sequence[str],
         classes: Sequence[str],
         on_progress: OnProgress = no_progress,
+        registered_only: bool = False,
     ) -> None:
         self._grid, self._expected, self._classes, self._on_progress = grid, list(clients), list(classes), on_progress
+        self._registered_only = registered_only
         self._known: dict[int, list[str]] = {}  # clients by node; empty for an excluded node
+        self._rivals: dict[int, str] = {}  # nodes that must wait until another one is gone, and what was said of them
 
     def refresh(self, timeout: float = 60.0) -> dict[str, int]:
         """{client: node} of all connected nodes; new ones are asked, and have `timeout` seconds to answer."""
-        present = list(self._grid.get_node_ids())
-        self._known = {node: names for node, names in self._known.items() if node in present}
-        new = [node for node in present if node not in self._known]
+        names = {node.node_id: node.name for node in self._grid.get_nodes()}
+        self._known = {node: clients for node, clients in self._known.items() if node in names}
+        self._rivals = {node: said for node, said in self._rivals.items() if node in names}
+        new = [node for node in names if node not in self._known]
         messages = (
             (node, Message(serialize(HelloOrder()), node, MESSAGE_TYPES[HelloOrder], ttl=timeout)) for node in new
         )
         for node, reply in stream_replies(self._grid, messages, timeout):
-            if reply is not None:  # a silent one is asked again at the next refresh
-                self._known[node] = self._clients_of(node, reply)
-        return {client: node for node, names in self._known.items() for client in names}
+            if reply is not None and not is_lost(reply):  # a silent one is asked again at the next refresh
+                self._admit(node, names[node], reply)
+        return {client: node for node, clients in self._known.items() for client in clients}
 
     def wait_for_clients(self, timeout: float, minimum: int) -> dict[str, int]:
         """Wait until all clients are connected, or until the timeout if at least `minimum` are."""
@@ -73,15 +81,33 @@ class NodeRegistry:
             "federation.connect_timeout."
         )
 
-    def _clients_of(self, node: int, reply: Message) -> list[str]:
-        names, problem = _validate_hello(reply, self._expected, self._classes)
-        taken = {client for clients in self._known.values() for client in clients}
-        if not problem and not taken.isdisjoint(names):
-            problem = f"another node already speaks for {', '.join(sorted(taken.intersection(names)))}"
+    def _admit(self, node: int, registered: str, reply: Message) -> None:
+        clients, problem = _validate_hello(reply, self._expected, self._classes)
+        if not problem:
+            problem = self._foreign(registered, clients)
         if problem:
+            self._known[node] = []
             self._on_progress(Notice(f"node {node} is excluded: {problem}"))
-            return []
-        return names
+            return
+        taken = {client for others in self._known.values() for client in others}
+        if taken.isdisjoint(clients):
+            self._known[node] = clients
+            return
+        problem = f"another node already speaks for {', '.join(sorted(taken.intersection(clients)))}"
+        if self._rivals.get(node) != problem:  # said once; it is asked again, as the other may be gone by then
+            self._rivals[node] = problem
+            self._on_progress(Notice(f"node {node} is excluded: {problem}"))
+
+    def _foreign(self, registered: str, clients: Sequence[str]) -> str:
+        """What is wrong with these names for the key that the node has shown; "" if nothing is."""
+        own = [name.strip() for name in registered.split(",") if name.strip()]
+        if not own and not self._registered_only:
+            return ""
+        foreign = [client for client in clients if client not in own]
+        if not foreign:
+            return ""
+        key = f"its key is registered for {', '.join(own)}" if own else "its key is registered without a name"
+        return f"it speaks for {', '.join(foreign)}, and {key}"
 
 
 def _validate_hello(reply: Message, expected: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str]:

@@ -51,7 +51,8 @@ def regional_app(run: RegionalRun) -> ServerApp:
 def connect(grid: Grid, server: Server, part: Part = WHOLE) -> GridFederation:
     """Wait for the sites of a run, or of one region of it; raises if too few connect."""
     config, policy, clients = server.config, server.config.federation, part.clients(server.clients)
-    registry = NodeRegistry(grid, clients, open_public(config).classes, server.on_progress)
+    classes = open_public(config).classes
+    registry = NodeRegistry(grid, clients, classes, server.on_progress, policy.registered_only)
     nodes = registry.wait_for_clients(policy.connect_timeout, quorum(config, len(clients)))
     bounds = bound_function(server.scorer)
     return GridFederation(

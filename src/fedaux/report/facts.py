@@ -103,7 +103,7 @@ def may_show(config: Config) -> bool:
 
 def find_top_examples(state: RunState, cache: Path | None) -> list[TopExamples]:
     """For some clients, the examples of D_distill with the highest odds of being theirs."""
-    server = make_server(state.config, cache=cache)
+    server = make_server(state.config, cache=cache, state=state)
     embedding, clients = server.restore(state), sorted(state.releases)[:SHOWN]
     if embedding is None:
         return []

@@ -11,9 +11,22 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from fedaux.algorithms.run_state import ACCOUNTS, FILE, HISTORY, RELEASES, START, VERSION, RunState, StateError
+from fedaux.algorithms.run_state import (
+    ACCOUNTS,
+    FILE,
+    HISTORY,
+    RELEASES,
+    START,
+    VERSION,
+    RunState,
+    StateError,
+    pack,
+    read,
+)
 from fedaux.algorithms.run_writer import RunWriter
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
+from fedaux.config.sections import DataConfig, FederationConfig
 from fedaux.core.errors import FedauxError
 from fedaux.core.messages import Arrays
 from helpers.states import ACCOUNT, RESULT, release, sample_state
@@ -45,6 +58,21 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
         other = loaded.releases[client]
         assert {**vars(one), "arrays": 0} == {**vars(other), "arrays": 0}
         assert_same({"": one.arrays}, {"": other.arrays})
+
+
+def test_a_run_that_does_not_say_which_prototype_a_site_has_dealt_them_in_turn(tmp_path: Path) -> None:
+    config = Config(
+        prototypes=(PrototypeSpec("mlp"), PrototypeSpec("cnn")),
+        data=DataConfig("npy", "records", partition="own", classes=("a", "b")),
+        federation=FederationConfig(sites=("x", "y", "z")),
+    )
+    RunWriter(tmp_path).save(replace(sample_state(), config=config, dealt={"w": "mlp-0"}))
+    assert RunState.load(tmp_path).dealt == {"w": "mlp-0"}
+    facts, rooms = read(tmp_path / START)
+    kept = {key: value for key, value in facts.items() if key not in ("dealt", "rooms")}
+    (tmp_path / START).write_bytes(pack(kept, rooms))
+    one, two = (spec.label for spec in config.prototypes)
+    assert RunState.load(tmp_path).dealt == {"x": one, "y": two, "z": one}
 
 
 def test_saving_what_was_loaded_changes_nothing(tmp_path: Path) -> None:

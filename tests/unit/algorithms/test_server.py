@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from fedaux import Config
+from fedaux.algorithms.server import deal
 from fedaux.algorithms.server import make_server as make_run_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.sections import AuxConfig, DataConfig
-from helpers.scripted import CONFIG, MLP, make_server
+from helpers.scripted import CONFIG, MLP, WIDE, make_server
 
 
 def test_restoring_knows_the_extractors_of_the_state() -> None:
@@ -38,3 +39,17 @@ def test_a_run_has_the_data_and_networks_of_its_config(tmp_path: Path) -> None:
     assert (len(server.public.split.negatives), len(server.public.distill)) == (20, 30)
     assert server.method.label == "FedAUX"
     assert server.cache == tmp_path
+
+
+SPECS = (MLP, WIDE)
+
+
+def test_prototypes_are_dealt_in_turn_and_stay_with_names() -> None:
+    first = deal(["a", "b", "c"], SPECS, {})
+    assert first == {"a": MLP, "b": WIDE, "c": MLP}
+    labels = {client: spec.label for client, spec in first.items()}
+    assert deal(["c", "b", "a"], SPECS, labels) == first
+    gone = deal(["b", "c"], SPECS, labels)
+    assert gone == first  # also of who has left: releases of it are there
+    assert deal(["b", "c", "d", "e"], SPECS, labels) == {**first, "d": MLP, "e": WIDE}
+    assert deal(["b", "d", "e"], SPECS, labels) == {**first, "d": MLP, "e": MLP}

@@ -11,15 +11,22 @@ from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.regions import FOLDER, RegionError
 from fedaux.algorithms.run_lock import FILE as LOCK
 from fedaux.algorithms.run_lock import LockedError, RunLock
+<<<<<<< HEAD
 from fedaux.algorithms.run_state import HISTORY, RunState
 from fedaux.config.sections import FederationConfig, TeachersConfig
+=======
+from fedaux.algorithms.run_state import HISTORY, RunState, StateError
+from fedaux.config.schema import Config
+from fedaux.config.sections import DataConfig, FederationConfig, TeachersConfig
+>>>>>>> sites
 from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarted
 from fedaux.experiments.callbacks import Callback
 from fedaux.experiments.folders import stored_state
 from fedaux.experiments.runner import describe, planner, run_in_folder, run_over_regions
 from helpers.runs import finished_run
-from helpers.scripted import CONFIG, Scripted, fails, make_server
+from helpers.scripted import CONFIG, WIDE, Scripted, fails, make_server
+from helpers.scripted import MLP as SMALL
 from helpers.tiny import MLP, TINY_CONFIG
 
 
@@ -79,6 +86,29 @@ def test_a_run_that_lost_its_folder_to_another_process_saves_nothing_more(tmp_pa
 def test_a_folder_that_a_run_writes_to_is_no_place_for_another(tmp_path: Path) -> None:
     with RunLock(tmp_path), pytest.raises(LockedError):
         run_over_regions(TINY_CONFIG, tmp_path, 3)
+
+
+@pytest.mark.parametrize("standing", [False, True])
+def test_sites_that_leave_and_come_do_not_end_a_run_nor_change_the_prototypes_of_others(
+    tmp_path: Path, standing: bool
+) -> None:
+    """A site that was taken out of federation.sites ended the run with a KeyError, and would have moved the others."""
+
+    def config(*sites: str) -> Config:
+        policy = replace(CONFIG.federation, sites=sites)
+        data = DataConfig("npy", "records", partition="own", classes=("x", "y", "z"))
+        teachers = replace(CONFIG.teachers, standing=standing)
+        return replace(CONFIG, prototypes=(SMALL, WIDE), federation=policy, rounds=3, teachers=teachers, data=data)
+
+    sites = [("a", "b", "c", "d"), ("a", "c", "d"), ("e", "a", "c", "d")]
+    for round_, names in enumerate(sites, 1):
+        state = stored_state(config(*names), tmp_path)
+        server = make_server(config(*names), state=state)
+        state = run_in_folder(tmp_path, server, Scripted(), state, until=round_).state
+        assert set(state.history[-1].client_metrics) == set(names)
+    labels = {"a": SMALL.label, "b": WIDE.label, "c": SMALL.label, "d": WIDE.label}
+    assert RunState.load(tmp_path).dealt == {**labels, "e": WIDE.label}
+    assert set(state.releases) == set("abcde")
 
 
 def test_regional_servers_are_told_of_the_end(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from flwr.app import Context, Message
+from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
+from flwr.proto.node_pb2 import NodeInfo
 
 from fedaux.core.messages import Hello, HelloOrder
 from fedaux.core.progress import Notice, ProgressEvent
@@ -76,6 +77,63 @@ def test_a_node_that_left_is_forgotten_and_a_new_one_takes_its_place(monkeypatch
     old, new = grid.get_node_ids()
     monkeypatch.setattr(grid, "get_node_ids", lambda: [old])
     assert found.refresh() == {"berlin": old}
+    monkeypatch.setattr(grid, "get_node_ids", lambda: [new])
+    assert found.refresh() == {"berlin": new}
+
+
+def named(grid: InProcessGrid, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Nodes whose keys were registered under these names."""
+    nodes = [NodeInfo(node_id=node, name=name) for node, name in zip(grid.get_node_ids(), names, strict=True)]
+    monkeypatch.setattr(grid, "get_nodes", lambda: nodes)
+
+
+def test_a_node_speaks_for_the_name_of_its_key_and_for_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site registered as rome answered as "rome,oslo", and the real oslo was left out."""
+    found, grid, told = made([answer("rome", "oslo"), answer("oslo")], ["rome", "oslo"])
+    named(grid, monkeypatch, "rome", "oslo")
+    rome, oslo = grid.get_node_ids()
+    assert found.refresh() == {"oslo": oslo}
+    assert told == [f"node {rome} is excluded: it speaks for oslo, and its key is registered for rome"]
+
+
+def test_a_key_may_be_registered_for_several_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, grid, _ = made([answer("rome", "oslo")], ["rome", "oslo"])
+    named(grid, monkeypatch, "oslo, rome")
+    assert set(found.refresh()) == {"rome", "oslo"}
+
+
+def test_a_key_without_a_name_speaks_for_nobody_where_names_are_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, grid, told = made([answer("rome"), answer("oslo")], ["rome", "oslo"])
+    named(grid, monkeypatch, "", "oslo")
+    found._registered_only = True
+    assert list(found.refresh()) == ["oslo"]
+    assert "its key is registered without a name" in told[0]
+
+
+class Silent(InProcessGrid):
+    """A SuperLink answers for nodes that do not, the first times."""
+
+    codes: list[int]
+
+    def _handle(self, message: Message) -> Message:
+        return Message(Error(self.codes.pop(), ""), reply_to=message) if self.codes else super()._handle(message)
+
+
+@pytest.mark.parametrize("code", [3, 5, 8])
+def test_a_node_that_did_not_answer_in_time_is_asked_again(code: int) -> None:
+    """One expired question shut a connected site out for good."""
+    found, grid, told = made([answer("berlin")], ["berlin"])
+    grid.__class__, grid.codes = Silent, [code]  # type: ignore[assignment,attr-defined]
+    assert found.refresh() == {}
+    assert found.refresh() == {"berlin": next(iter(grid.get_node_ids()))}
+    assert told == []
+
+
+def test_the_node_that_a_site_came_back_as_takes_over_when_the_old_one_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, grid, told = made([answer("berlin"), answer("berlin")], ["berlin"])
+    old, new = grid.get_node_ids()
+    assert [found.refresh() for _ in range(3)] == [{"berlin": old}] * 3
+    assert told == [f"node {new} is excluded: another node already speaks for berlin"]
     monkeypatch.setattr(grid, "get_node_ids", lambda: [new])
     assert found.refresh() == {"berlin": new}
 
