@@ -107,14 +107,6 @@ class Server:
         self.on_progress(FeaturesProgress(label, done, total))
 
 
-<<<<<<< HEAD
-def make_server(config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None) -> Server:
-    """With the data and networks that `config` names."""
-    data, names = open_public(config), client_names(config)
-    for note in data.notes:
-        on_progress(Notice(note))
-    return Server.of(config, data.aux, data.test, len(data.classes), names, cache or cache_folder(), on_progress)
-=======
 def deal(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]) -> dict[str, PrototypeSpec]:
     """A prototype for every client, by name: those `known` keep theirs, new ones get in turn what the fewest have."""
     labels = {spec.label: spec for spec in specs}
@@ -135,5 +127,6 @@ def make_server(
     """With the data and networks that `config` names. In a run that goes on from `state`, sites keep prototypes."""
     data, names, known = open_public(config), client_names(config), state.dealt if state else {}
     folder = cache or cache_folder()
+    for note in data.notes:
+        on_progress(Notice(note))
     return Server.of(config, data.aux, data.test, len(data.classes), names, folder, on_progress, known)
->>>>>>> sites

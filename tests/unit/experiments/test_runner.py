@@ -11,14 +11,9 @@ from fedaux.algorithms.loop import NoAnswerError
 from fedaux.algorithms.regions import FOLDER, RegionError
 from fedaux.algorithms.run_lock import FILE as LOCK
 from fedaux.algorithms.run_lock import LockedError, RunLock
-<<<<<<< HEAD
 from fedaux.algorithms.run_state import HISTORY, RunState
-from fedaux.config.sections import FederationConfig, TeachersConfig
-=======
-from fedaux.algorithms.run_state import HISTORY, RunState, StateError
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig, TeachersConfig
->>>>>>> sites
 from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarted
 from fedaux.experiments.callbacks import Callback
