@@ -119,17 +119,13 @@ class Round:
         with self.costs.phase("teach"):
             if self.server.config.teachers.run_on == "clients":
                 ensemble = Ensemble.from_arrays(update.ensemble)
-                if scored is None:
-                    return ensemble, None
-                weights: NDArray[np.floating] = ensemble.mass.value()
-                scored.check(update.client, weights)
+                if scored is not None:
+                    scored.check(update.client, ensemble.mass.value())
             else:
                 logits = self._logits(label, update.weights, update.client)
-                if scored is None:
-                    return Ensemble.of(logits, own_weights(self.server.method, logits)), None
-                weights = scored.of(update.client)
+                weights = own_weights(self.server.method, logits) if scored is None else scored.of(update.client)
                 ensemble = Ensemble.of(logits, weights)
-            return ensemble, scored.share(weights)
+            return ensemble, None if scored is None else scored.share(ensemble.mass.value())
 
     def _logits(self, label: str, weights: Arrays, client: str = "") -> NDArray[np.float32]:
         """Of a teacher on this round's part of D_distill; or its probabilities, where these are what is averaged.
