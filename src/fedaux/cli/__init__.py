@@ -9,6 +9,7 @@ import typer
 
 from fedaux import __version__
 from fedaux.cli.advise import app as advise
+from fedaux.cli.cache import app as cache
 from fedaux.cli.common import examples, run_app
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.model import app as model
@@ -33,6 +34,7 @@ for kind in (sweep, tune, advise, run, model, new):
     app.add_typer(kind)
 app.add_typer(privacy, name="privacy")
 app.add_typer(deploy, name="deploy")
+app.add_typer(cache, name="cache")
 
 
 def _version(wanted: bool) -> None:

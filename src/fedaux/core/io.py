@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_cache: ContextVar[Path | None] = ContextVar("cache", default=None)
 
 
 def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
@@ -50,6 +55,20 @@ def temporary_array(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> N
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
 
 
+@contextmanager
+def caching_in(folder: Path) -> Iterator[None]:
+    """What is converted inside is kept in a folder that only its owner can read: a site's private data."""
+    token = _cache.set(folder)
+    try:
+        yield
+    finally:
+        _cache.reset(token)
+
+
 def cache_folder() -> Path:
     """The folder of converted data and pre-trained extractors: $FEDAUX_CACHE, or ~/.cache/fedaux."""
+    folder = _cache.get()
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
     return Path(os.environ.get("FEDAUX_CACHE") or Path.home() / ".cache" / "fedaux")

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.core.cache import SOURCE
 from fedaux.core.io import cache_folder
 from fedaux.core.work import track
 from fedaux.data.persons import persons_from_array
@@ -129,6 +130,7 @@ def convert_once(kind: str, files: Sequence[Path], options: object, write: Calla
     temporary = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=root))
     try:
         write(temporary)
+        (temporary / SOURCE).write_text("".join(str(file.parent) for file in files[:1]), "utf-8")
         temporary.replace(folder)
     except OSError:
         if not folder.exists():  # otherwise another process has written the same

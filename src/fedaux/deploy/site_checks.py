@@ -14,7 +14,9 @@ import numpy as np
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.cache import DECODED
 from fedaux.core.errors import FedauxError
+from fedaux.core.io import caching_in
 from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.certificates import load_key, public_key_bytes
@@ -131,7 +133,8 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
     own = replace(config, data=replace(config.data, path=path))
     try:
         classes = class_names(own, name)
-        records = read_private(own.data, classes)
+        with caching_in(folder / "vault" / DECODED):
+            records = read_private(own.data, classes)
         labels = set(records.labels.tolist()) - {UNDECLARED}
         if not len(records):
             raise ValueError("there are none")

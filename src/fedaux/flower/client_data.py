@@ -11,6 +11,8 @@ from flwr.app import Context
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.cache import DECODED
+from fedaux.core.io import caching_in
 from fedaux.core.messages import Order, OrderError, SumsOrder, TrainOrder
 from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
@@ -27,8 +29,15 @@ MAX_RANDOM_FEATURES = 100_000
 
 
 def load_records(context: Context, order: Order) -> Records:
-    """The client's private data: its part of the configured split, or all that its site holds."""
-    return open_private(load_site_config(context), order.client)[0]
+    """The client's private data: its part of the configured split, or all that its site holds.
+
+    What a site decodes, its images above all, is as private as the files, and stays in its vault.
+    """
+    config = load_site_config(context)
+    if config.data.partition != "own":
+        return open_private(config, order.client)[0]
+    with caching_in(Path(read_node_settings(context)["vault"]) / DECODED):
+        return open_private(config, order.client)[0]
 
 
 def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.core.io import cache_folder, temporary_array, write_atomically
+from fedaux.core.io import cache_folder, caching_in, temporary_array, write_atomically
 
 
 def test_writes_and_replaces_in_folders_that_are_not_there_yet(tmp_path: Path) -> None:
@@ -93,3 +93,11 @@ def test_scratch_goes_to_disk_beyond_its_limit_and_leaves_no_file(
     made[:] = 3
     assert made.sum() == 15
     assert temporary_array((0, 5), np.int64, limit=0).shape == (0, 5)
+
+
+def test_a_private_cache_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    usual = cache_folder()
+    with caching_in(tmp_path / "vault" / "decoded"):
+        assert cache_folder() == tmp_path / "vault" / "decoded"
+        assert cache_folder().stat().st_mode & 0o777 == 0o700
+    assert cache_folder() == usual

@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, PretrainConfig
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PretrainConfig
+from fedaux.core.cache import DECODED, list_cache
 from fedaux.core.messages import OrderError
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
@@ -79,3 +82,22 @@ def test_an_extractor_is_what_its_hash_says(server: Server, state: RunState) -> 
     assert all(np.array_equal(array, order.extractor[name]) for name, array in found.items())
     with pytest.raises(OrderError, match="not the one asked for"):
         extractor(order, order.h0[::-1], SHAPE)
+
+
+def test_what_a_site_decodes_stays_in_its_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of images at a real site: the decoded copy is as private as the files."""
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "shared"))
+    for name in ("ill", "well"):
+        (tmp_path / "scans" / name).mkdir(parents=True)
+        for number in range(2):
+            Image.fromarray(np.full((6, 6, 3), number, np.uint8)).save(tmp_path / "scans" / name / f"{number}.png")
+    data = DataConfig("images", str(tmp_path / "scans"), classes=("ill", "well"), partition="own")
+    config = Config(data=data, federation=FederationConfig(sites=("berlin",)))
+    site = in_process(config, tmp_path)  # its vault is tmp_path / "clients"
+    records = load_records(site.grid._contexts[site.nodes["berlin"]], SimpleNamespace(client="berlin"))  # type: ignore[arg-type, attr-defined]
+    assert len(records) == 4
+    assert not (tmp_path / "shared").exists()
+    (entry,) = list_cache(tmp_path / "clients" / DECODED)
+    assert entry.private
+    assert entry.path.stat().st_mode & 0o077 == 0
+    assert entry.path.parent.stat().st_mode & 0o077 == 0
