@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.deploy.layout import Address, init
+from fedaux.deploy.link import ControlLink, Node
 from fedaux.deploy.settings import demo_config
 from helpers.deployments import AWKWARD
 
@@ -127,3 +128,42 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             until(lambda: told.read_text().count("SuperNode ID") == 2, 120)  # refused for a minute, then let in
             assert "Exit Code: 305" in told.read_text()
         until(lambda: status() == "offline", 30)
+
+
+def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
+    """By name: a site joins, gets another key with which alone it is let in, and is shut out."""
+    folder, port = tmp_path / AWKWARD, free_port()
+    init(folder, ["berlin", "paris"], Address("127.0.0.1", port), demo_config())
+    link = ControlLink(folder / "server")
+
+    def fedaux(*words: str) -> str:
+        done = CliRunner().invoke(app, ["deploy", *words], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    def nodes() -> dict[str, Node]:
+        return {node.name: node for node in link.nodes()}
+
+    with playing(folder / "server" / "superlink.sh") as (log, _):
+        until(lambda: "Uvicorn running" in log.read_text(), 90)
+        subprocess.run([str(folder / "server" / "register.sh")], check=True, timeout=120)
+        assert set(nodes()) == {"berlin", "paris"}
+        assert "Its key is registered" in fedaux("add-site", str(folder), "oslo")
+        assert {name: node.status for name, node in nodes().items()} == dict.fromkeys(
+            ("berlin", "paris", "oslo"), "registered"
+        )
+        with playing(folder / "sites" / "oslo" / "supernode.sh"):
+            until(lambda: nodes()["oslo"].status == "online", 90)
+            fedaux("remove-site", str(folder), "oslo")
+            assert set(nodes()) == {"berlin", "paris"}
+        old = nodes()["berlin"].node_id
+        site = folder / "sites" / "berlin"
+        fedaux("key", str(site), "--replace")
+        fedaux("rotate-key", str(folder), "berlin")
+        assert nodes()["berlin"].node_id != old
+        with playing(site / "supernode.sh"):
+            until(lambda: nodes()["berlin"].status == "online", 90)
+        fedaux("renew", str(folder))
+    with playing(folder / "server" / "superlink.sh") as (log, _):
+        until(lambda: "Uvicorn running" in log.read_text(), 90)
+        assert set(nodes()) == {"berlin", "paris"}  # over TLS, with the new certificate

@@ -1,4 +1,4 @@
-"""`fedaux deploy init | key | check`: certificates, keys, scripts and checks for real sites."""
+"""`fedaux deploy`: certificates, keys, scripts and checks for real sites, and who takes part."""
 
 from __future__ import annotations
 
@@ -44,12 +44,74 @@ def init(
 
 
 @app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))
-def key(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], as_json: Json = False) -> None:
+def key(
+    folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Make another; the old one is kept as key.old.")] = False,
+    as_json: Json = False,
+) -> None:
     """Make a site's key pair. Only key.pub is for the server; key never leaves the site."""
     from fedaux.deploy.certificates import generate_key_pair
 
-    public = generate_key_pair(folder)
+    public = generate_key_pair(folder, replace)
     print_result(as_json, {"public_key": str(public)}, f"Send {public} to the server, and nothing else.")
+
+
+Deployment = Annotated[Path, typer.Argument(help="The folder of the deployment.")]
+SiteName = Annotated[str, typer.Argument(help="The name of the site.")]
+
+
+@app.command("add-site", epilog=examples("fedaux deploy add-site hospitals oslo"))
+def add(folder: Deployment, name: SiteName, as_json: Json = False) -> None:
+    """Write the folder of another site, and make it a member: it takes part from the next start of the run."""
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.membership import add_site
+
+    registered = add_site(folder, name, ControlLink(folder / "server"))
+    site = folder / "sites" / name
+    note = "Its key is registered" if registered else "The server is down: call server/register.sh when it is up"
+    facts = {"site": name, "folder": str(site), "registered": registered}
+    print_result(as_json, facts, f"{site} is for the new site. {note}.")
+
+
+@app.command("remove-site", epilog=examples("fedaux deploy remove-site hospitals oslo"))
+def remove(folder: Deployment, name: SiteName, as_json: Json = False) -> None:
+    """Shut a site's key out at once; the run goes on without it. Nothing at the site is changed."""
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.membership import remove_site
+
+    remove_site(folder, name, ControlLink(folder / "server"))
+    print_result(as_json, {"site": name}, f"{name} is no longer a member, and its key opens nothing.")
+
+
+@app.command("rotate-key", epilog=examples("fedaux deploy rotate-key hospitals berlin --key berlin/key.pub"))
+def rotate(
+    folder: Deployment,
+    name: SiteName,
+    key: Annotated[Path | None, typer.Option(help="Its new public key; else that in sites/NAME.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Register a site's new public key (`fedaux deploy key --replace`) in place of the old one."""
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.membership import rotate_key
+
+    rotate_key(folder, name, key or folder / "sites" / name / "key.pub", ControlLink(folder / "server"))
+    print_result(as_json, {"site": name}, f"{name} has a new key: restart its supernode.sh.")
+
+
+@app.command(epilog=examples("fedaux deploy renew hospitals", "fedaux deploy renew hospitals --ca /media/safe/ca"))
+def renew(
+    folder: Deployment,
+    ca: Annotated[Path | None, typer.Option(help="Folder with ca.key, if it is kept elsewhere.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="For which the certificate is valid.")] = 1825,
+    ask_password: Annotated[bool, typer.Option("--password", help="Ask for the password of ca.key.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a new server certificate for the same hosts. Sites trust it as they did the old one."""
+    from fedaux.deploy.membership import renew as issue
+
+    password = typer.prompt("password of ca.key", hide_input=True).encode() if ask_password else None
+    end = issue(folder, ca, days, password)
+    print_result(as_json, {"valid_until": end}, f"valid until {end}: restart superlink.sh. Sites need nothing.")
 
 
 @app.command(epilog=examples("fedaux deploy check hospitals/sites/berlin     # at the site, before it takes part"))

@@ -54,11 +54,22 @@ def issue_server_certificate(
     authority: IssuedCertificate, hosts: Sequence[str], days: int = SERVER_DAYS
 ) -> IssuedCertificate:
     """A certificate for all host names and addresses of the server."""
+    return _issue(authority, x509.SubjectAlternativeName([_host(host) for host in hosts]), days)
+
+
+def issue_certificate_like(
+    certificate: x509.Certificate, authority: IssuedCertificate, days: int = SERVER_DAYS
+) -> IssuedCertificate:
+    """A new certificate, with a new key, for the hosts of one that ends."""
+    return _issue(authority, certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value, days)
+
+
+def _issue(authority: IssuedCertificate, hosts: x509.SubjectAlternativeName, days: int) -> IssuedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux server")])
     builder = (
         _builder(name, authority.certificate.subject, key, authority.key, days)
-        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        .add_extension(hosts, critical=False)
         .add_extension(x509.BasicConstraints(False, None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -66,12 +77,18 @@ def issue_server_certificate(
     return IssuedCertificate(builder.sign(authority.key, hashes.SHA256()), key)
 
 
-def generate_key_pair(folder: Path) -> Path:
-    """A site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` makes it; the public half is returned."""
+def generate_key_pair(folder: Path, replace: bool = False) -> Path:
+    """A site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` makes it; the public half is returned.
+
+    With `replace` an old pair is kept as `key.old`, `key.old.pub`: it counts until the server has the new one.
+    """
     if (folder / "key").exists():
-        raise KeyExistsError(
-            f"{folder / 'key'} exists, and the server may know the site by it; delete it first to replace it"
-        )
+        if not replace:
+            raise KeyExistsError(
+                f"{folder / 'key'} exists, and the server may know the site by it; --replace makes another"
+            )
+        for name, old in (("key", "key.old"), ("key.pub", "key.old.pub")):
+            (folder / name).replace(folder / old)
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()

@@ -90,7 +90,7 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     write_atomically(folder / "ca" / "ca.crt", authority.certificate_pem())
     ports = [port for port in range(FIRST_PORT, FIRST_PORT + len(sites) + 1) if port != address.port]
     for name, port in zip(sites, ports, strict=False):
-        _write_site(folder / "sites" / name, name, port, address, base, authority.certificate_pem())
+        write_site(folder / "sites" / name, name, port, address, base, authority.certificate_pem())
     _write_server(folder / "server", sites, address, base, authority.certificate_pem())
     write_atomically(folder / "server" / "server.pem", server.certificate_pem())
     write_atomically(folder / "server" / "server.key", server.key_pem(), private=True)
@@ -103,7 +103,7 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     _write(folder, {"compose.yaml": compose, "README.md": readme})
 
 
-def _write_site(folder: Path, name: str, port: int, address: Address, base: Config, authority: bytes) -> None:
+def write_site(folder: Path, name: str, port: int, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
     generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)

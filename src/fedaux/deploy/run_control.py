@@ -14,19 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.errors import Exit
+from fedaux.deploy.link import LinkError
 
 CONNECTION = "fedaux"  # in flwr-home/config.toml
 LIVES = ("pending", "starting", "running")
 PAUSE = 3.0  # seconds between two attempts to reach the server
 PATIENCE = 600.0  # seconds of silence after which the server is given up
 Say = Callable[[str], None]
-
-
-class LinkError(FedauxError, RuntimeError):
-    """A server that does not answer, or does not take a run."""
-
-    code = Exit.NEGATIVE
 
 
 def call(*words: str) -> str:

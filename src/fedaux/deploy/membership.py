@@ -1,0 +1,150 @@
+"""Sites that join and leave, keys that are replaced, and a server certificate that is renewed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from fedaux.config.schema import Config
+from fedaux.config.sections import FederationConfig
+from fedaux.core.io import write_atomically
+from fedaux.deploy.certificates import SERVER_DAYS, IssuedCertificate, Key, issue_certificate_like
+from fedaux.deploy.checks import read_env, read_variables
+from fedaux.deploy.layout import FIRST_PORT, Address, DeployError, write_site
+from fedaux.deploy.link import Link, LinkError
+
+REMOVED = "removed"  # below server/keys: public keys that no longer count
+
+
+def add_site(folder: Path, name: str, link: Link) -> bool:
+    """Write a site's folder and make it a member; false if the server is down, and its key not yet registered."""
+    folder = _deployment(folder)
+    FederationConfig(sites=(name,))  # validates the name
+    sites, server = _members(folder), folder / "server"
+    if name in sites or (folder / "sites" / name).exists():
+        raise DeployError(f"there is a site {name} already; rotate-key gives it another key")
+    base, authority = Config.load(server / "fedaux.toml"), (server / "ca.crt").read_bytes()
+    write_site(folder / "sites" / name, name, _free_port(folder), _address(folder), base, authority)
+    public = server / "keys" / f"{name}.pub"
+    write_atomically(public, (folder / "sites" / name / "key.pub").read_bytes())
+    _set_members(folder, [*sites, name])
+    try:
+        link.register(public, name)
+    except LinkError:
+        return False
+    return True
+
+
+def remove_site(folder: Path, name: str, link: Link) -> None:
+    """Shut a site's key out at once, and take its name out of the next start of the run."""
+    folder = _deployment(folder)
+    sites = _members(folder)
+    if name not in sites:
+        raise DeployError(f"there is no site {name}; there are {', '.join(sites)}")
+    if len(sites) == 1:
+        raise DeployError(f"{name} is the only site")
+    _unregister(link, name)
+    _retire(folder / "server" / "keys" / f"{name}.pub")
+    _set_members(folder, [site for site in sites if site != name])
+
+
+def rotate_key(folder: Path, name: str, public_key: Path, link: Link) -> None:
+    """From now on the site answers with this key, and with no other."""
+    folder = _deployment(folder)
+    known = folder / "server" / "keys" / f"{name}.pub"
+    if name not in _members(folder):
+        raise DeployError(f"there is no site {name}; there are {', '.join(_members(folder))}")
+    if not public_key.is_file():
+        raise DeployError(f"{public_key} is not there; the site makes one with `fedaux deploy key FOLDER --replace`")
+    if known.is_file() and known.read_bytes().split()[:2] == public_key.read_bytes().split()[:2]:
+        raise DeployError(f"{public_key} is the key that {name} has already")
+    _unregister(link, name)
+    _retire(known)
+    write_atomically(known, public_key.read_bytes())
+    link.register(known, name)
+
+
+def renew(folder: Path, authority: Path | None = None, days: int = SERVER_DAYS, password: bytes | None = None) -> str:
+    """A new server certificate for the same hosts, from the authority that sites trust; when it ends, as a date.
+
+    `authority` is a folder with ca.key and ca.crt, for one that is kept elsewhere.
+    """
+    folder = _deployment(folder)
+    home, server = authority or folder / "ca", folder / "server"
+    try:
+        key = serialization.load_pem_private_key((home / "ca.key").read_bytes(), password)
+    except FileNotFoundError as error:
+        raise DeployError(f"{home / 'ca.key'} is not there: --ca says which folder it is kept in") from error
+    except (TypeError, ValueError) as error:
+        raise DeployError(f"{home / 'ca.key'} cannot be read: {error}") from error
+    if not isinstance(key, Key):
+        raise DeployError(f"{home / 'ca.key'} is not a key of `fedaux deploy init`")
+    trusted = x509.load_pem_x509_certificate((server / "ca.crt").read_bytes())
+    if trusted.public_key() != key.public_key():
+        raise DeployError(f"{home / 'ca.key'} is not the key of {server / 'ca.crt'}, which sites trust")
+    old = x509.load_pem_x509_certificate((server / "server.pem").read_bytes())
+    new = issue_certificate_like(old, IssuedCertificate(trusted, key), days)
+    write_atomically(server / "server.key", new.key_pem(), private=True)
+    write_atomically(server / "server.pem", new.certificate_pem())
+    return new.certificate.not_valid_after_utc.date().isoformat()
+
+
+def _deployment(folder: Path) -> Path:
+    folder = folder.expanduser().absolute()
+    if not (folder / "server" / "fedaux.toml").is_file():
+        raise DeployError(
+            f"{folder} holds no deployment (server/fedaux.toml is missing); `fedaux deploy init` writes one"
+        )
+    return folder
+
+
+def _members(folder: Path) -> tuple[str, ...]:
+    return Config.load(folder / "server" / "fedaux.toml").federation.sites
+
+
+def _set_members(folder: Path, sites: Sequence[str]) -> None:
+    """In the text of the server's settings, all else of which is the operator's own."""
+    path = folder / "server" / "fedaux.toml"
+    text = path.read_text(encoding="utf-8")
+    names = f"sites = {json.dumps(list(sites))}"
+    head, section, rest = text.partition("[federation]")
+    changed, count = re.subn(r"^sites\s*=\s*\[[^\]]*\]", names, rest, count=1, flags=re.MULTILINE)
+    if not section or not count:
+        raise DeployError(f"{path} has no `sites = [...]` below [federation]; write {names} there")
+    write_atomically(path, (head + section + changed).encode())
+
+
+def _unregister(link: Link, name: str) -> None:
+    for node in link.nodes():
+        if node.name == name:
+            link.unregister(node.node_id)
+
+
+def _retire(key: Path) -> None:
+    """Keep an old public key where register.sh does not look."""
+    if key.is_file():
+        write_atomically(key.parent / REMOVED / key.name, key.read_bytes())
+        key.unlink()
+
+
+def _address(folder: Path) -> Address:
+    """Where sites find the server."""
+    envs = [read_env(path)["SERVER"] for path in sorted((folder / "sites").glob("*/site.env"))]
+    public = read_variables(folder / "server" / "server.env", ()).get("PUBLIC") or (envs[0] if envs else "")
+    if not public:
+        raise DeployError(
+            f"{folder / 'server' / 'server.env'} does not say where sites find the server: PUBLIC=host:port"
+        )
+    host, _, port = public.rpartition(":")
+    return Address(host.strip("[]"), int(port))
+
+
+def _free_port(folder: Path) -> int:
+    """On a machine that runs all sites; elsewhere any will do."""
+    taken = {int(read_env(path)["PORT"]) for path in (folder / "sites").glob("*/site.env")} | {_address(folder).port}
+    return next(port for port in range(FIRST_PORT, 65536) if port not in taken)
