@@ -43,7 +43,7 @@ class Problem:
         order = np.argsort(digits.target[:500], kind="stable")
         starts = np.cumsum([0, *SIZES.values()])
         parts = {name: order[start : start + SIZES[name]] for name, start in zip(SIZES, starts, strict=False)}
-        for name, rows in {**parts, "test": np.arange(500, 600)}.items():
+        for name, rows in {**parts, "test": np.arange(500, 600), "public": np.arange(600, 700)}.items():
             (folder / "data" / name).mkdir(parents=True)
             np.save(folder / "data" / name / "x.npy", (digits.data[rows] / 16).astype(np.float32))
             np.save(folder / "data" / name / "y.npy", digits.target[rows].astype(np.int64))
@@ -59,7 +59,7 @@ class Problem:
                 "prototypes": [{"name": "mlp", "hidden": 4, "features": 4, "norm": "none"}],
                 "data": {"source": "npy", "path": str(self.folder / "data" / "test"), "partition": "own"}
                 | {"classes": list("0123456789")},
-                "aux": {"source": "npy", "path": str(self.folder / "data" / "test")},
+                "aux": {"source": "npy", "path": str(self.folder / "data" / "public")},
                 "pretrain": {"epochs": 0},
                 "local": {**LOCAL, **(local or {})},
                 "federation": {"sites": list(SIZES)},

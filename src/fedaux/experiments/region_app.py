@@ -12,7 +12,7 @@ from pathlib import Path
 from fedaux.algorithms.regions import Part, Region
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
-from fedaux.experiments.runner import stored_state
+from fedaux.experiments.folders import stored_state
 from fedaux.flower.server_app import Connect, regional_app
 from fedaux.report.progress import print_progress
 

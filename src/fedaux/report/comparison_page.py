@@ -66,7 +66,7 @@ def write_comparison(
     subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"  # seeds vary
     subtitle += f" · {note}" if note else ""
     warnings = [f"{arm.label}: {text}" for arm in arms for text in (arm.note, arm.warning) if text]
-    return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, formats, warnings)
+    return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, formats=formats, warnings=warnings)
 
 
 Runs = dict[str, list[Result]]

@@ -60,5 +60,5 @@ def write_evaluation_page(path: Path, title: str, classes: Sequence[str], found:
         table = HtmlTable(("input", "its class", "the answer"), found.wrong[:MAX_WRONG])
         sections.append(Section("wrong", "Wrong answers", text, table=table))
     return write_page(
-        path, title, "an exported model on labelled records", tiles, sections, [warning] if warning else []
+        path, title, "an exported model on labelled records", tiles, sections, warnings=[warning] if warning else []
     )

@@ -64,6 +64,7 @@ def write_page(
     subtitle: str,
     tiles: Sequence[Tile],
     sections: Sequence[Section],
+    *,
     formats: Sequence[str] = ("svg",),
     warnings: Sequence[str] = (),
 ) -> Path:
