@@ -41,7 +41,8 @@ def collapse_warning(state: RunState) -> str:
     """For people, in two sentences; "" where every prototype beats the commonest class and gives up none."""
     tests, found = last_evaluations(state), []
     for label, evaluation in tests.items():
-        if text := evaluation.collapse(names_of_classes(state.config, len(evaluation.table))):
+        if evaluation.collapsed:  # only then data are opened, for names
+            text = evaluation.collapse(names_of_classes(state.config, len(evaluation.table)))
             found.append(f"{label}: {text}" if len(tests) > 1 else text)
     return f"{'; '.join(found)}. First try: {first_remedy(state)}" if found else ""
 

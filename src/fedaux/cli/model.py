@@ -133,7 +133,7 @@ def evaluate(
     from fedaux.export.evaluation import evaluate_model
     from fedaux.export.input_files import InputReader
     from fedaux.export.model import Model
-    from fedaux.report.evaluation_page import figure_rows, recall_rows, write_evaluation_page
+    from fedaux.report.evaluation_page import FIGURES, SITES, figure_rows, recall_rows, site_rows, write_evaluation_page
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
@@ -150,8 +150,10 @@ def evaluate(
     _print_skipped(console, found.skipped)
     if warning := found.total.collapse(loaded.classes):
         console.print(f"[bold yellow]Warning:[/bold yellow] {escape(warning)}.", soft_wrap=True)
-    head, rows = figure_rows(found)
-    console.print(results_table(f"{model.name} on {data}, in %", head, rows))
+    count = int(found.total.table.sum())
+    console.print(results_table(f"{model.name} on {count:,} records of {data}", FIGURES, figure_rows(found.total)))
+    if found.sites:
+        console.print(results_table("Sites, in %", SITES, site_rows(found.sites)))
     console.print(
         results_table("Classes", ("class", "records", "recall, %", "95 % interval"), recall_rows(found, loaded))
     )

@@ -261,7 +261,7 @@ def show(result: Result, console: Console, as_json: bool) -> None:
     if len(last.accuracy) > 1:
         for name, accuracy in last.accuracy.items():
             console.print(f"  {escape(name)}: {accuracy:.3f}")
-    console.print(_beside(last))
+    console.print(_beside(last), soft_wrap=True)
     if result.warning:
         console.print(f"[bold yellow]Warning:[/bold yellow] {escape(result.warning)}", soft_wrap=True)
     if failed:

@@ -139,10 +139,10 @@ class Evaluation:
         found = {
             "balanced_accuracy": self.balanced_accuracy,
             "macro_f1": self.macro_f1,
-            "majority": self.majority,
+            "auc": self.auc,
             "sensitivity": self.sensitivity,
             "specificity": self.specificity,
-            "auc": self.auc,
+            "majority": self.majority,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -170,6 +170,10 @@ class Evaluation:
             return True
         variance = sum(one.recall * (1 - one.recall) / one.records for one in map(self.of_class, self.tested))
         return self.balanced_accuracy - Z * math.sqrt(variance) / classes > 1 / classes
+
+    @property
+    def collapsed(self) -> bool:
+        return not self.beats_majority or bool(self.given_up)
 
     def collapse(self, classes: Sequence[str]) -> str:
         """In words what is wrong with the model, "" for nothing. Rows of `classes` are their names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedaux.core.metrics import METRIC_NAMES, Evaluation
@@ -14,20 +14,25 @@ from fedaux.report.page import HtmlTable, Section, Tile, write_page
 MAX_WRONG = 100  # wrong answers that a page lists
 
 
-def figure_rows(found: ModelEvaluation) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """(header, rows): all records, then each site."""
-    parts: dict[str, Evaluation] = {"all" if found.sites else "": found.total, **found.sites}
-    names = [name for name in METRIC_NAMES if any(name in one.summary() for one in parts.values())]
-    rows = [
-        (
-            label,
-            f"{int(one.table.sum()):,}",
-            f"{100 * one.accuracy:.1f}",
-            *(f"{100 * one.summary()[name]:.1f}" if name in one.summary() else "–" for name in names),
-        )
-        for label, one in parts.items()
+FIGURES, SITES = ("figure", "%"), ("site", "records", "accuracy", "balanced", "commonest")
+
+
+def figure_rows(one: Evaluation) -> list[tuple[str, str]]:
+    """Every figure of all records, in per cent."""
+    values = {"accuracy": one.accuracy, **{METRIC_NAMES[name]: value for name, value in one.summary().items()}}
+    return [(name, f"{100 * value:.1f}") for name, value in values.items()]
+
+
+def site_rows(sites: Mapping[str, Evaluation]) -> list[tuple[str, ...]]:
+    """Of each site: records, accuracy, balanced accuracy, and the accuracy of always answering the commonest class."""
+    return [
+        (name, f"{int(one.table.sum()):,}", *(f"{100 * value:.1f}" for value in _main_figures(one)))
+        for name, one in sites.items()
     ]
-    return ("site" if found.sites else "", "records", "accuracy", *(METRIC_NAMES[name] for name in names)), rows
+
+
+def _main_figures(one: Evaluation) -> tuple[float, float, float]:
+    return one.accuracy, one.balanced_accuracy, one.majority
 
 
 def recall_rows(found: ModelEvaluation, model: Model) -> list[tuple[str, ...]]:
@@ -42,7 +47,7 @@ def recall_rows(found: ModelEvaluation, model: Model) -> list[tuple[str, ...]]:
 
 def write_evaluation_page(path: Path, title: str, classes: Sequence[str], found: ModelEvaluation) -> Path:
     """Figures, recalls, confusion, sites and the first wrong answers on one page."""
-    total, (head, rows) = found.total, figure_rows(found)
+    total = found.total
     warning = total.collapse(classes)
     tiles = [
         Tile(f"{100 * total.balanced_accuracy:.1f} %", "balanced accuracy", warn=bool(warning)),
@@ -52,9 +57,12 @@ def write_evaluation_page(path: Path, title: str, classes: Sequence[str], found:
         *([Tile(str(len(found.skipped)), "files could not be read", warn=True)] if found.skipped else []),
     ]
     sections = [
-        Section("figures", "Figures", "In %.", table=HtmlTable(head, rows)),
+        Section("figures", "Figures", table=HtmlTable(FIGURES, figure_rows(total))),
         Section("classes", "Classes", "", class_figures(total, classes)),
     ]
+    if found.sites:
+        text = "In %; the last column is the accuracy of always answering the commonest class of a site."
+        sections.append(Section("sites", "Sites", text, table=HtmlTable(SITES, site_rows(found.sites))))
     if found.wrong:
         text = f"{len(found.wrong)} in all" + (f", the first {MAX_WRONG}." if len(found.wrong) > MAX_WRONG else ".")
         table = HtmlTable(("input", "its class", "the answer"), found.wrong[:MAX_WRONG])

@@ -69,6 +69,7 @@ def test_one_answer_to_everything_is_no_success() -> None:
     found = Evaluation(np.array([[0, 265], [0, 735]]))
     assert found.accuracy == found.majority == 0.735
     said = found.collapse(NAMES)
+    assert found.collapsed
     assert "does not beat always answering 'pneumonia'" in said
     assert "73.5 % against 73.5 %" in said
     assert "balanced accuracy 50.0 % against 50.0 %" in said
@@ -96,6 +97,7 @@ def test_a_rare_class_that_is_recognised_is_no_collapse() -> None:
     found = Evaluation(np.array([[9, 1], [40, 950]]))
     assert found.accuracy < found.majority
     assert found.collapse(NAMES) == ""
+    assert not found.collapsed
 
 
 def test_few_records_are_no_proof() -> None:

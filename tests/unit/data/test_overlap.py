@@ -37,6 +37,13 @@ def test_large_sets_are_sampled_and_still_found(monkeypatch: pytest.MonkeyPatch)
     assert shared_records(images(2000), images(2000, 1)).by_chance
 
 
+def test_an_array_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    private, public = images(50), images(40, 1)
+    first = shared_records(private, public)
+    monkeypatch.setattr(overlap, "_digest", lambda row: pytest.fail("hashed again"))
+    assert shared_records(Records(private.x), Records(public.x)) == first
+
+
 def test_blank_images_and_rows_that_repeat_prove_nothing() -> None:
     blank = Records(np.full((50, 6, 6, 1), 255, np.uint8))
     assert shared_records(blank, blank).count == 0
