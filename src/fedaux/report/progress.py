@@ -21,7 +21,6 @@ from fedaux.core.progress import (
     WorkProgress,
 )
 from fedaux.core.results import RoundResult
-from fedaux.privacy.accounting import round_up
 from fedaux.report.terminal import plural
 
 
@@ -89,6 +88,8 @@ def step(event: ProgressEvent) -> Step:
 
 
 def _round_note(result: RoundResult) -> str:
+    from fedaux.privacy.accounting import round_up  # with SciPy, which a line about files does not need
+
     parts = [f"accuracy {result.mean_accuracy:.3f}", plural(len(result.client_metrics), "client")]
     parts += [_failed(len(result.failures))] if result.failures else []
     parts += [f"{result.effective_teachers:.1f} effective teachers"] if result.effective_teachers else []
