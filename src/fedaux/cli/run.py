@@ -119,12 +119,12 @@ def run(
     """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
 
+    settings = Config.load(with_local_modules(config), set_ or [])  # what is wrong in it is said at once
     with loading(console_for(as_json)):
         from fedaux.experiments.folders import numbered_folder
         from fedaux.experiments.runner import run as run_experiment
         from fedaux.experiments.runner import run_over_regions
 
-    settings = Config.load(with_local_modules(config), [*(set_ or []), *(["data.strict=true"] if strict else [])])
     if dry_run:
         set_threads(threads)
         show_dry_run(settings, console_for(as_json), as_json)
@@ -163,7 +163,8 @@ def prepare(
     """Pre-train the extractors of a run on its auxiliary data. Started again, it continues after the last epoch."""
     from fedaux.config.schema import Config
 
-    with loading(console_for(as_json)):
+    settings, console = Config.load(with_local_modules(config), set_ or []), console_for(as_json)
+    with loading(console):
         from fedaux.experiments.runner import pretrain
         from fedaux.experiments.runner import probe as probe_experiment
         from fedaux.pretraining.store import read_pretraining_card
@@ -171,7 +172,6 @@ def prepare(
     from fedaux.report.pretraining_page import write_pretraining_page
     from fedaux.report.terminal import results_table
 
-    settings, console = Config.load(with_local_modules(config), set_ or []), console_for(as_json)
     set_threads(threads)
     with Live(console) as live:
         found = pretrain(settings, on_progress=live.on_progress, cache=cache)

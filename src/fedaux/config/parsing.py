@@ -126,7 +126,7 @@ def _unknown_key(key: str, here: Sequence[str], known: Sequence[str]) -> str:
         return f"there is no key {key}; there is {' and '.join(others)}."
     text = str(unknown_name("key", key, here))
     if f"{section}.options" in here:
-        return f"{text} Options of a source are below {section}.options: {section}.options.{leaf}."
+        return f"{text}. If {leaf} is an option of the source, write {section}.options.{leaf}."
     return text
 
 

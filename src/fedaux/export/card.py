@@ -16,6 +16,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.metrics import METRIC_NAMES
 from fedaux.data.federated import PublicData, client_names
 from fedaux.data.record_spec import RecordSpec
+from fedaux.models.inference import fingerprint_arrays
 
 FORMAT = 1
 SHOWN = 50  # classes listed in README.md
@@ -32,6 +33,7 @@ def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_s
         "format": FORMAT,
         "fedaux": __version__,
         "prototype": {"name": spec.name, "options": dict(spec.options)},
+        "extractor_hash": fingerprint_arrays(state.extractors.get(spec.label, {})) if state.extractors else "",
         "hidden": config.random_features,  # of the head; 0: it is linear
         "record": record_spec.to_card(),
         "classes": list(public.classes),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -27,6 +28,7 @@ F = TypeVar("F", bound=Factory)
 
 OTHER_SEED = 0x5EED  # of a second network to compare with
 _factories: dict[str, Factory] = {}
+_libraries: dict[str, Callable[..., nn.Module]] = {}  # (name of the library's, shape, **options) → extractor
 _build_lock = threading.RLock()  # `build` seeds the generator of the whole process
 
 
@@ -94,6 +96,16 @@ def register(name: str) -> Callable[[F], F]:
     return add
 
 
+def register_library(prefix: str) -> Callable[[F], F]:
+    """Register a function `(name, shape, **options)` for all names that begin with `prefix:`."""
+
+    def add(factory: F) -> F:
+        _libraries[prefix] = factory
+        return factory
+
+    return add
+
+
 def available() -> tuple[str, ...]:
     """The registered names, in alphabetical order."""
     return tuple(sorted(_factories))
@@ -133,8 +145,11 @@ def option_default(name: str, option: str) -> Any:
 def _lookup(name: str) -> Factory:
     if name in _factories:
         return _factories[name]
-    if ":" not in name:
-        raise unknown_name("prototype", name, [*available(), "module:function"])
+    prefix, colon, own = name.partition(":")
+    if not colon:
+        raise unknown_name("prototype", name, [*available(), *(f"{key}:NAME" for key in _libraries), "module:function"])
+    if prefix in _libraries:
+        return partial(_libraries[prefix], own)
     return import_function(name, "prototype")
 
 

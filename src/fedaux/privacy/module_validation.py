@@ -38,14 +38,30 @@ _TORCH = (
 )
 _FEDAUX = (
     "registry.Prototype layers.Extractor head_features.HeadFeatures mobilenet.InvertedResidual "
-    "resnet.BasicBlock shufflenet.Unit text.TextExtractor"
+    "resnet.BasicBlock shufflenet.Unit text.TextExtractor vision.VisionExtractor"
 )
+_TIMM = (
+    "adaptive_avgmax_pool.SelectAdaptivePool2d attention.Attention mlp.Mlp norm.LayerNorm norm.LayerNorm2d "
+    "patch_embed.PatchEmbed norm_act.BatchNormAct2d activations.GELU classifier.NormMlpClassifierHead "
+    "layer_scale.LayerScale drop.DropPath"
+)
+_TORCHVISION = "misc.Conv2dNormActivation misc.SqueezeExcitation misc.Permute misc.MLP stochastic_depth.StochasticDepth"
 SUPPORTED = frozenset(
-    [f"torch.nn.modules.{name}" for name in _TORCH.split()] + [f"fedaux.models.{name}" for name in _FEDAUX.split()]
+    [
+        *(f"torch.nn.modules.{name}" for name in _TORCH.split()),
+        *(f"fedaux.models.{name}" for name in _FEDAUX.split()),
+        *(f"timm.layers.{name}" for name in _TIMM.split()),
+        *(f"torchvision.ops.{name}" for name in _TORCHVISION.split()),
+    ]
 )
 SUPPORTED_PREFIXES = (
     *(f"transformers.models.{name}." for name in ("bert", "roberta", "distilbert", "mpnet")),
+    *(f"transformers.models.{name}." for name in ("vit", "dinov2", "deit", "resnet", "convnext")),
     "transformers.activations.",
+    *(f"timm.models.{name}." for name in ("resnet", "vision_transformer", "convnext", "mobilenetv3", "efficientnet")),
+    "timm.models._efficientnet_blocks.",
+    *(f"torchvision.models.{name}." for name in ("resnet", "mobilenetv2", "mobilenetv3", "efficientnet", "convnext")),
+    "torchvision.models.vision_transformer.",
 )
 _declared: WeakSet[type] = WeakSet()
 
@@ -97,7 +113,7 @@ def _problems(module: nn.Module, training: bool) -> Iterator[str]:
         yield "has a forward that replaces its class's own: make it a class of its own"
     if module._forward_hooks or module._forward_pre_hooks:
         yield "has forward hooks, which may remember records: remove them"
-    if name.startswith("torch.nn.modules.batchnorm."):
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
         if training:
             yield (
                 "normalises over the batch in training: set norm = 'group' in its prototype, or head_only = true "
@@ -115,5 +131,6 @@ def _problems(module: nn.Module, training: bool) -> Iterator[str]:
 def _has_dropout(module: nn.Module) -> bool:
     """Whether it is a dropout layer, or has a dropout inside."""
     is_dropout = type(module).__module__ == "torch.nn.modules.dropout"
-    probability = getattr(module, "p" if is_dropout else "dropout", 0.0)
-    return isinstance(probability, float | int) and probability > 0
+    names = ("p",) if is_dropout or type(module).__name__ == "StochasticDepth" else ("dropout", "drop_prob")
+    found = [getattr(module, name, 0.0) for name in names]
+    return any(isinstance(one, float | int) and one > 0 for one in found)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "pdf", "png")
 _INCH = 96.0  # pixels
-_WIDTHS = {"hero": 3.0, "thin": 1.3, "lead": 1.5, "others": 1.3}  # of lines; 2 for all others, as in charts.css
+_WIDTHS = {"hero": 3.0, "thin": 1.5, "lead": 1.5, "others": 1.3}  # of lines; 2 for all others, as in charts.css
 _SIZES = {"title": 15.0, "cell": 11.0}  # of text; 12 for all other
 
 

@@ -12,7 +12,7 @@ from fedaux.report.svg import WIDE, Chart, circle, line, points, shorten, text, 
 _LEFT, _TOP, _BOTTOM = 46.0, 26.0, 38.0
 _LEAD = 20.0  # from the end of a curve to its name
 _ROW = 15.0  # between two names
-_DASH = 9.0  # of curves that lie on each other
+_DASH = 14.0  # of curves that lie on each other
 MAX_CURVES = 12  # of one chart
 _SHOWN_BANDS = 2  # more of them cover each other: then a band appears when its curve is pointed at
 

@@ -21,7 +21,6 @@ from fedaux.core.progress import (
     WorkProgress,
 )
 from fedaux.core.results import RoundResult
-from fedaux.privacy.accounting import round_up
 from fedaux.report.terminal import plural
 
 
@@ -89,6 +88,8 @@ def step(event: ProgressEvent) -> Step:
 
 
 def _round_note(result: RoundResult) -> str:
+    from fedaux.privacy.accounting import round_up  # with SciPy, which a line about files does not need
+
     balanced = result.mean_metric("balanced_accuracy")
     parts = [f"accuracy {result.mean_accuracy:.3f}", *([f"balanced {balanced:.3f}"] if balanced is not None else [])]
     parts += [plural(len(result.client_metrics), "client")]

@@ -103,7 +103,7 @@ def test_an_old_key_is_told_its_new_name(old: str, new: str) -> None:
     ("key", "meant"),
     [
         ("size", "unknown key 'size'"),
-        ("data.size", "Options of a source are below data.options: data.options.size"),
+        ("data.size", "If size is an option of the source, write data.options.size."),
         ("lr", "there is no key lr; there is pretrain.lr and local.lr and distill.lr"),
         ("data.epsilon", "there is no key data.epsilon; there is privacy.epsilon"),
         ("local.learning_rate", "unknown key 'local.learning_rate'"),

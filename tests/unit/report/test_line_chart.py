@@ -71,9 +71,9 @@ def test_curves_on_each_other_take_turns() -> None:
     lines = [Line("a", [0.1, 0.4, 0.5], "t0"), Line("b", [0.1, 0.9, 0.9], "t1"), Line("c", [0.1, 0.401, 0.5], "t2")]
     assert interleave([one.values for one in lines], 0.01) == [(0, 2), (0, 1), (1, 2)]
     drawn = curves(line_chart(lines, "round", "y", top=1.0))
-    assert [one.get("stroke-dasharray") for one in drawn] == ["9 9", None, "9 9"]
+    assert [one.get("stroke-dasharray") for one in drawn] == ["14 14", None, "14 14"]
     first, last = (float(drawn[i].get("stroke-dashoffset", 0)) for i in (0, 2))
-    assert (first - last) % 18 == 9  # one is seen where the other is not
+    assert (first - last) % 28 == 14  # one is seen where the other is not
 
 
 def test_curves_beyond_the_palette_have_markers() -> None:
