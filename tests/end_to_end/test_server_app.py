@@ -1,13 +1,18 @@
 """The server of a Flower run, over the grid in this process: it leaves a run, and the models made of it."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from flwr.app import Context, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 
 from fedaux.algorithms.run_lock import LockedError, RunLock
 from fedaux.algorithms.run_state import RunState
+from fedaux.core.messages import Refusal
+from fedaux.data.federated import client_names
 from fedaux.experiments.server_app import app as server
 from fedaux.export.model import Model
 from fedaux.flower.client_app import app as clients
@@ -49,3 +54,33 @@ def test_a_second_server_in_the_same_folder_asks_nobody(tmp_path: Path, monkeypa
     ):
         server(InProcessGrid(nobody, 3, {}), context)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_vault_from_an_old_backup_answers_no_new_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It made fresh noise for the same question: a new run could not know that there had been more."""
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    policy = replace(TINY_CONFIG.federation, registered_only=True)
+    config, vault = replace(TINY_CONFIG, federation=policy, rounds=1), tmp_path / "clients"
+    (tmp_path / "run.json").write_text(json.dumps(config.to_dict()))
+    grid = InProcessGrid(clients, 3, {"config": json.dumps(config.to_dict()), "vault": str(vault)})
+    names = client_names(config)
+    monkeypatch.setattr(
+        grid,
+        "get_nodes",
+        lambda: [NodeInfo(node_id=node, name=name) for node, name in zip(grid.get_node_ids(), names, strict=True)],
+    )
+
+    def start(folder: str) -> RunState:
+        server(
+            grid, Context(1, 1, {}, RecordDict(), {"config": str(tmp_path / "run.json"), "out": str(tmp_path / folder)})
+        )
+        return RunState.load(tmp_path / folder)
+
+    assert len(start("first").releases) == 3
+    assert json.loads((tmp_path / "accounts.json").read_text()) == dict.fromkeys(names, 1)
+    assert len(start("second").releases) == 3  # the same question, the same answer
+    shutil.rmtree(vault / names[0])
+    state = start("third")
+    assert set(state.releases) == set(names[1:])
+    assert state.history[0].failures[0].client == names[0]
+    assert Refusal.BUDGET.description in state.history[0].failures[0].reason

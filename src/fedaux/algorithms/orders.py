@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from fedaux.algorithms.heard import Heard
 from fedaux.algorithms.hooks import Hooks, hooks_of
 from fedaux.algorithms.learners import Learners
 from fedaux.algorithms.public_data import PublicData
@@ -32,6 +33,7 @@ class Orders:
     learners: Learners
     public: PublicData
     spec_of: Callable[[str], PrototypeSpec]
+    known_accounts: Heard | None = None  # from all runs of a deployment
     _halved: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_on_the_wire`
     _sent: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_broadcast`
 
@@ -54,7 +56,7 @@ class Orders:
             classes=self.classes,
             size=self.scorer.size(public),
             h0=self.public.h0[spec.label].hash,
-            heard=state.heard(client),
+            heard=self._heard(state, client),
             extractor=self._extractor(state, client),
             public=public,
         )
@@ -93,7 +95,7 @@ class Orders:
             mu=config.local.mu if find_method(config.method).proximal else 0.0,
             seed=derive_seed(config.seed, "batches", client, round_),
             h0=self.public.h0[spec.label].hash if config.head_only else "",
-            heard=state.heard(client),
+            heard=self._heard(state, client),
             run=self.run,
             last_round=state.last_round.get(client, 0),
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
@@ -103,6 +105,10 @@ class Orders:
             random_features=config.random_features,
             **teaching,
         )
+
+    def _heard(self, state: RunState, client: str) -> int:
+        """How many entries of a client's account are known, from this run or an earlier one."""
+        return max(state.heard(client), self.known_accounts.entries(client) if self.known_accounts else 0)
 
     def _teaching(self, state: RunState, client: str, weights: TeacherWeights | None) -> dict[str, Any]:
         """What a client needs to run its own model on D_distill and to weight it; {} where it does not."""

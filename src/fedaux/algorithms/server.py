@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from fedaux.algorithms.heard import Heard
 from fedaux.algorithms.hooks import Hooks
 from fedaux.algorithms.learners import Learners
 from fedaux.algorithms.orders import Orders
@@ -65,6 +66,10 @@ class Server:
         """With standing teachers, if the run has any, in the run's folder."""
         wanted = self.config.teachers.standing and self.method.distils
         return replace(self, standing=StandingTeachers.of_run(folder)) if wanted else self
+
+    def with_accounts(self, path: Path) -> Server:
+        """With what earlier runs have heard of the accounts of sites, and a place for what this one hears."""
+        return replace(self, orders=replace(self.orders, known_accounts=Heard(path)))
 
     @property
     def method(self) -> Method:

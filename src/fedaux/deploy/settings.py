@@ -42,7 +42,7 @@ Paths may be relative to this folder. Every key that is left out has a default."
 
 SITE_NOTES = {
     "rounds": "private training is planned for so many rounds, unless privacy.train_rounds says otherwise",
-    "prototypes": "networks with code or files of their own are run here only if they are named in this list",
+    "prototypes": "the networks that this site trains: an order for any other, or for another size of one, is refused",
     "data.source": "this site's PRIVATE records with labels: npy, npz, images, csv, jsonl, parquet, module:function\n"
     'for example source = "npy", path = "records" with records/x.npy and records/y.npy',
     "data.path": "",

@@ -127,6 +127,8 @@ def run_in_folder(
         if lock:
             lock.check()
         writer.save(state)
+        if server.orders.known_accounts:
+            server.orders.known_accounts.update(state.accounts)
         if server.standing:
             server.standing.keep(state.last_round)
         if state.round == finished:  # prepared, or releases are in

@@ -19,11 +19,15 @@ from fedaux.flower.server_app import Connect, server_app
 from fedaux.report.progress import print_progress
 from fedaux.report.run_page import write_run_report
 
+ACCOUNTS = "accounts.json"  # beside the folders of a deployment's runs: how much its sites have said that they spent
+
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
     with RunLock(folder) as lock:
         state = stored_state(config, folder)
         server = make_server(config, print_progress, state=state)
+        if config.federation.registered_only:  # names that mean the same sites in every run
+            server = server.with_accounts(folder.parent / ACCOUNTS)
         result = run_in_folder(folder, server, connect(server), state, lock=lock)
         for path in write_models(result.state, folder / "model"):
             print(f"model: {path}", flush=True)

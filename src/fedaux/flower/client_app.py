@@ -126,9 +126,11 @@ def validate_order(context: Context, order: Order) -> Config:
     config, spec = load_site_config(context), PrototypeSpec.from_json(order.prototype)
     if order.client not in node_clients(context):
         raise OrderError(f"this client is not {order.client!r}")
-    foreign = ":" in spec.name or not {"folder", "tokenizer"}.isdisjoint(dict(spec.options))
-    if foreign and spec not in config.prototypes:
-        raise OrderError(f"the order names code or files, {spec.label!r}, which this client's own settings do not")
+    if spec not in config.prototypes:  # it might name code or files, or be larger than this machine
+        raise OrderError(
+            f"the order is for the network {spec.label!r}; this client's own settings list "
+            f"{', '.join(own.label for own in config.prototypes)}"
+        )
     if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
         raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
     declared = len(class_names(config, order.client))

@@ -2,8 +2,13 @@
 
 import importlib
 import io
+import logging
+import time
+import tracemalloc
 import warnings
 import zipfile
+from email.utils import formatdate
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -13,8 +18,8 @@ from flwr.cli.build import build_fab_from_disk
 from flwr.supercore.fab import Fab
 
 from fedaux.deploy import supernode
-from fedaux.deploy.supernode import rejection_reason
-from helpers.deployments import deploy
+from fedaux.deploy.supernode import clock_problem, rejection_reason
+from helpers.deployments import answering, deploy, unused_address
 
 
 @pytest.fixture(scope="module")
@@ -24,15 +29,16 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def packed(files: dict[str, str], twice: str = "") -> bytes:
     buffer = io.BytesIO()
-    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w") as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         warnings.simplefilter("ignore")  # about the name that comes twice
         for name in [*files, *([twice] if twice else [])]:
             archive.writestr(name, files[name])
     return buffer.getvalue()
 
 
-def project(**parts: str) -> str:
-    return "[tool.flwr.app.components]\n" + "".join(f'{name} = "{part}"\n' for name, part in parts.items())
+def project(name: str = "app", version: str = "1.0", publisher: str = "me", **parts: str) -> str:
+    head = f'[project]\nname = "{name}"\nversion = "{version}"\n[tool.flwr.app]\npublisher = "{publisher}"\n'
+    return f"{head}[tool.flwr.app.components]\n" + "".join(f'{key} = "{part}"\n' for key, part in parts.items())
 
 
 OWN = {"serverapp": "anything:app", "clientapp": "fedaux.flower.client_app:app"}
@@ -54,12 +60,32 @@ def test_an_app_of_names_alone_is_run(good: bytes) -> None:
         (packed({"pyproject.toml": project(serverapp="a:b")}), "wants to run None"),
         (packed({"pyproject.toml": "[project]"}), "no Flower app"),
         (packed({"pyproject.toml": "["}), "no Flower app"),
-        (packed({"other": ""}), "no Flower app"),
+        (packed({}), "no Flower app"),
+        (packed({"other": ""}), "files of its own"),
+        (packed({"pyproject.toml": "a = " + "[" * 5000}), "no Flower app"),
+        (packed({"pyproject.toml": project(**OWN, version="../../x")}), "name, version or publisher"),
+        (packed({"pyproject.toml": project(**OWN, name="a/b")}), "name, version or publisher"),
+        (packed({"pyproject.toml": project(**OWN, publisher="..")}), "name, version or publisher"),
+        (packed({"pyproject.toml": project(**OWN), ".info/CONTENT": " " * 10**7}), "more than 65,536 bytes"),
+        (packed({"pyproject.toml": "#" + " " * 10**7}), "more than 65,536 bytes"),
+        (bytes(2**16 + 1), "it has 65,537 bytes"),
         (b"not a zip", "no Flower app"),
     ],
 )
 def test_any_other_app_is_refused(bundle: bytes, reason: str) -> None:
     assert reason in rejection_reason(bundle)
+
+
+def test_an_archive_that_lies_about_its_sizes_is_read_no_further_than_the_limit() -> None:
+    """A bundle of 204 kB cost 416 MB and 25 s."""
+    bundle = packed({"pyproject.toml": "#" * 4 * 10**7})
+    true, false = (4 * 10**7).to_bytes(4, "little"), (100).to_bytes(4, "little")
+    assert bundle.count(true) == 2
+    tracemalloc.start()
+    assert "no Flower app" in rejection_reason(bundle.replace(true, false))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10**7
 
 
 @pytest.fixture
@@ -115,3 +141,33 @@ def test_a_node_answers_for_a_refused_app_without_touching_it(node: Any, monkeyp
     assert replies == [node.FAB_VERIFICATION_ERROR]
     state.store_fab.assert_not_called()
     state.create_task.assert_not_called()
+
+
+def words(site: Path, address: str) -> list[str]:
+    return ["--superlink", address, "--port", "9101", "--root-certificates", str(site / "ca.crt")]
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0, ""), (20, "clock is +2"), (-400, "clock is -")])
+def test_a_clock_that_is_wrong_is_named_when_the_node_ends(folder: Path, site: Path, seconds: int, said: str) -> None:
+    """Twenty seconds ahead, it was refused and started again for ever, and nobody said why."""
+    with answering(folder / "server", formatdate(time.time() - seconds, usegmt=True)) as address:
+        problem = clock_problem(words(site, address))
+    assert said in problem
+    assert ("timedatectl" in problem) == bool(said)
+
+
+def test_a_clock_that_cannot_be_compared_is_no_problem(site: Path) -> None:
+    assert clock_problem(words(site, unused_address())) == ""
+    assert clock_problem(["--insecure"]) == ""
+
+
+def test_the_node_says_so_however_it_ends(
+    node: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = importlib.import_module("flwr.supernode.cli.flower_supernode")
+    monkeypatch.setattr(command, "flower_supernode", Mock(side_effect=SystemExit(1)))
+    monkeypatch.setattr(supernode, "clock_problem", lambda words: "this machine's clock is +20 s")
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    with caplog.at_level(logging.WARNING), pytest.raises(SystemExit):
+        supernode.main()
+    assert "The node has ended: this machine's clock is +20 s." in caplog.text

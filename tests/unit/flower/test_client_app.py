@@ -139,7 +139,8 @@ def test_another_request_is_another_release_and_refused(
     assert isinstance(ask(site, order), Release)
     refused = ask(site, other)
     assert isinstance(refused, Failure)
-    assert refused.reason == (Refusal.ORDER if "scorer" in change else Refusal.BUDGET).description
+    ordered = not {"scorer", "prototype"}.isdisjoint(change)  # which the settings have
+    assert refused.reason == (Refusal.ORDER if ordered else Refusal.BUDGET).description
 
 
 def test_the_request_is_told_apart_to_the_bit(order: PrepareOrder) -> None:
@@ -254,6 +255,23 @@ def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
     refused = ask(site, {"prepare": replace(order, prototype=prototype), "train": train}[kind])
     assert refused.reason == Refusal.ORDER.description
     assert network not in sys.modules
+
+
+@pytest.mark.parametrize("kind", ["prepare", "train"])
+def test_a_network_that_the_clients_own_settings_do_not_list_is_not_built(
+    site: GridFederation,
+    server: Server,
+    state: RunState,
+    order: PrepareOrder,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An order could make a site allocate 28.8 GB."""
+    monkeypatch.setattr(client_data, "build", fail)
+    for spec in (PrototypeSpec.of("cnn", width=20000), PrototypeSpec.of("mlp", features=8, hidden=10**9)):
+        train = replace(server.orders.train(state, "client-000"), prototype=spec.to_json())
+        refused = ask(site, {"prepare": replace(order, prototype=spec.to_json()), "train": train}[kind])
+        assert refused.reason == Refusal.ORDER.description
 
 
 def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(tmp_path: Path, network: str) -> None:
