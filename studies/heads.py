@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from fedaux.config.methods import Method, find_method
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
 from fedaux.experiments.runner import run
@@ -55,13 +55,6 @@ LISTS: dict[str, tuple[Any, ...]] = {
 DIMENSIONS: dict[str, tuple[Any, ...]] = {"privacy.embedding_dim": (16, 32, 64, 128)}
 STANDING: dict[str, tuple[Any, ...]] = {"teachers.standing": (True, False)}
 OF_FEDAUX = {**STANDING, **DIMENSIONS}
-CORRECTED = Method(
-    "FedAUX + SCAFFOLD",
-    pretrained=True,
-    teachers="clients",
-    weights="certainty",
-    hooks="fedaux.algorithms.scaffold:Scaffold",
-)
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedAUX, ε = 1": Arm("fedaux", **AUX),
     "SCAFFOLD+P": Arm("scaffold+p"),
     "FedAUX, ε = 1, closed-form start": Arm("fedaux", CLOSED, **AUX),
-    "FedAUX + SCAFFOLD, ε = 1, closed-form start": Arm("studies.heads:CORRECTED", CLOSED, **AUX),
+    "FedAUX + SCAFFOLD, ε = 1, closed-form start": Arm("fedaux-scaffold", CLOSED, **AUX),
     "FedDyn+P": Arm("feddyn+p"),
     "SCAFFOLD+P, closed-form start": Arm("scaffold+p", CLOSED, DIMENSIONS),
     "FedAVG+P, closed-form start": Arm("fedavg+p", CLOSED, DIMENSIONS),

@@ -119,7 +119,8 @@ def run(
     """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
 
-    settings = Config.load(with_local_modules(config), set_ or [])  # what is wrong in it is said at once
+    overrides = [*(set_ or []), *(["data.strict=true"] if strict else [])]
+    settings = Config.load(with_local_modules(config), overrides)  # what is wrong in it is said at once
     with loading(console_for(as_json)):
         from fedaux.experiments.folders import numbered_folder
         from fedaux.experiments.runner import run as run_experiment

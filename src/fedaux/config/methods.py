@@ -110,9 +110,10 @@ PAPER = tuple(_PAPER)
 """The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
 
 _MORE = {**_WEIGHTED, **_HOOKED, **_ANALYTIC}
-METHODS: dict[str, Method] = {**_PAPER, **_MORE, **_pretrained(_MORE)}
+_CORRECTED = {"fedaux-scaffold": replace(_PAPER["fedaux"], label="FedAUX + SCAFFOLD", hooks=_HOOKED["scaffold"].hooks)}
+METHODS: dict[str, Method] = {**_PAPER, **_MORE, **_pretrained(_MORE), **_CORRECTED}
 """All methods by the name that `method` takes: those of the paper, and fedet, fedavgm, fedadam, fedyogi, fednova,
-scaffold, feddyn, ridge, discriminant, class-means, closed-form, each also with +p."""
+scaffold, feddyn, ridge, discriminant, class-means, closed-form, each also with +p; and fedaux-scaffold."""
 
 
 def method_name(name: str) -> str:

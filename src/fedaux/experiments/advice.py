@@ -144,7 +144,8 @@ def advise(setting: Setting, studies: Sequence[Study], *, public_data: bool = Tr
     """
     kind = [one for one in studies if _kind(one.setting) == _kind(setting)]
     if not kind:
-        raise ValueError("nothing was measured for such a setting yet")
+        measured_ones = "; ".join(in_words(one.setting) for one in studies)
+        raise ValueError(f"nothing was measured yet for {in_words(setting)}; what was: {measured_ones}")
     study = min(kind, key=lambda one: setting.distance(one.setting))
     rows: list[tuple[Row, int]] = []
     left_out: list[str] = []

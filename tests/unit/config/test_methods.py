@@ -27,7 +27,7 @@ ANALYTIC = {"ridge": "moments", "discriminant": "moments", "class-means": "class
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
     assert list(PAPER) == list(TABLE)
     more = ["fedet", *HOOKED, *ANALYTIC]
-    assert list(METHODS) == [*TABLE, *more, *(f"{name}+p" for name in more)]
+    assert list(METHODS) == [*TABLE, *more, *(f"{name}+p" for name in more), "fedaux-scaffold"]
 
 
 @pytest.mark.parametrize("hooks", ["", "fedaux.algorithms.fedavgm:FedAvgM"])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedaux.config.methods import METHODS
-from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.experiments.advice import Row, Setting, Study, advise, evenness, in_words, measured, setting_of
 
@@ -87,19 +86,19 @@ def test_evenness_has_limits() -> None:
 
 
 def test_a_config_says_its_setting() -> None:
-    config = Config.load(None, ["data.clients=4", "rounds=3", "aux.limit=100"])
+    config = Config.from_dict({"data": {"clients": 4}, "rounds": 3})
     found = setting_of(config)
     assert (found.clients, found.rounds, found.alpha, found.frozen) == (4, 3, 0.01, False)
     assert found.records == pytest.approx(1797 * 0.8 * 0.5 / 4, rel=0.02)
     assert in_words(found).startswith("whole networks, 4 clients of about 180 records")
-    shards = setting_of(Config.load(None, ["data.partition=shards", "data.shards=10", "data.clients=4"]))
-    assert shards.alpha > 0.1
+    shards = Config.from_dict({"data": {"clients": 4, "partition": "shards", "shards": 10}})
+    assert setting_of(shards).alpha > 0.1
 
 
 def test_real_sites_must_say_what_they_have() -> None:
-    sites = ["data.partition=own", 'federation.sites=["a", "b"]', 'data.classes=["x", "y"]', "aux.source=digits"]
-    config = Config.load(None, sites)
-    with pytest.raises((ValueError, ConfigError), match="--records"):
+    data = {"partition": "own", "classes": ["x", "y"]}
+    config = Config.from_dict({"data": data, "federation": {"sites": ["a", "b"]}, "aux": {"source": "digits"}})
+    with pytest.raises(ValueError, match="--records"):
         setting_of(config)
     assert setting_of(config, records=300, alpha=0.1).clients == 2
 
