@@ -290,7 +290,7 @@ def test_a_sweep_prints_and_writes_what_it_found(
     assert "sample standard deviation over seeds (n − 1)" in text
     assert "| method | α = 0.1 | α = 10 |" in text
     for name in ("curves-data.alpha-0.1.svg", "curves-data.alpha-10.svg"):
-        assert (tmp_path / "out" / name).read_text().count("<polyline") == 2
+        assert (tmp_path / "out" / name).read_text().count('<polyline class="curve') == 2
 
     assert fedaux(monkeypatch, *words, "--json", "--jobs", 2) == 0
     found = json.loads(capsys.readouterr().out)

@@ -29,7 +29,7 @@ def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
     found = [(escape(name), escape(words)) for name, words in plan.found.items()]
     console.print(results_table("Found", ("what", ""), found, text_columns=(0, 1)))
     networks = [
-        (escape(label), f"{one.parameters:,}", format_bytes(one.sent), f"{1 / max(one.step, 1e-9):,.0f}")
+        (escape(label), f"{one.parameters:,}", format_bytes(one.sent), _rate(1 / max(one.step, 1e-9)))
         for label, one in plan.networks.items()
     ]
     header = ("network", "parameters", "sent each way", "records trained a second")
@@ -45,3 +45,7 @@ def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
     )
     plan.raise_problems()
     console.print("Nothing was trained, nothing was released. Without --dry-run the same command runs it.")
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"

@@ -91,9 +91,8 @@ def _found(config: Config) -> dict[str, str]:
         data = open_data(config)
         parts = {"private": data.private, **parts}
         sizes = [len(part) for part in data.parts]
-        found["private"] = (
-            f"{len(data.private):,} records at {len(sizes)} clients, {min(sizes):,} to {max(sizes):,} each"
-        )
+        each = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+        found["private"] = f"{len(data.private):,} records at {len(sizes)} clients, {each} each"
         found["classes"] = _counts(data.private, data.classes, "private")
     found["test"], found["auxiliary"] = f"{len(public.test):,} records", f"{len(public.aux):,} records"
     found["duplicates"] = describe_duplicates(parts)
@@ -127,12 +126,13 @@ def _hashes(records: Records) -> set[bytes]:
 def _memory(config: Config, networks: Mapping[str, Footprint]) -> tuple[int, tuple[str, ...]]:
     """(bytes of the largest step, what does not fit and what would)."""
     method, free, problems = find_method(config.method), 0.8 * available_memory(), []
+    aux = len(open_public(config).aux)
     steps = {"local.batch_size": config.local.batch_size}
     if method.pretrained and config.pretrain.epochs and not config.head_only:
-        views = 2 * config.pretrain.batch_size
+        views = 2 * min(config.pretrain.batch_size, aux)
         steps["pretrain.micro_batch_size"] = min(config.pretrain.micro_batch_size or views, views)
     if method.distils:
-        steps["distill.batch_size"] = config.distill.batch_size
+        steps["distill.batch_size"] = min(config.distill.batch_size, aux)
     largest = 0
     for label, one in networks.items():
         for key, rows in steps.items():
@@ -142,7 +142,7 @@ def _memory(config: Config, networks: Mapping[str, Footprint]) -> tuple[int, tup
                 fits = one.largest_batch(free)
                 advice = f"set {key} = {1 << (fits.bit_length() - 1)}" if fits else "take a smaller network"
                 problems.append(
-                    f"{label}: a step with {rows} rows needs about {needed / 1e9:.2g} GB, and {free / 1e9:.2g} GB are "
+                    f"{label}: a step with {rows} rows needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
                     f"free: {advice}, or smaller images, data.options.size and aux.options.size."
                 )
     return largest, tuple(problems)

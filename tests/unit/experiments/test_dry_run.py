@@ -46,11 +46,11 @@ def test_time_grows_with_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_does_not_fit_is_refused_with_what_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = dry_run(CONFIG, tmp_path).networks[CNN.label]
-    monkeypatch.setattr(module, "available_memory", lambda: network.training_memory(300) / 0.8)
-    plan = dry_run(CONFIG, tmp_path)  # SimCLR: two views of 512 images
-    with pytest.raises(DoesNotFitError, match=r"set pretrain\.micro_batch_size = 256"):
+    monkeypatch.setattr(module, "available_memory", lambda: network.training_memory(150) / 0.8)
+    plan = dry_run(CONFIG, tmp_path)  # SimCLR: two views of all 100 images
+    with pytest.raises(DoesNotFitError, match=r"set pretrain\.micro_batch_size = 128"):
         plan.raise_problems()
-    fits = replace(CONFIG, pretrain=replace(CONFIG.pretrain, micro_batch_size=256))
+    fits = replace(CONFIG, pretrain=replace(CONFIG.pretrain, micro_batch_size=128))
     assert dry_run(fits, tmp_path).problems == ()
 
 
