@@ -70,7 +70,7 @@ def advise(
         for row, at in found.rows
     ]
     title = f"Test accuracy in % there, mean ± sample standard deviation of {found.study.splits} splits"
-    console.print(results_table(title, ["method", "rounds", "accuracy", "needs"], lines))
+    console.print(results_table(title, ["method", "rounds", "accuracy", "needs"], lines, (0, 3)))
     for line in found.left_out:
         console.print(f"Left out: {escape(line)}.", soft_wrap=True)
     for line in found.differences:

@@ -19,6 +19,7 @@ from fedaux.config.schema import Config
 from fedaux.data.federated import open_data
 
 Need = Literal["public data", "sums of features", "releases"]
+_SENDS = {name: method.sends for name, method in METHODS.items() if method.analytic}  # by the head computed from it
 FAR = math.log(3)  # two numbers further apart than three-fold are named as a difference
 
 
@@ -76,9 +77,9 @@ class Row:
         found: list[Need] = []
         if method.pretrained or method.distils:
             found.append("public data")
-        if method.scores or method.sends == "releases":
+        if method.scores or "releases" in (method.sends, _SENDS.get(self.start)):
             found.append("releases")
-        if method.sends in SUMS or self.start in ("ridge", "discriminant", "class-means"):
+        if method.sends in SUMS or _SENDS.get(self.start) in SUMS:
             found.append("sums of features")
         return tuple(found)
 

@@ -68,6 +68,19 @@ def test_what_the_user_lacks_or_forbids_is_left_out_with_the_reason() -> None:
     assert len(advise(HEADS, [NEAR], share_sums=False).left_out) == 2
 
 
+@pytest.mark.parametrize(
+    ("method", "start", "needs"),
+    [
+        ("fedavg", "", ()),
+        ("fedavg+p", "closed-form", ("public data", "releases")),
+        ("fedaux", "ridge", ("public data", "releases", "sums of features")),
+        ("class-means", "", ("sums of features",)),
+    ],
+)
+def test_a_start_needs_what_its_head_is_computed_from(method: str, start: str, needs: tuple[str, ...]) -> None:
+    assert row(method, method, 0.5, start=start).needs == needs
+
+
 def test_differences_are_named_beyond_a_factor_of_three() -> None:
     assert advise(HEADS, [NEAR]).differences == ()
     found = advise(replace(HEADS, records=700, alpha=1.0, rounds=100), [NEAR]).differences
