@@ -11,10 +11,13 @@ fleet API answers only callers on this machine.
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fedaux.deploy.connection_limits import BodyLimitMiddleware, LimitedProtocol, raise_file_limit
 
 
 class LocalOnlyMiddleware:
@@ -43,11 +46,16 @@ def is_local(client: tuple[str, int] | None) -> bool:
 
 
 def main() -> None:
+    import uvicorn
     from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
-    default = extensions.get_middleware
-    extensions.get_middleware = lambda: (Middleware(LocalOnlyMiddleware), *default())
+    default, run = extensions.get_middleware, uvicorn.run
+    own = Middleware(LocalOnlyMiddleware), Middleware(BodyLimitMiddleware)
+    extensions.get_middleware = lambda: (*own, *default())
+    # callers are whom the connection comes from, whatever the environment says about proxies
+    uvicorn.run = partial(run, http=LimitedProtocol, proxy_headers=False, forwarded_allow_ips="")
+    raise_file_limit()
     flower_superlink()
 
 

@@ -45,7 +45,7 @@ class NodeRegistry:
         self._known: dict[int, list[str]] = {}  # clients by node; empty for an excluded node
         self._rivals: dict[int, str] = {}  # nodes that must wait until another one is gone, and what was said of them
 
-    def refresh(self, timeout: float = 60.0) -> dict[str, int]:
+    def refresh(self, timeout: float = 120.0) -> dict[str, int]:
         """{client: node} of all connected nodes; new ones are asked, and have `timeout` seconds to answer."""
         names = {node.node_id: node.name for node in self._grid.get_nodes()}
         self._known = {node: clients for node, clients in self._known.items() if node in names}

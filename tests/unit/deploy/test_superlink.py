@@ -4,8 +4,10 @@ import importlib
 from unittest.mock import Mock
 
 import pytest
+import uvicorn
 
 from fedaux.deploy import superlink
+from fedaux.deploy.connection_limits import LimitedProtocol
 
 
 @pytest.mark.parametrize(
@@ -49,13 +51,21 @@ def test_flowers_own_server_answers_strangers_only_about_the_fleet(monkeypatch: 
 
     command = importlib.import_module("flwr.superlink.cli.flower_superlink")
     monkeypatch.setattr(extensions, "get_middleware", extensions.get_middleware)  # to be put back
-    started = Mock()
+    monkeypatch.setattr(uvicorn, "run", Mock())
+    monkeypatch.setattr(superlink, "raise_file_limit", Mock())
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    started = Mock(side_effect=lambda: uvicorn.run(app="app"))
     monkeypatch.setattr(command, "flower_superlink", started)
+    served = uvicorn.run
     superlink.main()
     started.assert_called_once_with()
+    options = served.call_args.kwargs  # type: ignore[attr-defined]
+    assert (options["proxy_headers"], options["forwarded_allow_ips"]) == (False, "")
+    assert options["http"] is LimitedProtocol
     app = create_app()
     closed = {"/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/acquire-task", "/docs"}
     opened = {"/v1/fleet/activate-node", "/health"}
     for caller, refused in (("192.0.2.7", closed), ("127.0.0.1", set())):
         client = TestClient(app, client=(caller, 1234))
         assert {path for path in closed | opened if client.post(path).status_code == 403} == refused
+    assert client.post("/v1/fleet/activate-node", headers={"Content-Length": str(10**9)}).status_code == 413

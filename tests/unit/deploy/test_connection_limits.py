@@ -1,0 +1,122 @@
+"""A server under attack, before anybody has shown a key: it stays reachable, and reads no more than it must."""
+
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from fedaux.deploy import connection_limits
+from fedaux.deploy.connection_limits import BodyLimitMiddleware, LimitedProtocol, raise_file_limit
+
+LIMIT = 1000
+read: list[int] = []
+
+
+async def answer(request: Request) -> PlainTextResponse:
+    try:
+        read.append(len(await request.body()))
+    except ClientDisconnect:
+        read.append(-1)
+    return PlainTextResponse("fine")
+
+
+@contextmanager
+def serving() -> Iterator[int]:
+    app = Starlette(
+        routes=[Route("/", answer, methods=["GET", "POST"])], middleware=[Middleware(BodyLimitMiddleware, limit=LIMIT)]
+    )
+    config = uvicorn.Config(app, port=0, http=LimitedProtocol, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield int(server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def call(port: int, data: bytes, wait: float = 10.0) -> bytes:
+    """What the server sends until it closes, or has answered."""
+    with socket.create_connection(("127.0.0.1", port), wait) as made:
+        made.sendall(data)
+        return made.recv(4096)
+
+
+@pytest.fixture(autouse=True)
+def empty() -> None:
+    read.clear()
+
+
+def head(*lines: str) -> bytes:
+    return "\r\n".join(["POST / HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""]).encode()
+
+
+def test_a_body_is_read_up_to_the_limit() -> None:
+    with serving() as port:
+        assert b"200 OK" in call(port, head(f"Content-Length: {LIMIT}") + bytes(LIMIT))
+    assert read == [LIMIT]
+
+
+def test_a_body_that_says_it_is_longer_is_not_read() -> None:
+    """A body of 1 GB was read before authentication."""
+    with serving() as port:
+        assert b"413" in call(port, head("Content-Length: 1000000000"))
+    assert read == []
+
+
+def test_a_body_that_does_not_say_so_is_read_no_further() -> None:
+    chunks = b"".join(b"200\r\n" + bytes(0x200) + b"\r\n" for _ in range(4))
+    with serving() as port:
+        call(port, head("Transfer-Encoding: chunked") + chunks + b"0\r\n\r\n")
+    assert read == [-1]
+
+
+@pytest.mark.parametrize("begun", [b"", b"POST / HTTP/1.1\r\nHost:", head("Content-Length: 10") + b"12345"])
+def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    monkeypatch.setattr(connection_limits, "REQUEST_TIMEOUT", 0.1)
+    with serving() as port:
+        started = time.monotonic()
+        assert b"200 OK" not in call(port, begun)
+        assert 0.05 < time.monotonic() - started < 5
+        assert LimitedProtocol.by_address.total() <= 1
+
+
+def test_one_machine_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """991 half-open requests made /health unreachable."""
+    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(connection_limits, "_is_loopback", lambda address: False)
+    with serving() as port:
+        half_open = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(5)]
+        for made in half_open:
+            made.sendall(b"GET / HTTP/1.1\r\n")
+        while LimitedProtocol.by_address.total() < 5:
+            time.sleep(0.01)
+        assert call(port, b"") == b""  # closed at once
+        half_open.pop().close()
+        while LimitedProtocol.by_address.total() > 4:
+            time.sleep(0.01)
+        assert b"200 OK" in call(port, head("Content-Length: 0"))
+        for made in half_open:
+            made.close()
+
+
+def test_there_are_as_many_files_as_there_may_be() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
