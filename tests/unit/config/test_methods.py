@@ -1,6 +1,7 @@
 """The method table, row by row, and the door for rows of one's own."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ ANALYTIC = {"ridge": "moments", "discriminant": "moments", "class-means": "class
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
     assert list(PAPER) == list(TABLE)
     more = ["fedet", *HOOKED, *ANALYTIC]
-    assert list(METHODS) == [*TABLE, *more, *(f"{name}+p" for name in more)]
+    assert list(METHODS) == [*TABLE, "fedaux-scaffold", *more, *(f"{name}+p" for name in more)]
 
 
 @pytest.mark.parametrize("hooks", ["", "fedaux.algorithms.fedavgm:FedAvgM"])
@@ -97,6 +98,12 @@ def test_a_method_with_hooks_is_named_after_them(name: str) -> None:
     assert type(made).__name__.lower() == name
     assert METHODS[f"{name}+p"].pretrained
     assert METHODS[f"{name}+p"].hooks == METHODS[name].hooks
+
+
+def test_fedaux_with_control_variates_is_fedaux_and_scaffold() -> None:
+    row, fedaux = METHODS["fedaux-scaffold"], METHODS["fedaux"]
+    assert replace(row, label=fedaux.label, hooks="") == fedaux
+    assert row.make_hooks({"server_lr": 0.5}) == METHODS["scaffold"].make_hooks({"server_lr": 0.5})
 
 
 def test_pretraining_is_a_field_and_no_letter_of_the_name() -> None:
