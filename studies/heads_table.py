@@ -36,7 +36,7 @@ def _of_size(found: Mapping[str, Any], public: Mapping[str, bool], count: int) -
     return [
         f"## {count} clients\n",
         markdown(rows, header),
-        "Winners of the tuning:\n",
+        "Winners of the tuning; what is not named is as in `BASE` of studies/heads.py:\n",
         *tuned,
         "\nPaired differences, mean and 95 % interval (t) over splits:\n",
         markdown(_differences(curves, rounds), ("difference", *(f"T = {at}" for at in rounds))),

@@ -48,7 +48,7 @@ def heads(found: dict[str, Any]) -> Iterator[Study]:
                 rows.append(row(arm.method, name, curves, epsilon, str(arm.settings.get("head_init", ""))))
         largest = max((one.rounds[-1] for one in rows), default=1)
         setting = Setting(clients, 50_000 // clients, 0.01, True, 1, 1.0, largest)
-        yield Study("features of CIFAR-10", "docs/results.md#heads", setting, SPLITS, tuple(rows))
+        yield Study("features of CIFAR-10", "docs/analytic.md#tuned", setting, SPLITS, tuple(rows))
 
 
 def demo(sweep: dict[str, Any]) -> Study:

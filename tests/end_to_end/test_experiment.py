@@ -75,7 +75,7 @@ def test_every_method_runs_and_learns_something(method: str, tmp_path: Path) -> 
     if METHODS[method].distils:
         assert last.effective_teachers is not None
         if METHODS[method].weights != "uniform":
-            assert 1 < last.effective_teachers < 3.9  # certainty weighs them differently
+            assert 1 < last.effective_teachers < 3.9  # they are weighed differently
         else:
             assert last.effective_teachers == pytest.approx(15.0 if method.startswith("fedbe") else 4.0)
     changed = RunState.load(tmp_path / "run").weights

@@ -109,11 +109,11 @@ _PAPER = {
 PAPER = tuple(_PAPER)
 """The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
 
+_CORRECTED = {"fedaux-scaffold": replace(_PAPER["fedaux"], label="FedAUX-SCAFFOLD", hooks=_HOOKED["scaffold"].hooks)}
 _MORE = {**_WEIGHTED, **_HOOKED, **_ANALYTIC}
-_CORRECTED = {"fedaux-scaffold": replace(_PAPER["fedaux"], label="FedAUX + SCAFFOLD", hooks=_HOOKED["scaffold"].hooks)}
-METHODS: dict[str, Method] = {**_PAPER, **_MORE, **_pretrained(_MORE), **_CORRECTED}
-"""All methods by the name that `method` takes: those of the paper, and fedet, fedavgm, fedadam, fedyogi, fednova,
-scaffold, feddyn, ridge, discriminant, class-means, closed-form, each also with +p; and fedaux-scaffold."""
+METHODS: dict[str, Method] = {**_PAPER, **_CORRECTED, **_MORE, **_pretrained(_MORE)}
+"""All methods by the name that `method` takes: those of the paper; fedaux-scaffold; and fedet, fedavgm, fedadam,
+fedyogi, fednova, scaffold, feddyn, ridge, discriminant, class-means, closed-form, each also with +p."""
 
 
 def method_name(name: str) -> str:

@@ -57,5 +57,4 @@ def test_what_is_sent_beside_a_model_has_one_form(name: str) -> None:
     forms = [{key: (array.shape, array.dtype) for key, array in sent.extra.items()} for sent in (first, later)]
     assert forms[0] == forms[1]
     assert all(array.dtype == np.float32 for array in [*later.extra.values(), later.parameters])
-    by_choices = name in PAPER or METHODS[name].sends == "releases" or METHODS[name].weights == "variance"
-    assert bool(METHODS[name].hooks) != by_choices
+    assert bool(METHODS[name].hooks) == (name not in (*PAPER, "fedet", "fedet+p") and METHODS[name].sends != "releases")

@@ -1,6 +1,7 @@
 """The method table, row by row, and the door for rows of one's own."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ ANALYTIC = {"ridge": "moments", "discriminant": "moments", "class-means": "class
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
     assert list(PAPER) == list(TABLE)
     more = ["fedet", *HOOKED, *ANALYTIC]
-    assert list(METHODS) == [*TABLE, *more, *(f"{name}+p" for name in more), "fedaux-scaffold"]
+    assert list(METHODS) == [*TABLE, "fedaux-scaffold", *more, *(f"{name}+p" for name in more)]
 
 
 @pytest.mark.parametrize("hooks", ["", "fedaux.algorithms.fedavgm:FedAvgM"])
@@ -99,11 +100,10 @@ def test_a_method_with_hooks_is_named_after_them(name: str) -> None:
     assert METHODS[f"{name}+p"].hooks == METHODS[name].hooks
 
 
-@pytest.mark.parametrize("name", ["FedAUX", "fedaux", "FEDAVG+P", "Class-Means"])
-def test_names_are_in_letters_of_any_case(name: str) -> None:
-    assert find_method(name) == METHODS[name.lower()]
-    assert Config(method=name) == Config(method=name.lower())
-    assert Config(method=name).hash == Config(method=name.lower()).hash
+def test_fedaux_with_control_variates_is_fedaux_and_scaffold() -> None:
+    row, fedaux = METHODS["fedaux-scaffold"], METHODS["fedaux"]
+    assert replace(row, label=fedaux.label, hooks="") == fedaux
+    assert row.make_hooks({"server_lr": 0.5}) == METHODS["scaffold"].make_hooks({"server_lr": 0.5})
 
 
 def test_pretraining_is_a_field_and_no_letter_of_the_name() -> None:
@@ -174,3 +174,10 @@ def test_a_method_that_half_precision_would_drown_says_so() -> None:
 def test_a_method_that_is_not_meant_for_adam_says_so() -> None:
     with pytest.raises(ConfigError, match=r"SCAFFOLD is not meant for adam: set .* to sgd"):
         Config(method="scaffold")
+
+
+@pytest.mark.parametrize("name", ["FedAUX", "fedaux", "FEDAVG+P", "Class-Means"])
+def test_names_are_in_letters_of_any_case(name: str) -> None:
+    assert find_method(name) == METHODS[name.lower()]
+    assert Config(method=name) == Config(method=name.lower())
+    assert Config(method=name).hash == Config(method=name.lower()).hash

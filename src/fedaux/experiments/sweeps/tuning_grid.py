@@ -38,6 +38,7 @@ OPTIONS: dict[str, dict[str, tuple[Value, ...]]] = {  # of a method and of its f
     "scaffold": {"method_options.server_lr": (0.5, 1.0)},
     "feddyn": {"method_options.alpha": (0.001, 0.01, 0.1, 1.0)},
 }
+OPTIONS["fedaux-scaffold"] = {**OPTIONS["fedaux"], **OPTIONS["scaffold"]}
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,8 @@ def _possible(base: Config, name: str, key: str, values: Sequence[Value]) -> boo
     if key.startswith("method_options."):
         return True
     try:
-        return all(make_arm(base, {"method": name, key: value}) for value in values)
+        sgd = {"local.optimizer": "sgd", "local.momentum": 0.0}  # which every method allows
+        return all(make_arm(base, {"method": name, key: value, **sgd}) for value in values)
     except ConfigError:
         return False
 
