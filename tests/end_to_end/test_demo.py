@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 from fedaux.config.methods import METHODS, PAPER
@@ -14,6 +15,7 @@ from fedaux.config.presets import DEMO
 from fedaux.experiments.sweeps.engine import compare
 
 
+@pytest.mark.slow
 def test_fedaux_leads_over_five_seeds(tmp_path: Path) -> None:
     """At least 25 points above FedDF+P and 35 above FedAVG, on average, at full participation and ε ≤ 1."""
     torch.set_num_threads(1)

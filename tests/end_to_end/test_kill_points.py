@@ -33,8 +33,10 @@ def teachers(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     "overrides",
-    [[], ["teachers.standing=true", "fraction=0.5"]],
-    ids=["plain", "standing teachers"],
+    [
+        pytest.param([], id="plain"),
+        pytest.param(["teachers.standing=true", "fraction=0.5"], id="standing teachers", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_that_is_killed_anywhere_while_it_saves_goes_on_to_the_same_result(
     overrides: list[str], tmp_path: Path

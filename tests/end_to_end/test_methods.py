@@ -107,7 +107,9 @@ PRIVATE = {
 }
 
 
-@pytest.mark.parametrize("method", ["scaffold", "fednova", "fedadam"])
+@pytest.mark.parametrize(
+    "method", ["scaffold", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fednova", "fedadam"))]
+)
 def test_private_training_stays_private_under_any_method(tmp_path: Path, method: str) -> None:
     result = run(Config.from_dict({**PRIVATE, "method": method}), tmp_path / "run", cache=tmp_path / "cache")
     assert "The local models of this run are (8, 1e-05)-differentially private" in result.privacy

@@ -14,7 +14,6 @@ from fedaux.core.messages import Account, Federation, Order, Reply, Subtotal
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.records import training
 from fedaux.deploy.audit.site import NAME
-from fedaux.experiments.folders import stored_state
 from fedaux.experiments.runner import in_process, run_in_folder
 from fedaux.privacy.budget import Entry
 from fedaux.privacy.ledger import Ledger
@@ -25,14 +24,18 @@ TOTALS = (0.10004, 0.2996, 1.0001, 1.23456, 2.0026, 9.9951, 12.341)  # rounding 
 
 
 def lost_replies(folder: Path, audit: AuditConfig) -> AttackResult:
-    """Clients train, their replies are lost, and the run goes on: the total that is printed must count them."""
-    config, state = _run_config(audit), None
+    """Clients train, their replies are lost, and another run is kept: the total that is printed must count them all.
+
+    The same order would get the same reply, and cost nothing: each run asks for another learning rate.
+    """
+    state = None
     for attempt in range(LOST_ROUNDS + 1):
+        config = _other_order(_run_config(audit), attempt)
         server = make_server(config, cache=folder / "cache")
-        federation: Federation = in_process(config, folder, server.cache)
+        federation: Federation = in_process(config, folder, server.cache)  # accounts outlive the runs
         federation = federation if attempt == LOST_ROUNDS else LossyFederation(federation, {"client-001"})
         try:
-            state = run_in_folder(folder, server, federation, stored_state(config, folder)).state
+            state = run_in_folder(folder / f"run-{attempt}", server, federation, None).state
         except NoAnswerError:
             continue
     assert state is not None
@@ -46,15 +49,20 @@ def spare_clients(folder: Path, audit: AuditConfig) -> AttackResult:
     """A client that has spent more than all others is asked as a spare, works, and is not waited for."""
     config = _run_config(audit)
     spare = replace(config, fraction=0.5, federation=replace(config.federation, quorum=0.5, over_selection=1.0))
-    for which, lost in (("before", {"client-000"}), ("run", {"client-001"})):
-        server = make_server(spare, cache=folder / "cache")
-        clients = in_process(spare, folder, server.cache)  # their accounts outlive the first run
+    for attempt, (which, lost) in enumerate((("before", {"client-000"}), ("run", {"client-001"}))):
+        asked = _other_order(spare, attempt)
+        server = make_server(asked, cache=folder / "cache")
+        clients = in_process(asked, folder, server.cache)  # their accounts outlive the first run
         federation = LossyFederation(clients, lost, absent=lost if which == "before" else set())
         state = run_in_folder(folder / which, server, federation, None).state
     statement = state.ledger.statement()
     covered = [a for a in _accounts(folder, audit) if f"{a.folder.name} did not answer" not in statement]
     bound, detail = max(a.epsilon for a in covered), f"the statement covers {len(covered)} of 2 clients"
     return AttackResult(_printed_epsilon(statement), bound, detail)
+
+
+def _other_order(config: Config, attempt: int) -> Config:
+    return replace(config, local=replace(config.local, lr=config.local.lr * (1 + attempt)))
 
 
 def rounded_down(folder: Path, audit: AuditConfig) -> AttackResult:
