@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save
 
-from fedaux.core.io import write_atomically
+from fedaux.core.io import delete_all_but_newest, write_atomically
 from fedaux.core.messages import Arrays
 
 RUNS = 4  # of which a client keeps its state; those of older ones are deleted
@@ -49,9 +49,7 @@ class ClientState:
             for name, array in arrays.items()
         }
         write_atomically(self.path, save(tensors), private=True)
-        files = sorted(self.folder.glob(f"{self._stem}-*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
-        for path in files[:-RUNS]:
-            path.unlink(missing_ok=True)
+        delete_all_but_newest(self.folder, f"{self._stem}-*.safetensors", RUNS)
 
     @property
     def _stem(self) -> str:

@@ -37,6 +37,13 @@ def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
         raise
 
 
+def delete_all_but_newest(folder: Path, pattern: str, count: int) -> None:
+    """Of the files that match, by the time they were last written."""
+    files = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+    for path in files[:-count]:
+        path.unlink(missing_ok=True)
+
+
 def write_from(path: Path, start: int, data: bytes) -> None:
     """Append to the first `start` bytes of a file, and drop what lay beyond them. On disk when this returns."""
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:

@@ -56,7 +56,7 @@ def image_folder(
     if root != path and not declared and (path / "test").is_dir():
         _refuse_new_classes(path / "test", names)
         test = labelled_files(path / "test")
-    corpus, kept = _read_files("images", train, test, names, size, mode, strict, bool(declared))
+    corpus, kept = image_files("images", train, test, names, size, mode, strict, bool(declared))
     ids = persons_from_paths(person, kept, root) if person else None
     return replace(corpus, train=replace(corpus.train, person=ids))
 
@@ -85,18 +85,6 @@ def _refuse_new_classes(test: Path, names: Sequence[str]) -> None:
 
 
 def image_files(
-    kind: str,
-    train: Mapping[Path, int | None],
-    test: Mapping[Path, int | None],
-    classes: Sequence[str],
-    size: int | None,
-    mode: str,
-) -> Corpus:
-    """The corpus of image files with their labels."""
-    return _read_files(kind, train, test, classes, size, mode)[0]
-
-
-def _read_files(
     kind: str,
     train: Mapping[Path, int | None],
     test: Mapping[Path, int | None],

@@ -153,7 +153,7 @@ def tinyimagenet(path: Path, wnids: Sequence[str] = (), size: int | None = None)
     annotations = [line.split("\t")[:2] for line in _lines(root / "val" / "val_annotations.txt")]
     test = {root / "val" / "images" / file: wnids.index(wnid) for file, wnid in annotations if wnid in wnids}
     titles = dict(line.split("\t", 1) for line in _lines(root / "words.txt"))
-    return image_files("tinyimagenet", train, test, [titles.get(wnid, wnid) for wnid in wnids], size, "RGB")
+    return image_files("tinyimagenet", train, test, [titles.get(wnid, wnid) for wnid in wnids], size, "RGB")[0]
 
 
 def _to_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load, save
 
 from fedaux.algorithms.local_training import Trained
-from fedaux.core.io import write_atomically
+from fedaux.core.io import delete_all_but_newest, write_atomically
 from fedaux.core.messages import Arrays, TrainOrder
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.accounting import Mechanism
@@ -78,9 +78,7 @@ class ResultStore:
             log.warning("%s trains again if its reply is lost, as the model cannot be stored: %s", self.client, error)
 
     def drop_old(self) -> None:
-        files = sorted(self.folder.glob(f"{self._stem}-*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
-        for path in files[:-KEPT]:
-            path.unlink(missing_ok=True)
+        delete_all_but_newest(self.folder, f"{self._stem}-*.safetensors", KEPT)
 
     @property
     def _stem(self) -> str:
