@@ -18,7 +18,7 @@ import numpy as np
 from fedaux.config.methods import METHODS, find_method
 from fedaux.config.presets import DEMO
 from fedaux.experiments.advice import Row, Setting, Study
-from studies.heads import ARMS, RESULTS
+from studies.heads import DESIGN
 
 TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "experiments" / "measured.json"
 ROUNDS = (1, 5, 20, 40, 100)
@@ -39,7 +39,7 @@ def heads(found: dict[str, Any]) -> Iterator[Study]:
     """One study for each number of clients."""
     for clients in sorted({int(key.split("|")[0]) for key in found["cells"]}):
         rows = []
-        for name, arm in ARMS.items():
+        for name, arm in DESIGN.arms.items():
             curves = [
                 cell["curve"] for key, cell in found["cells"].items() if key.rsplit("|", 1)[0] == f"{clients}|{name}"
             ]
@@ -60,7 +60,7 @@ def demo(sweep: dict[str, Any]) -> Study:
 
 
 def main(sweeps: Sequence[str]) -> None:
-    studies = list(heads(json.loads(RESULTS.read_text(encoding="utf-8"))))
+    studies = list(heads(DESIGN.found()))
     studies += [demo(json.loads(Path(path).read_text(encoding="utf-8"))) for path in sweeps]
     TARGET.write_text(
         json.dumps([asdict(one) for one in studies], indent=1, ensure_ascii=False) + "\n", encoding="utf-8"

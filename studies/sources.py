@@ -22,9 +22,10 @@ ROOT = Path(os.environ.get("FEDAUX_DATA") or Path(__file__).resolve().parents[2]
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def cifar10() -> Corpus:
-    """All of CIFAR-10: 50,000 and 10,000 images."""
-    return Corpus(Records(*load("cifar10_train.webp.npz")), Records(*load("cifar10_test.webp.npz")), CIFAR10)
+def cifar10(limit: int = 50_000, test_limit: int = 10_000) -> Corpus:
+    """CIFAR-10: 50,000 and 10,000 images, or the first so many; their order is random as it is."""
+    train, test = Records(*load("cifar10_train.webp.npz")), Records(*load("cifar10_test.webp.npz"))
+    return Corpus(train.take(np.arange(limit)), test.take(np.arange(test_limit)), CIFAR10)
 
 
 def tinyimagenet() -> Corpus:

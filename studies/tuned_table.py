@@ -1,8 +1,8 @@
-"""The tables of `studies.heads`: accuracies over splits, and paired differences with their intervals."""
+"""The tables of a tuned study: accuracies over splits, and paired differences with their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,37 +15,36 @@ from fedaux.report.tables import markdown
 ROUNDS = (1, 5, 20, 100)
 
 
-def table(found: Mapping[str, Any], public: Mapping[str, bool]) -> str:
-    """Of every number of clients; `public` says of each arm whether it distils on public data."""
-    counts = sorted({int(key.split("|")[0]) for key in found["cells"]})
-    return "\n".join(part for count in counts for part in _of_size(found, public, count))
+def table(found: Mapping[str, Any], arms: Sequence[str], cases: Sequence[str]) -> str:
+    known = {key.split("|")[0] for key in found["cells"]}
+    return "\n".join(part for case in cases if case in known for part in _of_case(found, arms, case))
 
 
-def _of_size(found: Mapping[str, Any], public: Mapping[str, bool], count: int) -> list[str]:
-    curves = {name: _curves(found, count, name) for name in public}
+def _of_case(found: Mapping[str, Any], arms: Sequence[str], case: str) -> list[str]:
+    curves = {name: _curves(found, case, name) for name in arms}
     curves = {name: runs for name, runs in curves.items() if runs}
     rounds = [at for at in ROUNDS if any(len(run) >= at for runs in curves.values() for run in runs.values())]
     header = ("method", *(f"T = {at}" for at in rounds), "MB in 20 rounds", "processor s", "n")
-    rows = [(name, *(_cell(runs, at) for at in rounds), *_costs(found, count, name)) for name, runs in curves.items()]
+    rows = [(name, *(_cell(runs, at) for at in rounds), *_costs(found, case, name)) for name, runs in curves.items()]
     tuned = [
-        f"- {name}: {describe(found['tuned'][f'{count}|{name}']['settings'])} "
-        f"(validation {found['tuned'][f'{count}|{name}']['validation']:.3f})"
+        f"- {name}: {describe(found['tuned'][f'{case}|{name}']['settings'])} "
+        f"(validation {found['tuned'][f'{case}|{name}']['validation']:.3f})"
         for name in curves
-        if f"{count}|{name}" in found["tuned"]
+        if f"{case}|{name}" in found["tuned"]
     ]
     return [
-        f"## {count} clients\n",
+        f"## {case} clients\n" if case.isdigit() else f"## {case}\n",
         markdown(rows, header),
-        "Winners of the tuning; what is not named is as in `BASE` of studies/heads.py:\n",
+        "Winners of the tuning; what is not named is as in `BASE` of the study:\n",
         *tuned,
         "\nPaired differences, mean and 95 % interval (t) over splits:\n",
         markdown(_differences(curves, rounds), ("difference", *(f"T = {at}" for at in rounds))),
     ]
 
 
-def _curves(found: Mapping[str, Any], count: int, name: str) -> dict[str, list[float]]:
+def _curves(found: Mapping[str, Any], case: str, name: str) -> dict[str, list[float]]:
     """By split."""
-    prefix = f"{count}|{name}|"
+    prefix = f"{case}|{name}|"
     return {key.removeprefix(prefix): cell["curve"] for key, cell in found["cells"].items() if key.startswith(prefix)}
 
 
@@ -61,8 +60,8 @@ def _cell(runs: Mapping[str, list[float]], at: int) -> str:
     return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
 
 
-def _costs(found: Mapping[str, Any], count: int, name: str) -> tuple[str, str, str]:
-    cells = [cell for key, cell in found["cells"].items() if key.startswith(f"{count}|{name}|")]
+def _costs(found: Mapping[str, Any], case: str, name: str) -> tuple[str, str, str]:
+    cells = [cell for key, cell in found["cells"].items() if key.startswith(f"{case}|{name}|")]
     sent = np.mean([sum(cell["megabytes"][:20]) for cell in cells])
     return f"{sent:.2f}", f"{np.mean([cell['seconds'] for cell in cells]):.0f}", str(len(cells))
 

@@ -1,0 +1,59 @@
+"""Whole networks on CIFAR-10 (ResNet-8 of width 16): who rises above the head that is computed on the same extractor?
+
+    python -m studies.artifact restore studies/networks.toml
+    python -m studies.networks --splits 1                          # 10,000 images: half an hour of one core an arm
+    python -m studies.networks --cases "50,000 images" --splits 3  # all of them: on a GPU, with --budget 8
+    python -m studies.networks --table                             # of what there is
+
+studies/tuned.py says how a study runs, stops and goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from studies.tuned import Arm, Design, main
+
+BASE = ("local.optimizer=sgd", "local.lr=0.01", "distill.lr=1e-3")
+LISTS: dict[str, tuple[Any, ...]] = {
+    "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.003, 0.01, 0.03)),
+    "local.epochs": (1, 2),
+    "distill.lr": (1e-4, 1e-3),
+    "distill.epochs": (1,),
+}
+OF_FEDAUX: dict[str, tuple[Any, ...]] = {"teachers.standing": (True, False)}
+ALL = {"prepare": "all"}
+CLOSED, RIDGE = {"head_init": "closed-form", **ALL}, {"head_init": "ridge", **ALL}
+ARMS: dict[str, Arm] = {  # what decides most comes first
+    "ridge": Arm("ridge+p", ALL),
+    "discriminant": Arm("discriminant+p", ALL),
+    "closed form, ε = 1": Arm("closed-form+p", ALL),
+    "FedAUX-SCAFFOLD, ε = 1, ridge start": Arm("fedaux-scaffold", RIDGE, OF_FEDAUX),
+    "SCAFFOLD+P, ridge start": Arm("scaffold+p", RIDGE),
+    "FedAUX, ε = 1, ridge start": Arm("fedaux", RIDGE, OF_FEDAUX),
+    "FedAVG+P, ridge start": Arm("fedavg+p", RIDGE),
+    "FedDF+P, ridge start": Arm("feddf+p", RIDGE),
+    "all images in one place, ridge start": Arm("fedavg+p", {**RIDGE, "data.clients": 1, "fraction": 1.0}),
+    "FedAUX, ε = 1": Arm("fedaux", CLOSED, OF_FEDAUX),
+    "SCAFFOLD+P": Arm("scaffold+p"),
+    "FedAVG+P": Arm("fedavg+p"),
+    "FedDF+P": Arm("feddf+p"),
+    "FedPROX+P": Arm("fedprox+p"),
+}
+DESIGN = Design(
+    name="networks-cifar10",
+    config="studies/networks.toml",
+    base=BASE,
+    cases={
+        "10,000 images": ("data.options={limit = 10000, test_limit = 5000}", "teachers.examples=2000"),
+        "50,000 images": ("teachers.examples=4000",),
+        "50,000 images, α = 100": ("teachers.examples=4000", "data.alpha=100.0"),
+    },
+    lists=LISTS,
+    arms=ARMS,
+    tuned_rounds=4,
+    budget=4,
+)
+
+if __name__ == "__main__":
+    main(DESIGN, __doc__)

@@ -1,0 +1,159 @@
+"""A study that gives every method the same number of settings on validation data and tests the winners over splits.
+
+One process. Each tuning and each run is written to the results when it ends; what is there is not computed again. Runs
+lie below `--work`: a run that was stopped goes on there, also for more rounds.
+
+Tuning: successive halving over `--budget` settings of every arm, a fifth of the private records held out, on a split
+that is not tested. An arm `like` another takes that arm's winner and changes what it is about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedaux.config.methods import find_method
+from fedaux.config.schema import Config
+from fedaux.core.io import write_atomically
+from fedaux.experiments.runner import run
+from fedaux.experiments.sweeps.grid import describe
+from fedaux.experiments.sweeps.tuning import run_tuning
+from fedaux.experiments.sweeps.tuning_plan import Tuning
+from studies.tuned_table import table
+
+RESULTS = Path(__file__).parent / "results"
+SHOWN = (1, 5, 20, 100)  # rounds
+
+
+@dataclass(frozen=True)
+class Arm:
+    """`own` are lists beside those of all methods."""
+
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    like: str = ""  # the arm whose winner it takes
+
+
+@dataclass(frozen=True)
+class Design:
+    name: str  # of the results
+    config: str
+    base: tuple[str, ...]  # overrides of the config
+    cases: Mapping[str, tuple[str, ...]]  # further overrides, by name: one table each
+    lists: Mapping[str, tuple[Any, ...]]  # what is tuned, whatever the method
+    arms: Mapping[str, Arm]  # what decides most comes first
+    tuned_rounds: int
+    budget: int
+
+    @property
+    def results(self) -> Path:
+        return RESULTS / f"{self.name}.json"
+
+    def found(self) -> dict[str, Any]:
+        path = self.results
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"tuned": {}, "cells": {}}
+
+    def write_table(self, found: Mapping[str, Any]) -> str:
+        text = table(found, list(self.arms), list(self.cases))
+        self.results.with_suffix(".md").write_text(text, encoding="utf-8")
+        return text
+
+
+@dataclass(frozen=True)
+class Study:
+    design: Design
+    work: Path
+    budget: int
+    found: dict[str, Any]
+
+    def config(self, case: str, rounds: int, settings: Mapping[str, Any], method: str, seed: int = 0) -> Config:
+        overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+        given = (*self.design.base, *self.design.cases[case], f"rounds={rounds}", f"seed={seed}", f"method={method}")
+        return Config.load(self.design.config, [*given, *overrides])
+
+    def rounds(self, arm: Arm, rounds: int) -> int:
+        """A head that is computed from everybody's sums has them before the first round."""
+        return 1 if find_method(arm.method).analytic else rounds
+
+    def winner(self, case: str, name: str) -> Mapping[str, Any]:
+        """The settings of an arm, tuned where that has not been done."""
+        arm, key = self.design.arms[name], f"{case}|{name}"
+        rounds = self.rounds(arm, self.design.tuned_rounds)
+        if arm.like:
+            tuned = dict(self.winner(case, arm.like))
+            other = {} if arm.settings else {"teachers.standing": not tuned.get("teachers.standing", False)}
+            return {**tuned, **arm.settings, **other}
+        if key not in self.found["tuned"]:
+            base = self.config(case, rounds, arm.settings, arm.method)
+            own = {**arm.own, **{key: (value,) for key, value in arm.settings.items() if key == "head_init"}}
+            grid = {"": self.design.lists, arm.method: own} if own else {"": self.design.lists}
+            started = time.process_time()
+            plan = Tuning.of(base, [arm.method], self.budget, grid=grid)
+            tuning = run_tuning(plan, self.work / "tune" / _file_name(key))
+            best = tuning.winner(arm.method)
+            self.save(
+                "tuned",
+                key,
+                settings={**arm.settings, **best.settings},
+                validation=best.scores[rounds],
+                tried=len(tuning.trials[arm.method]),
+                seconds=time.process_time() - started,
+            )
+            print(key, f"{best.scores[rounds]:.3f}", describe(best.settings), flush=True)
+        return dict(self.found["tuned"][key]["settings"])
+
+    def test(self, case: str, name: str, split: int, rounds: int) -> None:
+        """One cell: the curve, bytes until each round and processor time of a run on the test records."""
+        key, arm = f"{case}|{name}|{split}", self.design.arms[name]
+        rounds = self.rounds(arm, rounds)
+        known = self.found["cells"].get(key, {"curve": [], "seconds": 0.0})
+        if len(known["curve"]) >= rounds:
+            return
+        config = self.config(case, rounds, self.winner(case, name), arm.method, split)
+        started = time.process_time()
+        result = run(config, self.work / "test" / _file_name(key))
+        history = result.state.history
+        self.save(
+            "cells",
+            key,
+            curve=result.curve,
+            megabytes=[(one.bytes_sent + one.bytes_received) / 1e6 for one in history],
+            seconds=known["seconds"] + time.process_time() - started,
+        )
+        print(key, " ".join(f"{result.curve[at - 1]:.3f}" for at in SHOWN if at <= rounds), flush=True)
+
+    def save(self, kind: str, key: str, **facts: Any) -> None:
+        self.found[kind][key] = facts
+        write_atomically(self.design.results, json.dumps(self.found, indent=0, ensure_ascii=False).encode())
+
+
+def _file_name(key: str) -> str:
+    return "".join(char if char.isalnum() else "-" for char in key)
+
+
+def main(design: Design, doc: str) -> None:
+    """The command line of a study; `doc` is its docstring."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=design.cases, default=[next(iter(design.cases))])
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--budget", type=int, default=design.budget)
+    parser.add_argument("--arms", nargs="+", choices=design.arms, default=list(design.arms))
+    parser.add_argument("--work", type=Path, default=Path("runs") / design.name)
+    parser.add_argument("--table", action="store_true", help="only write the table")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    study = Study(design, asked.work, asked.budget, design.found())
+    for name in [] if asked.table else asked.arms:
+        for case in asked.cases:
+            for split in range(asked.splits):
+                study.test(case, name, split, asked.rounds)
+    print(design.write_table(study.found))
