@@ -250,7 +250,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-@pytest.mark.parametrize("how", ["kill", "interrupt"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("interrupt", marks=pytest.mark.slow)])
 def test_stopped_in_the_middle_it_goes_on_to_the_same_bits(how: str, tmp_path: Path, whole: Path) -> None:
     process = started(tmp_path, "out")
     wait_for_rounds(tmp_path / "out", 3)

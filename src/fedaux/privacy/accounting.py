@@ -22,6 +22,10 @@ from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY
 _TIGHT = 0.995  # a noise multiplier that costs this share of the budget is kept: a search would gain nothing
 _MIN_REMAINDER = 1e-4  # a smaller share of ε is what calibration margins left over, not something to train with
 _MAX_NOISE_MULTIPLIER = 1e6  # more leaves nothing to learn from
+_MIN_NOISE_MULTIPLIER = 0.1  # less would protect nothing
+_SLOW_NOISE_MULTIPLIER = 0.3  # composing less noise takes very long, and hardly a plan has so little
+_TOLERANCE = 5e-4  # of a calibrated noise multiplier, relative
+_STRIDE = 0.25  # of the logarithm of a noise multiplier, around a guess
 
 
 class BudgetError(FedauxError, RuntimeError):
@@ -74,11 +78,11 @@ def training_noise_multiplier(
 ) -> float:
     """The smallest σ, in units of the clipping norm, with which `steps` sampled sums and all `before` cost at most ε.
 
-    The search composes some twenty times. The `previous` round's σ is composed once, and kept if it costs no more than
+    The search composes some eight times. The `previous` round's σ is composed once, and kept if it costs no more than
     it may and hardly less: then it is what the search would return.
     """
     mechanism = Mechanism(previous, sample_rate, steps, size)
-    if 0.3 < previous < math.inf:  # composing less noise takes very long, and no plan has so little
+    if _SLOW_NOISE_MULTIPLIER < previous < math.inf:
         cost = total_epsilon((*before, mechanism), delta, adjacency)
         if _TIGHT * epsilon <= cost <= epsilon:
             return previous
@@ -167,14 +171,36 @@ def _compose_pld(sampled: Iterable[Mechanism], precision: float, delta: float, a
 def _calibrate(
     epsilon: float, delta: float, adjacency: str, mechanism: Mechanism, before: tuple[Mechanism, ...]
 ) -> float:
-    def fits(noise_multiplier: float) -> bool:
-        candidate = replace(mechanism, noise_multiplier=noise_multiplier)
-        return total_epsilon((*before, candidate), delta, adjacency) <= epsilon
+    """The search is for where log(cost / ε) is 0, over log σ: smooth, so a few compositions find it."""
+    from scipy.optimize import brentq  # slow to import
 
-    smallest = gaussian.bracket(fits, 0.1, 5e-4, _MAX_NOISE_MULTIPLIER)[1]
-    if math.isinf(smallest):
-        raise _exhausted(epsilon)
-    return smallest
+    def excess(log_noise: float) -> float:
+        candidate = replace(mechanism, noise_multiplier=math.exp(log_noise))
+        cost = total_epsilon((*before, candidate), delta, adjacency)
+        return math.log(min(max(cost, 1e-300), gaussian.MAX_EPSILON) / epsilon)
+
+    high = math.log(_guess(epsilon, delta, adjacency, mechanism, before))
+    while excess(high) > 0:
+        high += _STRIDE
+        if high > math.log(_MAX_NOISE_MULTIPLIER):
+            raise _exhausted(epsilon)
+    low = high - _STRIDE
+    while excess(low) <= 0 and low > math.log(_MIN_NOISE_MULTIPLIER):
+        low, high = low - _STRIDE, low
+    log_noise = brentq(excess, low, high, xtol=_TOLERANCE / 4) if excess(low) > 0 else low
+    while excess(log_noise) > 0:  # a root is found from either side; a plan may not be above its budget
+        log_noise += _TOLERANCE / 2
+    return math.exp(log_noise)
+
+
+def _guess(epsilon: float, delta: float, adjacency: str, mechanism: Mechanism, before: tuple[Mechanism, ...]) -> float:
+    """About the σ that is looked for: many sampled steps are nearly one Gaussian (Bu et al., 2020, central limit)."""
+    unit = UNIT_SENSITIVITY[adjacency]
+    whole = gaussian.bracket(lambda scale: gaussian.epsilon_of(scale, delta) <= epsilon, 0.0, 1e-2)[1]
+    spent = sum(m.steps * m.sample_rate**2 * math.expm1(min(m.noise_multiplier**-2.0, 100.0)) for m in before)
+    left = max((whole * unit) ** -2.0 - spent, 1e-4 * (whole * unit) ** -2.0)
+    sigma = math.log1p(left / (mechanism.steps * mechanism.sample_rate**2)) ** -0.5
+    return min(max(sigma, _SLOW_NOISE_MULTIPLIER), _MAX_NOISE_MULTIPLIER)
 
 
 def _exhausted(epsilon: float) -> BudgetError:

@@ -79,6 +79,7 @@ def test_flowers_simulation_does_what_one_process_does(here: Result, tmp_path: P
     check_same(here, made.out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["sites", "simulation"])
 def test_what_clients_keep_of_a_method_lasts_from_round_to_round(tmp_path: Path, where: str) -> None:
     """SCAFFOLD's control variates: each round may run in a new process, and finds them in the vault."""

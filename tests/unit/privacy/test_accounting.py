@@ -1,6 +1,8 @@
 """What mechanisms cost together: never below the truth, against other accountants, and spent to the end by training."""
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import dp_accounting as dpa
 import numpy as np
@@ -12,7 +14,7 @@ from scipy import stats
 
 from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit
-from fedaux.privacy import gaussian
+from fedaux.privacy import accounting, gaussian
 from fedaux.privacy.accounting import (
     BudgetError,
     Mechanism,
@@ -101,6 +103,27 @@ def test_training_noise_is_enough_and_hardly_more(adjacency: str) -> None:
     noise = training_noise_multiplier(1.0, DELTA, adjacency, 1.0, 200)
     assert total_epsilon([Mechanism(noise, 1.0, 200)], DELTA, adjacency) <= 1.0
     assert total_epsilon([Mechanism(0.99 * noise, 1.0, 200)], DELTA, adjacency) > 1.0
+
+
+def test_sampled_training_has_the_noise_that_bisection_finds_with_few_compositions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, composed = (Mechanism(8.0, size=100),), list[float]()
+
+    def cost(noise: float) -> float:
+        return total_epsilon((*before, Mechanism(noise, 0.08, 90, 650)), DELTA, "replace-one")
+
+    def counted(sampled: Iterable[Mechanism], *rest: Any) -> float:
+        composed.append(1)
+        return compose(sampled, *rest)
+
+    compose = accounting._compose_pld
+    low, high = gaussian.bracket(lambda noise: cost(noise) <= 1.0, 4.0, 1e-4)
+    monkeypatch.setattr(accounting, "_compose_pld", counted)
+    found = training_noise_multiplier(1.0, DELTA, "replace-one", 0.08, 90, 650, before)
+    assert len(composed) <= 8
+    assert cost(found) <= 1.0
+    assert low < found < (1 + 1e-3) * high
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.9])
