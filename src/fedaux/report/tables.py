@@ -70,9 +70,23 @@ class Table:
         return len(self.header) - 1
 
 
-def figures(values: NDArray[np.float64]) -> tuple[Cell, Cell, Cell]:
-    """Of curves, (seeds, rounds): the last round, the mean of the last five, and the best, which is no result."""
-    return Cell.of(values[:, -1]), Cell.of(values[:, -5:].mean(axis=1)), Cell.of(values.max(axis=1))
+@dataclass(frozen=True)
+class Figures:
+    """Of curves over seeds. The best round is no result: only test labels could choose it."""
+
+    first: Cell
+    last: Cell
+    last5: Cell
+    best: Cell
+
+    @classmethod
+    def of(cls, curves: NDArray[np.float64]) -> Figures:
+        """From (seeds, rounds)."""
+        parts = curves[:, 0], curves[:, -1], curves[:, -5:].mean(axis=1), curves.max(axis=1)
+        return cls(*map(Cell.of, parts))
+
+    def cells(self) -> tuple[Cell, ...]:
+        return self.first, self.last, self.last5, self.best
 
 
 def summary(
@@ -80,9 +94,9 @@ def summary(
 ) -> Table:
     """One row per method from its curves, (seeds, rounds); rows of different `tasks`, by label, do not compete."""
     rounds = min((values.shape[1] for values in curves.values()), default=0)
-    header = (first, "last round", f"mean of last {min(rounds, 5)}", "best round (for reference)")
+    header = (first, "round 1", "last round", f"mean of last {min(rounds, 5)}", "best round (for reference)")
     groups = tuple(tuple(f"{column} {(tasks or {}).get(label, '')}" for column in header[1:]) for label in curves)
-    return Table(header, tuple((label, figures(values)) for label, values in curves.items()), groups)
+    return Table(header, tuple((label, Figures.of(values).cells()) for label, values in curves.items()), groups)
 
 
 def pivot(arms: Sequence[ArmResult]) -> Table | None:
@@ -90,7 +104,7 @@ def pivot(arms: Sequence[ArmResult]) -> Table | None:
     keys = sorted(arms[0].labels, key=lambda key: key != "method") if arms else []
     if len(keys) != 2:
         return None
-    cells = {tuple(arm.labels[key] for key in keys): figures(arm.curves)[0] for arm in arms}
+    cells = {tuple(arm.labels[key] for key in keys): Figures.of(arm.curves).last for arm in arms}
     rows, columns = (list(dict.fromkeys(arm.labels[key] for arm in arms)) for key in keys)
     body = tuple((row, tuple(cells.get((row, column)) for column in columns)) for row in rows)
     across = is_task(keys[0]) and not is_task(keys[1])  # then what competes stands side by side
@@ -147,10 +161,10 @@ def escape(text: str) -> str:
 
 def summary_csv(arms: Sequence[ArmResult]) -> str:
     """One line per arm: its settings, how many seeds, mean and std of each figure, and its privacy statement."""
-    names = [f"{figure}_{part}" for figure in ("last", "last5", "best") for part in ("mean", "std")]
+    names = [f"{figure}_{part}" for figure in ("first", "last", "last5", "best") for part in ("mean", "std")]
     lines: list[list[Any]] = [["label", *_keys(arms), "n", *names, "privacy"]]
     for arm in arms:
-        numbers = [part for cell in figures(arm.curves) for part in (cell.mean, cell.std)]
+        numbers = [part for cell in Figures.of(arm.curves).cells() for part in (cell.mean, cell.std)]
         lines.append([arm.label, *arm.settings.values(), len(arm.seeds), *numbers, arm.privacy])
     return to_csv(lines)
 

@@ -44,5 +44,5 @@ def test_no_arm_is_left_out(count: int) -> None:
 
 
 def test_the_table_says_how_many_rounds_a_mean_has() -> None:
-    assert section(["a", "b"], rounds=3).table.head[2] == "mean of last 3"
-    assert section(["a", "b"], rounds=8).table.head[2] == "mean of last 5"
+    assert section(["a", "b"], rounds=3).table.head[3] == "mean of last 3"
+    assert section(["a", "b"], rounds=8).table.head[3] == "mean of last 5"

@@ -27,21 +27,21 @@ ARMS = [
 ]
 
 
-def test_last_round_mean_of_five_and_best() -> None:
+def test_first_and_last_round_mean_of_five_and_best() -> None:
     curve = np.array([[0.9, 0.1, 0.2, 0.3, 0.4, 0.5]])
-    assert summary({"FedAVG": curve}).texts() == [("FedAVG", "50.0", "30.0", "90.0")]
+    assert summary({"FedAVG": curve}).texts() == [("FedAVG", "90.0", "50.0", "30.0", "90.0")]
 
 
 def test_spread_over_seeds_is_that_of_a_sample() -> None:
     curves = np.array([[0.5, 0.6], [0.7, 0.8]])
     assert summary({"a": curves, "b": curves[:1]}).texts() == [
-        ("a", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),
-        ("b", "60.0", "55.0", "60.0"),
+        ("a", "60.0 ± 14.1", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),
+        ("b", "50.0", "60.0", "55.0", "60.0"),
     ]
 
 
 def test_a_single_round() -> None:
-    assert summary({"a": np.array([[0.25]])}).texts() == [("a", "25.0", "25.0", "25.0")]
+    assert summary({"a": np.array([[0.25]])}).texts() == [("a", "25.0", "25.0", "25.0", "25.0")]
 
 
 def test_markdown() -> None:
@@ -89,8 +89,13 @@ def test_the_long_csv_has_one_line_for_each_run_and_round() -> None:
 def test_latex_has_the_best_of_each_column_in_bold() -> None:
     found = latex(summary({"FedAVG": ARMS[0].curves, "FedAUX": ARMS[2].curves}), "In %: α_1 & more", "Noise: 100 %")
     lines = found.splitlines()
-    assert r"FedAVG & $30.0 \pm 14.1$ & $25.0 \pm 14.1$ & $30.0 \pm 14.1$ \\" in lines
-    bold = r"$\mathbf{75.0 \pm 7.1}$", r"$\mathbf{72.5 \pm 10.6}$", r"$\mathbf{75.0 \pm 7.1}$"
+    assert r"FedAVG & $20.0 \pm 14.1$ & $30.0 \pm 14.1$ & $25.0 \pm 14.1$ & $30.0 \pm 14.1$ \\" in lines
+    bold = (
+        r"$\mathbf{70.0 \pm 14.1}$",
+        r"$\mathbf{75.0 \pm 7.1}$",
+        r"$\mathbf{72.5 \pm 10.6}$",
+        r"$\mathbf{75.0 \pm 7.1}$",
+    )
     assert rf"FedAUX & {' & '.join(bold)} \\" in lines
     assert r"\caption{In \%: $\alpha$\_1 \& more}" in lines
     assert r"{\footnotesize Noise: 100 \%\par}" in lines
@@ -123,8 +128,8 @@ def test_a_table_has_a_label() -> None:
 
 
 def test_the_mean_says_of_how_many_rounds_it_is() -> None:
-    assert summary({"a": np.ones((1, 3))}).header[2] == "mean of last 3"
-    assert summary({"a": np.ones((1, 9))}).header[2] == "mean of last 5"
+    assert summary({"a": np.ones((1, 3))}).header[3] == "mean of last 3"
+    assert summary({"a": np.ones((1, 9))}).header[3] == "mean of last 5"
 
 
 def test_latex_is_balanced_whatever_the_labels_are() -> None:
