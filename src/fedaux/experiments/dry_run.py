@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,13 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
 from fedaux.core.work import track
 from fedaux.data.federated import client_names, open_data, open_public
+from fedaux.data.overlap import SAMPLE, shared_records
 from fedaux.data.record_spec import RecordSpec
 from fedaux.data.records import Records
 from fedaux.models import published_weights
 from fedaux.models.footprint import Footprint, available_memory, measure
 from fedaux.models.inference import fingerprint
 from fedaux.pretraining.store import artifact_path
-
-SAMPLE = 20_000  # records of each part that are looked at for duplicates
 
 
 class DoesNotFitError(FedauxError):
@@ -106,21 +105,11 @@ def _counts(records: Records, classes: tuple[str, ...], part: str) -> str:
 
 
 def describe_duplicates(parts: Mapping[str, Records]) -> str:
-    """How many records two parts share, to the bit, among the first `SAMPLE` of each."""
-    seen = {name: _hashes(records) for name, records in parts.items()}
-    pairs = [(a, b) for i, a in enumerate(seen) for b in list(seen)[i + 1 :]]
-    shared = [f"{len(seen[a] & seen[b]):,} in both {a} and {b}" for a, b in pairs if seen[a] & seen[b]]
-    most = max(map(len, parts.values()))
-    looked = f", of the first {SAMPLE:,} of each" if most > SAMPLE else ""
-    return (", ".join(shared) or "none between " + ", ".join(parts)) + looked
-
-
-def _hashes(records: Records) -> set[bytes]:
-    count = min(SAMPLE, len(records))
-    blocks = (slice(start, min(start + 500, count)) for start in range(0, count, 500))
-    rows = (row for block in blocks for row in records.gather(block))
-    data = (row.encode() if isinstance(row, str) else np.ascontiguousarray(row).tobytes() for row in rows)
-    return {hashlib.blake2b(one, digest_size=12).digest() for one in data}
+    """How many records two parts share, to the byte; of large parts a random sample is compared."""
+    found = {(a, b): shared_records(parts[a], parts[b]) for a, b in combinations(parts, 2)}
+    shared = [f"{one.count:,} in both {a} and {b}" for (a, b), one in found.items() if one.count]
+    sampled = f", of {SAMPLE:,} of each" if max(map(len, parts.values())) > SAMPLE else ""
+    return (", ".join(shared) or "none between " + ", ".join(parts)) + sampled
 
 
 def _memory(config: Config, networks: Mapping[str, Footprint]) -> tuple[int, tuple[str, ...]]:
