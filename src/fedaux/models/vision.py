@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ class VisionExtractor(nn.Module):
     def restore(self) -> None:
         """Load the published weights; those of a classifier are left out."""
         names = self.backbone.state_dict()
-        published = self._published()
+        with _in_reach(self.published_weights):
+            published = self._published()
         missing = [name for name in names if name not in published and not name.endswith("num_batches_tracked")]
         if missing:
             raise ValueError(
@@ -102,7 +104,8 @@ def hugging_face_model(name: str, shape: tuple[int, ...], size: int = 0) -> Visi
     transformers = _library("transformers")
     transformers.logging.set_verbosity_error()
     safe = {"trust_remote_code": False}
-    backbone = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(name, **safe))
+    with _in_reach(f"hf:{name}"):
+        backbone = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(name, **safe))
     pooler = getattr(backbone, "pooler", None)
     if isinstance(pooler, nn.Module) and list(pooler.parameters()):
         backbone.pooler = None  # not published with most models: its weights would be random
@@ -130,6 +133,19 @@ def torchvision_model(name: str, shape: tuple[int, ...], size: int = 0, weights:
 
     config = InputConfig(size or int(preset.crop_size[0]), tuple(preset.mean), tuple(preset.std))
     return VisionExtractor(weights or f"torchvision:{name}", backbone, config, published)
+
+
+@contextmanager
+def _in_reach(name: str) -> Iterator[None]:
+    """A hub that cannot be reached, or does not have the model, in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise FileNotFoundError(
+            f"{name} cannot be read ({reason}): check the name, and whether this machine reaches its hub; without a "
+            "hub, save the model elsewhere and name its folder (hf:FOLDER) or file (weights = FILE)."
+        ) from error
 
 
 def load_weights(path: str) -> Any:
