@@ -188,8 +188,8 @@ CASES = [
     Case("alpha beyond reason", RUN, Exit.DATA, "alpha must lie between 1e-6", ["data.alpha=1e-9"]),
     Case("private training of BatchNorm", RUN, Exit.PRIVACY, "set norm = 'group' in its prototype, or head_only = true",
          ["privacy.private_training=true", "privacy.epsilon_total=1", 'prototypes=[{name="mlp", norm="batch"}]']),
-    Case("a model that no hub has", RUN, Exit.DATA, "check the name, and whether this machine reaches its hub",
-         ["prototypes=hf:no/such-model", "data.source=images", "data.path=scans"]),
+    Case("a folder without a model", RUN, Exit.DATA, "hf:empty cannot be read (Unrecognized model in empty",
+         ["prototypes=hf:empty", "data.source=images", "data.path=scans"]),
     # folders
     Case("a new app over files", "new scans", Exit.FOLDER, "name a new folder: `fedaux new scans-2`"),
     Case("resume nothing", "resume empty", Exit.FOLDER, "empty holds no run"),

@@ -140,7 +140,7 @@ def _in_reach(name: str) -> Iterator[None]:
     """A hub that cannot be reached, or does not have the model, in one sentence."""
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:  # transformers has a ValueError for a folder without a config
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise FileNotFoundError(
             f"{name} cannot be read ({reason}): check the name, and whether this machine reaches its hub; without a "
