@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ class Chosen:
             return cls(source, methods, {"data.test_seed": saved["test_seed"]}, True, saved["config"])
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ConfigError(f"{file} is no file of winners ({error}); `fedaux tune` writes one.") from error
+
+    @classmethod
+    def of_the_demo(cls) -> Chosen:
+        """The winners of `fedaux tune examples/demo-tune.toml`, which come with the package."""
+        with as_file(files("fedaux.experiments") / "demo.json") as path:
+            return cls.read(path)
 
     @classmethod
     def preset(cls, *names: str) -> Chosen:

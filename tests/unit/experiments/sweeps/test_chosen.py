@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.config.parsing import ConfigError
-from fedaux.config.presets import PRESETS
+from fedaux.config.presets import DEMO, PRESETS
 from fedaux.config.schema import Config
 from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
 from fedaux.experiments.sweeps.grid import Sweep
@@ -19,6 +19,12 @@ def tuned(tmp_path: Path) -> Path:
     found = {"budget": 8, "test_seed": 3, "config": TINY_CONFIG.to_dict(), "methods": methods}
     (tmp_path / "tuned.json").write_text(json.dumps(found))
     return tmp_path
+
+
+def test_the_demo_is_what_was_tuned_for_it() -> None:
+    chosen = Chosen.of_the_demo()
+    assert chosen.note(DEMO) == chosen.source
+    assert {"fedavg+p", "scaffold+p", "fedaux", "ridge+p"} <= chosen.methods.keys()
 
 
 def test_winners_reach_their_methods_and_all_share_the_test_records(tuned: Path) -> None:
