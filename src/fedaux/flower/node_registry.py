@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Hello, HelloOrder
-from fedaux.core.progress import Notice, OnProgress, no_progress
+from fedaux.core.progress import Notice, OnProgress, SitesConnected, no_progress
 from fedaux.flower.federation import read_reply
 from fedaux.flower.mailbox import is_lost, stream_replies
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
@@ -65,7 +65,7 @@ class NodeRegistry:
         while True:
             nodes = self.refresh()
             if len(nodes) != last:
-                self._on_progress(Notice(f"{len(nodes)} of {len(self._expected)} clients are connected"))
+                self._on_progress(SitesConnected(len(nodes), len(self._expected)))
                 last = len(nodes)
             if len(nodes) == len(self._expected):
                 return nodes
