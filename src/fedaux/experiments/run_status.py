@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
+from fedaux.core.event_log import printable
 from fedaux.core.messages import Account, Failure
 from fedaux.core.progress import (
     AggregationStarted,
@@ -32,7 +33,6 @@ from fedaux.core.results import RoundResult
 FILE = "status.json"
 SHORTEST = 300.0  # seconds without a sign of progress, after which a run is stuck; or,
 PATIENCE = 3.0  # if that is more, so many times the longest wait so far
-LONGEST_TEXT = 500  # characters of an error: a client writes some of them
 Outcome = Literal["running", "finished", "failed", "stopped"]
 
 
@@ -217,8 +217,3 @@ class RunStatus:
 
     def _site(self, client: str) -> SiteRecord:
         return self.sites.setdefault(client, SiteRecord())
-
-
-def printable(text: str) -> str:
-    """Text of anybody's that is shown in a terminal: one line, without anything that moves the cursor."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_TEXT])

@@ -13,9 +13,11 @@ from fedaux.algorithms.reporting import ReportingFederation
 from fedaux.algorithms.run_lock import RunLock
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
+from fedaux.core.event_log import EventLog
 from fedaux.core.progress import each_of
 from fedaux.core.work import listening
 from fedaux.experiments.folders import stored_state
+from fedaux.experiments.progress_log import ProgressLog
 from fedaux.experiments.runner import run_in_folder
 from fedaux.experiments.status_file import StatusFile
 from fedaux.export.export import write_models
@@ -27,8 +29,9 @@ ACCOUNTS = "accounts.json"  # beside the folders of a deployment's runs: how muc
 
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
-    with RunLock(folder) as lock, StatusFile(folder, config) as status:
-        on_progress = each_of(status.on_progress, print_progress)
+    log = ProgressLog(EventLog.from_environment(config.run_id))
+    with RunLock(folder) as lock, log, StatusFile(folder, config) as status:
+        on_progress = each_of(status.on_progress, log.on_progress, print_progress)
         with listening(on_progress):
             state = stored_state(config, folder)
             status.restore(state)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from fedaux.algorithms.run_state import RunState
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
 from fedaux.core.progress import ProgressEvent
 from fedaux.experiments.run_status import FILE, Outcome, RunStatus
 
+if TYPE_CHECKING:
+    from fedaux.algorithms.run_state import RunState  # with PyTorch, which whoever reads the file does not need
+
 EVERY = 1.0  # seconds between two writes of the file
+BEAT = 10.0  # seconds after which it is at least touched
+STALE = 60.0  # seconds without that, after which its writer is taken for dead
 
 
 class StatusFile:
@@ -56,9 +62,13 @@ class StatusFile:
 
     def _write_on(self) -> None:
         """In a thread of its own: a disk that is slow holds nothing up, and events may come by the hundred."""
-        while self._changed.wait() and not self._end.is_set():
-            self._changed.clear()
-            self._write()
+        while not self._end.is_set():
+            if self._changed.wait(BEAT):
+                self._changed.clear()
+                self._write()
+            else:
+                with suppress(OSError):
+                    os.utime(self._path)
             self._end.wait(EVERY)
 
     def _write(self) -> None:
@@ -66,3 +76,11 @@ class StatusFile:
             text = self._status.to_json()
         with suppress(OSError):  # a full disk ends the run where it matters
             write_atomically(self._path, text.encode())
+
+
+def is_alive(folder: Path, now: float) -> bool:
+    """Whether the file's writer has lately shown a sign of life."""
+    try:
+        return now - (folder / FILE).stat().st_mtime < STALE
+    except OSError:
+        return False

@@ -61,7 +61,8 @@ class NodeRegistry:
 
     def wait_for_clients(self, timeout: float, minimum: int) -> dict[str, int]:
         """Wait until all clients are connected, or until the timeout if at least `minimum` are."""
-        end, last = time.monotonic() + timeout, -1
+        end, last = time.monotonic() + timeout, 0
+        self._on_progress(SitesConnected(last, len(self._expected)))
         while True:
             nodes = self.refresh()
             if len(nodes) != last:

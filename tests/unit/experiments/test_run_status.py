@@ -24,7 +24,7 @@ from fedaux.core.progress import (
     WorkProgress,
 )
 from fedaux.core.results import ClientMetrics, RoundResult
-from fedaux.experiments.run_status import FILE, RunStatus, SiteRecord, printable
+from fedaux.experiments.run_status import FILE, RunStatus, SiteRecord
 
 CONFIG = Config(
     rounds=5,
@@ -161,8 +161,3 @@ def test_a_file_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text, encoding="latin-1")
     assert RunStatus.load(tmp_path) is None
     assert RunStatus.load(tmp_path / "nowhere") is None
-
-
-def test_texts_of_others_are_one_short_line() -> None:
-    assert printable("a\nb\x1b]0;\x07c\u202e") == "a b ]0; c "
-    assert len(printable("x" * 9999)) == 500

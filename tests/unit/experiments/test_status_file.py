@@ -1,6 +1,8 @@
 """The file is there from the first moment, follows the run, and says how it ended."""
 
+import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from fedaux.core.progress import Notice, OrdersSent
 from fedaux.experiments import status_file
 from fedaux.experiments.run_status import FILE, RunStatus
-from fedaux.experiments.status_file import StatusFile
+from fedaux.experiments.status_file import StatusFile, is_alive
 from helpers.runs import finished_state
 from helpers.tiny import TINY_CONFIG
 
@@ -31,6 +33,26 @@ def test_it_follows_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             pause.wait(0.01)
         assert load(tmp_path).sites["a"].asked_for == "train"
     assert (load(tmp_path).outcome, load(tmp_path).error) == ("finished", "")
+
+
+def test_a_writer_that_has_nothing_new_to_say_shows_that_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_file, "EVERY", 0.001)
+    monkeypatch.setattr(status_file, "BEAT", 0.001)
+    pause = threading.Event()
+    now = time.time()
+    with StatusFile(tmp_path, TINY_CONFIG):
+        os.utime(tmp_path / FILE, (now - 3600, now - 3600))
+        for _ in range(2000):
+            if is_alive(tmp_path, now):
+                break
+            pause.wait(0.01)
+        assert is_alive(tmp_path, now)
+    os.utime(tmp_path / FILE, (now - 59, now - 59))
+    assert is_alive(tmp_path, now)
+    assert not is_alive(tmp_path, now + 2)
+    assert not is_alive(tmp_path / "nowhere", now)
 
 
 def test_many_events_are_few_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
