@@ -41,9 +41,11 @@ def redact_errors(handler: Handler) -> Handler:
                 log.exception("%s failed", name)
             else:
                 log.error("%s is refused: %s", name, error)
-            _write(events, "order-refused", f"{name}: {without_records(error)}", message, task=name, kind=refusal.value)
+            text = f"{name}: {without_records(error)}"
+            _write(events, "order-refused", text, message, context, task=name, kind=refusal.value)
             return Message(Error(CLIENT_EXCEPTION, refusal.value), reply_to=message)
-        _write(events, "order-answered", name, message, task=name, seconds=round(time.monotonic() - start, 3))
+        seconds = round(time.monotonic() - start, 3)
+        _write(events, "order-answered", name, message, context, task=name, seconds=seconds)
         return reply
 
     return redacted
@@ -57,13 +59,13 @@ def without_records(error: Exception) -> str:
     return f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
 
 
-def _write(log: EventLog, event: str, text: str, message: Message, **facts: object) -> None:
-    """With the client and the round of the order, if it says any."""
+def _write(log: EventLog, event: str, text: str, message: Message, context: Context, **facts: object) -> None:
+    """With the client and the round of the order, if it says any; else all clients of the node."""
     scalars = message.content.get("fedaux") if message.has_content() else None
     found = dict(scalars) if isinstance(scalars, ConfigRecord) else {}
     log.run, round_ = printable(str(found.get("run", ""))), found.get("round")
     level = logging.INFO if event == "order-answered" else logging.WARNING
-    site = printable(str(found.get("client", "")))
+    site = printable(str(found.get("client", context.node_config.get("clients", ""))))
     log.write(event, text, level, site, round_ if isinstance(round_, int) else None, **facts)
     log.close()
 

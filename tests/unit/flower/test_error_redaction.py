@@ -99,7 +99,7 @@ def test_an_order_that_is_answered_is_a_line_with_its_round_and_client(events: P
     def train(message: Message, context: Context) -> Message:
         return Message(RecordDict(), reply_to=message)
 
-    grid = InProcessGrid(redact_errors(train), 1, {})
+    grid = InProcessGrid(redact_errors(train), 1, {"clients": "berlin,paris"})
     (node,) = grid.get_node_ids()
     facts = ConfigRecord({"client": "berlin\x1b", "round": 3, "run": "f00d", "seed": 7})
     grid.send_and_receive([Message(RecordDict({"fedaux": facts}), node, "train")])
