@@ -154,12 +154,12 @@ def _state(
         states: dict[str, State] = {"finished:completed": "finished", "finished:stopped": "stopped"}
         return states.get(flower.status, "failed"), flower.details
     assert record is not None
+    if alive and record.outcome == "running":
+        return "stuck" if now - record.last_progress > limit else "running", ""
+    if record.outcome in ("running", "failed") and flower is not None and flower.status == "finished:stopped":
+        return "stopped", ""  # however its process took it
     if record.outcome != "running":
         return record.outcome, record.error
-    if alive:
-        return "stuck" if now - record.last_progress > limit else "running", ""
-    if flower is not None and flower.status == "finished:stopped":
-        return "stopped", flower.details
     return "failed", "the server's process is gone, and has not said why: it was killed, or its machine went down"
 
 

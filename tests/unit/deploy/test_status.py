@@ -124,6 +124,9 @@ def test_the_runs_own_word_counts_when_it_has_ended(server: Path, outcome: str, 
     found = read(server, START + 36)
     assert (found.state, found.error, len(found.problems)) == (outcome, "no quorum", problems)
     assert (found.phase, found.finished_rounds) == ("", 1)
+    stopped = read(server, START + 36, Link(run=FlowerRun(7, "finished:stopped", "", iso(START - 5))))
+    assert stopped.state == ("finished" if outcome == "finished" else "stopped")
+    assert stopped.problems == ()
 
 
 def test_no_run_at_all(server: Path) -> None:
