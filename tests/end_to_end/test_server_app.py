@@ -13,6 +13,7 @@ from fedaux.algorithms.run_lock import LockedError, RunLock
 from fedaux.algorithms.run_state import RunState
 from fedaux.core.messages import Refusal
 from fedaux.data.federated import client_names
+from fedaux.experiments.run_status import RunStatus
 from fedaux.experiments.server_app import app as server
 from fedaux.export.model import Model
 from fedaux.flower.client_app import app as clients
@@ -36,6 +37,19 @@ def test_a_run_leaves_its_models(
     assert f"model: {tmp_path / 'run' / 'model' / 'mlp-0'}" in said
     assert f"report: {tmp_path / 'run' / 'report.html'}" in said
     assert (tmp_path / "run" / "report.html").is_file()
+    status = RunStatus.load(tmp_path / "run")
+    assert status is not None
+    assert (status.outcome, status.finished_rounds) == ("finished", TINY_CONFIG.rounds)
+    assert {name: site.replies for name, site in status.sites.items()} == dict.fromkeys(
+        client_names(TINY_CONFIG), TINY_CONFIG.rounds + 1
+    )
+    assert {name: site.epsilon for name, site in status.sites.items()} == {
+        name: account.epsilon for name, account in state.accounts.items()
+    }
+    assert (status.bytes_sent, status.bytes_received) == (
+        sum(result.bytes_sent for result in state.history),
+        sum(result.bytes_received for result in state.history),
+    )
 
 
 def test_a_second_server_in_the_same_folder_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def collect_sums(
             sums[label] = sums[label] + added if label in sums else added
             accounts[reply.client], records[reply.client] = Account.from_json(reply.account), reply.records
         elif isinstance(reply, Failure):
-            failures.append(Failure(reply.client, f"no sums: {reply.reason}"))
+            failures.append(replace(reply, reason=f"no sums: {reply.reason}"))
         done, failed = len(accounts) + len(failures), len(failures)
         server.on_progress(SumsProgress(state.round + 1, done, len(missing), failed, extractor))
     arrays = {label: total.to_arrays() for label, total in sums.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
@@ -31,7 +32,7 @@ def collect_releases(
         if isinstance(reply, Release):
             releases[reply.client] = reply
         elif isinstance(reply, Failure):
-            failures.append(Failure(reply.client, f"no score: {reply.reason}"))
+            failures.append(replace(reply, reason=f"no score: {reply.reason}"))
         done, failed = len(releases) + len(failures), len(failures)
         server.on_progress(ReleasesProgress(state.round + 1, done, len(missing), failed, extractor, public))
     accounts = {client: Account.from_json(release.account) for client, release in releases.items()}

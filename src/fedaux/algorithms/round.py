@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,7 +210,7 @@ class Round:
             round=self.number,
             accuracy={label: one.accuracy for label, one in tests.items()},
             client_metrics=dict(sorted(self.client_metrics.items())),  # whoever answered first
-            failures=tuple(Failure(failure.client, failure.reason[:_REASON]) for failure in self.failures),
+            failures=tuple(replace(failure, reason=failure.reason[:_REASON]) for failure in self.failures),
             private_training=self.private_training,
             unprotected_models=self.unprotected,
             epsilon=state.max_epsilon,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -112,6 +113,62 @@ def renew(
     password = typer.prompt("password of ca.key", hide_input=True).encode() if ask_password else None
     end = issue(folder, ca, days, password)
     print_result(as_json, {"valid_until": end}, f"valid until {end}: restart superlink.sh. Sites need nothing.")
+
+
+@app.command(
+    epilog=examples(
+        "fedaux deploy status hospitals                  # until Ctrl-C; from its own folder, without a name",
+        "fedaux deploy status hospitals --json | jq .state",
+        "fedaux deploy status hospitals --once || mail -s 'the run needs help' me@example.org",
+    )
+)
+def status(
+    folder: Annotated[Path, typer.Argument(help="The folder of the deployment, or of its server.")] = Path(),
+    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    stuck_after: Annotated[
+        float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the run and its sites are doing. Ends with 1 if the run is stuck or failed, or the server is down."""
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.status import read_status, server_folder
+    from fedaux.deploy.status_panel import status_panel, watch
+
+    server, console = server_folder(folder), console_for(as_json)
+    link = ControlLink(server)
+    if as_json or once or not console.is_terminal:
+        found = read_status(server, link, stuck_after=stuck_after)
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            console.print(status_panel(found))
+    else:
+        found = watch(console, lambda: read_status(server, link, stuck_after=stuck_after), every)
+    if found.problems:
+        raise typer.Exit(Exit.NEGATIVE)
+
+
+@app.command(epilog=examples("fedaux deploy metrics hospitals     # curl http://127.0.0.1:9464/metrics"))
+def metrics(
+    folder: Annotated[Path, typer.Argument(help="The folder of the deployment, or of its server.")] = Path(),
+    host: Annotated[str, typer.Option(help="Address to listen at; nobody is asked for a password.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 9464,
+    stuck_after: Annotated[
+        float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
+    ] = None,
+) -> None:
+    """Serve the status to Prometheus, until Ctrl-C. It needs the package prometheus-client."""
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.metrics import serve
+    from fedaux.deploy.status import read_status, server_folder
+
+    server = server_folder(folder)
+    link = ControlLink(server)
+    with serve(lambda: read_status(server, link, stuck_after=stuck_after), host, port) as address:
+        console_for(False).print(f"metrics of {escape(str(server))} at {address}", soft_wrap=True)
+        signal.pause()
 
 
 @app.command(epilog=examples("fedaux deploy check hospitals/sites/berlin     # at the site, before it takes part"))

@@ -209,12 +209,17 @@ class Update:
     ensemble: Arrays = field(default_factory=dict, repr=False)  # its half of it, `aggregate.Ensemble`, where it teaches
 
 
+NO_ANSWER = "no-answer"  # a site that is gone, or too late
+INVALID = "invalid"  # a reply that is not used
+
+
 @dataclass(frozen=True)
 class Failure:
     """A client without a valid reply. The round goes on without its contribution."""
 
     client: str
     reason: str
+    kind: str = INVALID  # or NO_ANSWER, or the client's own `Refusal`: few of them, to be counted
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from fedaux.core.messages import Account, Failure
 from fedaux.core.results import RoundResult
+
+Task = Literal["release", "sums", "train"]
 
 
 class ProgressEvent:
@@ -88,6 +91,35 @@ class TrainingProgress(ProgressEvent):
 
 
 @dataclass(frozen=True)
+class SitesConnected(ProgressEvent):
+    """So many of the sites that a run waits for are there."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class OrdersSent(ProgressEvent):
+    """Clients are asked for something: `algorithms/reporting.py` says so where somebody watches each of them."""
+
+    task: Task
+    clients: tuple[str, ...]
+    round: int | None  # of training
+    bytes: int  # of arrays, to all of them
+
+
+@dataclass(frozen=True)
+class ReplyReceived(ProgressEvent):
+    """A client has answered, or is given up."""
+
+    client: str
+    task: Task
+    bytes: int
+    account: Account | None = None  # what it says that it has spent
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
 class AggregationStarted(ProgressEvent):
     """Updates are in; the server averages, distils and tests."""
 
@@ -143,6 +175,16 @@ class Notice(ProgressEvent):
 
 
 OnProgress = Callable[[ProgressEvent], None]
+
+
+def each_of(*listeners: OnProgress) -> OnProgress:
+    """Tells every listener, in this order."""
+
+    def on_progress(event: ProgressEvent) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return on_progress
 
 
 def no_progress(event: ProgressEvent) -> None:

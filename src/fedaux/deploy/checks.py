@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from fedaux.core.errors import Exit, FedauxError
 from fedaux.deploy import site_checks as site
+from fedaux.deploy.env_files import read_env
 from fedaux.deploy.server_checks import check_clock, check_registration, check_server
 from fedaux.deploy.site_checks import CheckResult
 from fedaux.privacy.budget import account_folder
-
-
-class SiteError(FedauxError, ValueError):
-    """A folder that does not hold a site."""
-
-    code = Exit.FOLDER
 
 
 def check_site(folder: Path) -> Iterator[CheckResult]:
@@ -45,23 +39,3 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     yield result
     yield site.check_disk(folder, count)
     yield site.check_budget(config, account_folder(config, folder / "vault", name))
-
-
-def read_env(path: Path) -> dict[str, str]:
-    """NAME, SERVER and PORT."""
-    if not path.is_file():
-        raise SiteError(f"{path.parent} is not a site: it has no {path.name}; `fedaux deploy init` writes one")
-    env = read_variables(path, ("NAME", "SERVER", "PORT"))
-    if not env["SERVER"].rpartition(":")[2].isdigit():
-        raise SiteError(f"{path}: SERVER={env['SERVER']} names no port; write SERVER=example.org:8443")
-    return env
-
-
-def read_variables(path: Path, needed: Sequence[str]) -> dict[str, str]:
-    """Lines such as SERVER=example.org:8443."""
-    lines = [line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    env = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
-    missing = [key for key in needed if not env.get(key)]
-    if missing:
-        raise SiteError(f"{path} does not say {', '.join(missing)}: write lines such as SERVER=example.org:8443")
-    return env

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import ipaddress
 import os
 import re
@@ -97,7 +98,8 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     for name in sites:
         public = (folder / "sites" / name / "key.pub").read_bytes()
         write_atomically(folder / "server" / "keys" / f"{name}.pub", public)
-    _write(folder / "systemd", scripts.systemd_units(folder, Path(sys.executable).parent))
+    _write(folder / "systemd", scripts.systemd_units(folder, Path(sys.executable).parent, getpass.getuser()))
+    _write(folder / "monitoring", scripts.monitoring_files())
     compose = scripts.render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
     readme = scripts.render("README.md", sites=sites, server=address.public)
     _write(folder, {"compose.yaml": compose, "README.md": readme})

@@ -1,17 +1,20 @@
-"""The SuperLink as its operator sees it, from the server's own machine: registered keys by name."""
+"""The SuperLink as its operator sees it, from the server's own machine: registered keys by name, and its last run."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any, Protocol
 
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.deploy.checks import read_variables
+from fedaux.deploy.env_files import read_variables
 
 GONE = "unregistered"
+CHECK_TIMEOUT = 5.0  # seconds
 
 
 class LinkError(FedauxError, RuntimeError):
@@ -28,6 +31,20 @@ class Node:
     node_id: int
     status: str  # registered, online, offline
     since: str  # of the status, ISO 8601; "" before it was ever online
+
+
+@dataclass(frozen=True)
+class FlowerRun:
+    """A run as the SuperLink knows it."""
+
+    run_id: int
+    status: str  # pending, starting, running, finished:completed, finished:failed, finished:stopped
+    details: str
+    since: str  # when it was handed in, ISO 8601
+
+    @property
+    def lives(self) -> bool:
+        return not self.status.startswith("finished")
 
 
 class Link(Protocol):
@@ -59,6 +76,32 @@ class ControlLink:
             if node.status != GONE
         ]
 
+    def last_run(self) -> FlowerRun | None:
+        """The one that was handed in last; None before the first."""
+        from flwr.proto.control_pb2 import ListRunsRequest
+
+        with self._client() as client:
+            runs = client.ListRuns(ListRunsRequest()).run_dict.values()
+        last = max(runs, key=lambda run: run.pending_at, default=None)
+        if last is None:
+            return None
+        status = ":".join(filter(None, (last.status.status, last.status.sub_status)))
+        return FlowerRun(last.run_id, status, last.status.details, last.pending_at)
+
+    def check(self) -> None:
+        """Whether the server answers, and is the right one; raises within seconds, with what to do."""
+        import httpx
+
+        address, authority = self._address, ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
+        try:
+            httpx.get(f"https://{address}/health", verify=authority, timeout=CHECK_TIMEOUT)
+        except (httpx.HTTPError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise LinkError(
+                f"the server at {address} does not answer ({reason}). Start superlink.sh, on its own machine; LOCAL in "
+                f"{self.folder / 'server.env'} says where it is looked for."
+            ) from error
+
     def register(self, public_key: Path, name: str) -> int:
         from cryptography.hazmat.primitives import serialization
         from flwr.proto.control_pb2 import RegisterNodeRequest
@@ -74,16 +117,21 @@ class ControlLink:
         with self._client() as client:
             client.UnregisterNode(request=UnregisterNodeRequest(node_id=node_id))
 
+    @property
+    def _address(self) -> str:
+        return read_variables(self.folder / "server.env", ("LOCAL",))["LOCAL"]
+
     @contextmanager
     def _client(self) -> Iterator[Any]:
         from flwr.cli.typing import SuperLinkConnection
         from flwr.cli.utils import init_http_client_from_connection
 
-        address = read_variables(self.folder / "server.env", ("LOCAL",))["LOCAL"]
+        address = self._address
         connection = SuperLinkConnection("fedaux", address, str(self.folder / "ca.crt"), insecure=False)
         client = None
         try:
-            client = init_http_client_from_connection(connection)
+            with redirect_stdout(StringIO()):  # it says which server it calls, even to who wants JSON
+                client = init_http_client_from_connection(connection)
             yield client
         except Exception as error:  # Flower's own, those of its HTTP library, and of the system
             raise LinkError(f"the server at {address} does not do it: {error or type(error).__name__}") from error

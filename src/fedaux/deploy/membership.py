@@ -14,7 +14,7 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig
 from fedaux.core.io import write_atomically
 from fedaux.deploy.certificates import SERVER_DAYS, IssuedCertificate, Key, issue_certificate_like
-from fedaux.deploy.checks import read_env, read_variables
+from fedaux.deploy.env_files import read_env, read_variables
 from fedaux.deploy.layout import FIRST_PORT, Address, DeployError, write_site
 from fedaux.deploy.link import Link, LinkError
 

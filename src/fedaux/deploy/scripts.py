@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +12,51 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fedaux.config.toml import toml_value
 
-SERVER_SCRIPTS = ("superlink.sh", "superexec.sh", "register.sh", "run.sh")
+SERVER_SCRIPTS = ("superlink.sh", "superexec.sh", "register.sh", "run.sh", "metrics.sh")
+MONITORING = ("prometheus.yml", "alerts.yml", "dashboard.json")
 SITE_SCRIPTS = ("supernode.sh",)
+SYSTEM_USER = "fedaux"  # of a deployment that root has written
 
 
 def render(template: str, **values: Any) -> str:
     return _templates().get_template(template).render(values)
 
 
-def systemd_units(folder: Path, programs: Path) -> dict[str, str]:
-    """Two units for the server, and a template for any site, `fedaux-site@NAME`."""
-    units = {
-        "fedaux-superlink.service": ("server/superlink.sh", "where sites call in"),
-        "fedaux-superexec.service": ("server/superexec.sh", "the server's part of an app"),
-        "fedaux-site@.service": ("sites/%i/supernode.sh", "site %i"),
-    }
-    paths = {"folder": _escape(folder), "programs": _escape(programs)}
-    return {name: render("unit.service", script=script, what=what, **paths) for name, (script, what) in units.items()}
+@dataclass(frozen=True)
+class Service:
+    """`home` below the deployment's folder is all that it may write to."""
+
+    what: str
+    home: str
+    script: str
+    devices: bool = False  # trains, perhaps on a GPU
+    local_only: bool = False  # speaks with this machine alone
+
+
+SERVICES = {
+    "fedaux-superlink": Service("where sites call in", "server", "superlink.sh"),
+    "fedaux-superexec": Service("the server's part of an app", "server", "superexec.sh", devices=True),
+    "fedaux-metrics": Service("metrics for Prometheus", "server", "metrics.sh", local_only=True),
+    "fedaux-site@": Service("site %i", "sites/%i", "supernode.sh", devices=True),
+}
+
+
+def systemd_units(folder: Path, programs: Path, user: str) -> dict[str, str]:
+    """Units for the server, and a template for any site, `fedaux-site@NAME`. None of them runs as root."""
+    path = _escape(folder)
+    command = path.replace("$", "$$")  # only there is $ a variable
+    facts = {"path": path, "command": command, "programs": _escape(programs), "user": _user(user)}
+    return {f"{name}.service": render("unit.service", service=one, **facts) for name, one in SERVICES.items()}
+
+
+def _user(name: str) -> str:
+    return SYSTEM_USER if name == "root" else name
+
+
+def monitoring_files() -> dict[str, str]:
+    """For Prometheus and Grafana, as they are: these have templates of their own."""
+    folder = files("fedaux.deploy") / "templates"
+    return {name: (folder / name).read_text(encoding="utf-8") for name in MONITORING}
 
 
 @cache
@@ -38,5 +68,5 @@ def _templates() -> Environment:
 
 
 def _escape(path: Path) -> str:
-    """Escaped for systemd, which expands % and $ within quotes."""
-    return str(path).replace("%", "%%").replace("$", "$$")
+    """Escaped for systemd, which expands % within quotes."""
+    return str(path).replace("%", "%%")

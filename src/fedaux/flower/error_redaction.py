@@ -1,17 +1,22 @@
 """Message handlers never reply with the text of an error, which may quote a record: only with a `Refusal`.
 
-The reason stays in the client's own log.
+The reason stays in the client's own log, where it may quote a record; in the log of events (`core/event_log.py`),
+which may be collected elsewhere, it does not.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+import traceback
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 
-from flwr.app import Context, Error, Message
+from flwr.app import ConfigRecord, Context, Error, Message
 
 from fedaux.config.parsing import ConfigError
+from fedaux.core.event_log import EventLog, printable
 from fedaux.core.messages import OrderError, Refusal
 from fedaux.flower.in_process import CLIENT_EXCEPTION
 from fedaux.flower.node_settings import SettingsError
@@ -27,17 +32,42 @@ def redact_errors(handler: Handler) -> Handler:
 
     @wraps(handler)
     def redacted(message: Message, context: Context) -> Message:
+        name, events, start = handler.__name__, EventLog.from_environment(), time.monotonic()
         try:
-            return handler(message, context)
+            reply = handler(message, context)
         except Exception as error:
             refusal = refusal_of(error)
             if refusal is Refusal.FAILED:
-                log.exception("%s failed", handler.__name__)
+                log.exception("%s failed", name)
             else:
-                log.error("%s is refused: %s", handler.__name__, error)
+                log.error("%s is refused: %s", name, error)
+            text = f"{name}: {without_records(error)}"
+            _write(events, "order-refused", text, message, context, task=name, kind=refusal.value)
             return Message(Error(CLIENT_EXCEPTION, refusal.value), reply_to=message)
+        seconds = round(time.monotonic() - start, 3)
+        _write(events, "order-answered", name, message, context, task=name, seconds=seconds)
+        return reply
 
     return redacted
+
+
+def without_records(error: Exception) -> str:
+    """What a log that leaves the machine may say: of an error that can quote a record, its type and its place alone."""
+    if refusal_of(error) is not Refusal.FAILED:
+        return str(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
+
+
+def _write(log: EventLog, event: str, text: str, message: Message, context: Context, **facts: object) -> None:
+    """With the client and the round of the order, if it says any; else all clients of the node."""
+    scalars = message.content.get("fedaux") if message.has_content() else None
+    found = dict(scalars) if isinstance(scalars, ConfigRecord) else {}
+    log.run, round_ = printable(str(found.get("run", ""))), found.get("round")
+    level = logging.INFO if event == "order-answered" else logging.WARNING
+    site = printable(str(found.get("client", context.node_config.get("clients", ""))))
+    log.write(event, text, level, site, round_ if isinstance(round_, int) else None, **facts)
+    log.close()
 
 
 def refusal_of(error: Exception) -> Refusal:

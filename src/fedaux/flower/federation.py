@@ -9,6 +9,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.core.messages import (
+    NO_ANSWER,
     Failure,
     Order,
     PrepareOrder,
@@ -83,8 +84,9 @@ class GridFederation:
                 else:
                     yield self._read(order, message)
                 del message
-        yield from (Failure(order.client, reason) for order, reason in unsent.reasons.items())
-        yield from (Failure(order.client, f"no answer within {self.timeout:g} s") for order in mailbox.unanswered)
+        late = f"no answer within {self.timeout:g} s"
+        yield from (Failure(order.client, reason, NO_ANSWER) for order, reason in unsent.reasons.items())
+        yield from (Failure(order.client, late, NO_ANSWER) for order in mailbox.unanswered)
 
     def _refresh(self) -> None:
         if self.refresh_nodes is not None:
@@ -100,9 +102,11 @@ class GridFederation:
         for order in list(unsent.reasons):
             if order.client not in self._expected or not self.retries or unsent.overdue(order, waited):
                 self._expected.discard(order.client)
-                yield Failure(order.client, unsent.pop(order))
+                yield Failure(order.client, unsent.pop(order), NO_ANSWER)
 
     def _read(self, order: Order, message: Message) -> Reply:
+        if message.has_error():
+            return Failure(order.client, describe_error(message), error_kind(message))
         try:
             return self._validate(order, read_reply(_REPLY_TYPES[type(order)], message))
         except MessageError as error:
@@ -161,3 +165,9 @@ def read_reply(kind: type[T], message: Message) -> T:
 def describe_error(message: Message) -> str:
     reason = message.error.reason or ""
     return Refusal(reason).description if reason in set(Refusal) else f"error {message.error.code}: {reason}"
+
+
+def error_kind(message: Message) -> str:
+    """Of a `Failure`: nobody answered, or the client's own `Refusal`."""
+    reason = message.error.reason or ""
+    return NO_ANSWER if is_lost(message) else reason if reason in set(Refusal) else Refusal.FAILED

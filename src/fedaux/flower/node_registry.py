@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Hello, HelloOrder
-from fedaux.core.progress import Notice, OnProgress, no_progress
+from fedaux.core.progress import Notice, OnProgress, SitesConnected, no_progress
 from fedaux.flower.federation import read_reply
 from fedaux.flower.mailbox import is_lost, stream_replies
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
@@ -61,11 +61,12 @@ class NodeRegistry:
 
     def wait_for_clients(self, timeout: float, minimum: int) -> dict[str, int]:
         """Wait until all clients are connected, or until the timeout if at least `minimum` are."""
-        end, last = time.monotonic() + timeout, -1
+        end, last = time.monotonic() + timeout, 0
+        self._on_progress(SitesConnected(last, len(self._expected)))
         while True:
             nodes = self.refresh()
             if len(nodes) != last:
-                self._on_progress(Notice(f"{len(nodes)} of {len(self._expected)} clients are connected"))
+                self._on_progress(SitesConnected(len(nodes), len(self._expected)))
                 last = len(nodes)
             if len(nodes) == len(self._expected):
                 return nodes

@@ -9,11 +9,14 @@ from fedaux.core.progress import (
     AuditProgress,
     FeaturesProgress,
     Notice,
+    OrdersSent,
     PretrainingProgress,
     ProgressEvent,
     ReleasesProgress,
+    ReplyReceived,
     RoundFinished,
     RunStarted,
+    SitesConnected,
     SumsProgress,
     SweepProgress,
     SweepRunProgress,
@@ -34,8 +37,10 @@ class Step(NamedTuple):
 
 
 def print_progress(event: ProgressEvent) -> None:
-    """For the log of a server."""
-    print(describe(event), flush=True)
+    """For the log of a server, without what other lines sum up."""
+    answered = isinstance(event, ReplyReceived) and event.failure is None
+    if not answered and not isinstance(event, OrdersSent | WorkProgress):
+        print(describe(event), flush=True)
 
 
 def describe(event: ProgressEvent) -> str:
@@ -78,6 +83,15 @@ def step(event: ProgressEvent) -> Step:
             return Step("sums of features", event.done, event.total, note)
         case TrainingProgress():
             return Step(f"round {event.round}", event.done, event.total, _failed(event.failed) or "training")
+        case SitesConnected():
+            return Step("sites connected", event.done, event.total, "")
+        case OrdersSent():
+            return Step(
+                f"{event.task} sent", 0, 0, f"{plural(len(event.clients), 'client')}, {_megabytes(event.bytes)}"
+            )
+        case ReplyReceived():
+            note = f"{event.task} failed, {event.failure.reason}" if event.failure else f"{event.task} received"
+            return Step(event.client, 0, 0, note if event.failure else f"{note}, {_megabytes(event.bytes)}")
         case AggregationStarted():
             return Step(f"round {event.round}", 0, 0, "averaging and distilling")
         case AuditProgress():
@@ -103,6 +117,10 @@ def _pretraining_note(event: PretrainingProgress) -> str:
     if event.loss is None or event.rank is None or event.views_per_second is None:
         return {"cache": "from the cache", "published": "published weights"}.get(event.source, "")
     return f"loss {event.loss:.3f}, rank {event.rank:.1f}, {event.views_per_second:,.0f} views/s"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.2f} MB"
 
 
 def _extractor(event: ReleasesProgress | SumsProgress) -> str:

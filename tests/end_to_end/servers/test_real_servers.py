@@ -59,7 +59,7 @@ def test_three_sites_with_tls_and_keys_do_what_one_process_does(here: Result, tm
         made.begin()
         text = servers.finish()
     there = check_same(here, made.out)
-    assert "3 of 3 clients are connected" in text
+    assert "sites connected: 3/3" in text
     exported = load_file(made.out / "model" / "cnn-1" / "model.safetensors")
     assert exported["head.weight"].shape == (10, 16)
     card = json.loads((made.out / "model" / "cnn-1" / "card.json").read_text())

@@ -166,7 +166,10 @@ def test_a_history_can_be_read_without_this_package(tmp_path: Path) -> None:
     RunWriter(tmp_path).save(sample_state(2))
     first, second = map(json.loads, (tmp_path / HISTORY).read_text().splitlines())
     assert first == second
-    assert (first["accuracy"], first["failures"]) == ({"mlp": 0.1 + 0.2}, [{"client": "a", "reason": "gone"}])
+    assert (first["accuracy"], first["failures"]) == (
+        {"mlp": 0.1 + 0.2},
+        [{"client": "a", "reason": "gone", "kind": "invalid"}],
+    )
     assert "confusion" not in first
 
 

@@ -77,3 +77,22 @@ def test_json_of_a_check_with_problems(
     assert fedaux(monkeypatch, "deploy", "check", "sites/sites/a", "--json") == 1  # no server is up
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert any(one["ok"] is False for one in findings)
+
+
+def test_status_says_what_is_known_and_ends_with_one_if_something_is_wrong(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = folder / "server" / "server.env"
+    env.write_text(env.read_text().replace("127.0.0.1:8443", unused_address()))
+    monkeypatch.chdir(folder / "server")
+    shown = CliRunner().invoke(app, ["deploy", "status"], catch_exceptions=False)  # no terminal: once
+    assert shown.exit_code == 1
+    assert "run  none yet" in shown.output
+    printed = CliRunner().invoke(app, ["deploy", "status", "--json"], catch_exceptions=False)
+    assert printed.exit_code == 1
+    table = json.loads(printed.stdout)
+    assert (table["state"], table["link"], len(table["problems"])) == ("none", False, 1)
+    monkeypatch.setattr("fedaux.deploy.link.ControlLink.check", lambda self: None)
+    monkeypatch.setattr("fedaux.deploy.link.ControlLink.nodes", lambda self: [])
+    monkeypatch.setattr("fedaux.deploy.link.ControlLink.last_run", lambda self: None)
+    assert CliRunner().invoke(app, ["deploy", "status", str(folder), "--once"]).exit_code == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.deploy import checks
-from fedaux.deploy.checks import SiteError
+from fedaux.deploy.env_files import SiteError
 
 
 def test_a_folder_that_is_no_site(tmp_path: Path) -> None:

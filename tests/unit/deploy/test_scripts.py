@@ -10,12 +10,23 @@ from helpers.deployments import AWKWARD
 
 
 def test_systemd_is_told_paths_as_they_are() -> None:
-    made = systemd_units(Path(f"/srv/{AWKWARD}"), Path("/opt/v e/bin"))
-    assert set(made) == {"fedaux-superlink.service", "fedaux-superexec.service", "fedaux-site@.service"}
+    made = systemd_units(Path(f"/srv/{AWKWARD}"), Path("/opt/$v e/bin"), "anna")
+    assert set(made) == {f"fedaux-{name}.service" for name in ("superlink", "superexec", "metrics", "site@")}
     site = made["fedaux-site@.service"].splitlines()
     assert '''ExecStart=/bin/bash "/srv/50%% of $$HOME & Anna's/sites/%i/supernode.sh"''' in site
-    assert 'Environment="PATH=/opt/v e/bin:/usr/local/bin:/usr/bin:/bin"' in site
+    assert '''ReadWritePaths="/srv/50%% of $HOME & Anna's/sites/%i"''' in site  # $ is no variable there
+    assert 'Environment="PATH=/opt/$v e/bin:/usr/local/bin:/usr/bin:/bin"' in site
     assert "Restart=always" in site
+
+
+def test_no_service_is_root_and_each_has_what_it_needs() -> None:
+    for user, expected in (("anna", "anna"), ("root", "fedaux")):
+        made = systemd_units(Path("/srv/h"), Path("/usr/bin"), user)
+        assert all(f"\nUser={expected}\n" in text for text in made.values())
+    private = {name for name, text in made.items() if "PrivateDevices=yes" in text}  # no GPU there
+    local = {name for name, text in made.items() if "IPAddressDeny=any\nIPAddressAllow=localhost" in text}
+    assert private == {"fedaux-superlink.service", "fedaux-metrics.service"}
+    assert local == {"fedaux-metrics.service"}
 
 
 def test_containers_see_their_own_folder_only(folder: Path) -> None:

@@ -150,7 +150,9 @@ def test_silence_becomes_failure_in_time() -> None:
     started = time.monotonic()
     found = ask(clients(3, Silent, timeout=0.05))
     assert time.monotonic() - started < 2.0
-    assert list(found.values()) == [Failure(name, "no answer within 0.05 s") for name in ("c00", "c01", "c02")]
+    assert list(found.values()) == [
+        Failure(name, "no answer within 0.05 s", "no-answer") for name in ("c00", "c01", "c02")
+    ]
 
 
 def test_one_silent_client_does_not_silence_the_others() -> None:
@@ -162,7 +164,7 @@ def test_one_silent_client_does_not_silence_the_others() -> None:
             return [identity]
 
     found = ask(clients(3, Deaf, timeout=0.05))
-    assert found["c01"] == Failure("c01", "no answer within 0.05 s")
+    assert found["c01"] == Failure("c01", "no answer within 0.05 s", "no-answer")
     assert isinstance(found["c00"], Update)
     assert isinstance(found["c02"], Update)
 
@@ -177,7 +179,7 @@ def test_errors_made_on_the_way_find_their_client() -> None:
             return reply
 
     found = ask(clients(2, Broken))
-    assert list(found.values()) == [Failure(name, "error 5: node unavailable") for name in ("c00", "c01")]
+    assert list(found.values()) == [Failure(name, "error 5: node unavailable", "no-answer") for name in ("c00", "c01")]
 
 
 def test_a_long_round_in_process_loses_nobody() -> None:
@@ -208,7 +210,7 @@ def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.Monk
     monkeypatch.setattr(mailbox, "POLL_INTERVAL", 0.02)
     found = list(ask(clients(6, Dripping, timeout=0.05)).values())
     assert isinstance(found[0], Update)
-    assert found[-1] == Failure("c05", "no answer within 0.05 s")
+    assert found[-1] == Failure("c05", "no answer within 0.05 s", "no-answer")
 
 
 def test_looks_in_vain_grow_rare_until_a_reply_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +263,7 @@ def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
             return replies
 
     found = ask(clients(1, Haunted, timeout=0.05))
-    assert found["c00"] == Failure("c00", "no answer within 0.05 s")
+    assert found["c00"] == Failure("c00", "no answer within 0.05 s", "no-answer")
 
 
 class Lossy(InProcessGrid):
@@ -291,15 +293,15 @@ def test_an_order_without_an_answer_is_sent_again(codes: tuple[int, ...]) -> Non
 
 def test_it_is_sent_again_so_often_and_no_more() -> None:
     asked = lossy(8, 8, 8, 8, 8)
-    assert ask(asked)["c01"] == Failure("c01", "error 8: lost")
+    assert ask(asked)["c01"] == Failure("c01", "error 8: lost", "no-answer")
     assert len(asked.grid.codes) == 2
-    assert ask(lossy(5, retries=0))["c01"] == Failure("c01", "error 5: lost")
+    assert ask(lossy(5, retries=0))["c01"] == Failure("c01", "error 5: lost", "no-answer")
 
 
 def test_a_client_that_refuses_is_not_asked_again() -> None:
     asked = clients(2)
     asked.retries = 5
-    assert ask(asked, c01="refuse")["c01"] == Failure("c01", Refusal.BUDGET.description)
+    assert ask(asked, c01="refuse")["c01"] == Failure("c01", Refusal.BUDGET.description, "budget")
     assert ran.count("c01") == 1
 
 
@@ -330,8 +332,8 @@ def test_one_that_does_not_come_back_is_given_up_and_not_waited_for_again(monkey
     asked.refresh_nodes, asked.reconnect_timeout = Nodes(asked, away=10**9), 0.05
     names = list(asked.nodes)
     replies = [list(asked.ask([train_order(name) for name in names])) for _ in range(2)]
-    assert replies[0][-1] == Failure("c01", "error 5: lost")
-    assert replies[1][0] == Failure("c01", "not connected")  # at once
+    assert replies[0][-1] == Failure("c01", "error 5: lost", "no-answer")
+    assert replies[1][0] == Failure("c01", "not connected", "no-answer")  # at once
     asked.refresh_nodes = Nodes(asked, away=0)  # and taken in again when it is there
     asked.refresh_nodes.nodes = dict(zip(names, asked.grid.get_node_ids(), strict=True))
     assert all(isinstance(reply, Update) for reply in asked.ask([train_order(name) for name in names]))

@@ -132,7 +132,8 @@ def test_a_client_fails_alone_and_for_its_own_reason(tmp_path: Path) -> None:
     messages = {reply.client: reply for reply in ask(by_message(federation), orders)}
     assert_same(replies, [messages[order.client] for order in orders])
     assert [isinstance(reply, Failure) for reply in replies] == [False, True, True, True, False]
-    assert replies[1:3] == [Failure(orders[1].client, Refusal.ORDER.description), Failure("nobody", "not connected")]
+    assert replies[1] == Failure(orders[1].client, Refusal.ORDER.description, "order")
+    assert replies[2] == Failure("nobody", "not connected", "no-answer")
     assert "diverged" in replies[3].reason  # type: ignore[union-attr]
     assert_same([replies[0], replies[4]], [good[0], good[4]])
 

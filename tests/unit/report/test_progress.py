@@ -10,11 +10,14 @@ from fedaux.core.progress import (
     AuditProgress,
     FeaturesProgress,
     Notice,
+    OrdersSent,
     PretrainingProgress,
     ProgressEvent,
     ReleasesProgress,
+    ReplyReceived,
     RoundFinished,
     RunStarted,
+    SitesConnected,
     SumsProgress,
     SweepProgress,
     SweepRunProgress,
@@ -67,6 +70,22 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
     ),
     (TrainingProgress(4, 1, 3, 0), "round 4: 1/3, training", Step("round 4", 1, 3, "training")),
     (TrainingProgress(4, 2, 3, 2), "round 4: 2/3, 2 failed", Step("round 4", 2, 3, "2 failed")),
+    (SitesConnected(2, 3), "sites connected: 2/3", Step("sites connected", 2, 3, "")),
+    (
+        OrdersSent("train", ("a", "b"), 4, 2_500_000),
+        "train sent, 2 clients, 2.50 MB",
+        Step("train sent", 0, 0, "2 clients, 2.50 MB"),
+    ),
+    (
+        ReplyReceived("a", "release", 10_000),
+        "a, release received, 0.01 MB",
+        Step("a", 0, 0, "release received, 0.01 MB"),
+    ),
+    (
+        ReplyReceived("b", "train", 0, failure=Failure("b", "gone")),
+        "b, train failed, gone",
+        Step("b", 0, 0, "train failed, gone"),
+    ),
     (AggregationStarted(4), "round 4, averaging and distilling", Step("round 4", 0, 0, "averaging and distilling")),
     (
         RoundFinished(RESULT, 9, ""),
@@ -107,4 +126,8 @@ def test_no_event_is_forgotten() -> None:
 
 def test_a_server_logs_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_progress(Notice("a site has come"))
-    assert capsys.readouterr().out == "a site has come\n"
+    print_progress(OrdersSent("train", ("a", "b"), 4, 0))
+    print_progress(ReplyReceived("a", "train", 0))
+    print_progress(ReplyReceived("b", "train", 0, failure=Failure("b", "gone")))
+    print_progress(WorkProgress("reading files", 10, 20))
+    assert capsys.readouterr().out == "a site has come\nb, train failed, gone\n"

@@ -1,0 +1,86 @@
+"""The file of a run that says what it is doing now, written while it goes on."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from fedaux.config.schema import Config
+from fedaux.core.io import write_atomically
+from fedaux.core.progress import ProgressEvent
+from fedaux.experiments.run_status import FILE, Outcome, RunStatus
+
+if TYPE_CHECKING:
+    from fedaux.algorithms.run_state import RunState  # with PyTorch, which whoever reads the file does not need
+
+EVERY = 1.0  # seconds between two writes of the file
+BEAT = 10.0  # seconds after which it is at least touched
+STALE = 60.0  # seconds without that, after which its writer is taken for dead
+
+
+class StatusFile:
+    """Keeps the file up to date while a run goes on: `with StatusFile(folder, config) as status`."""
+
+    def __init__(self, folder: Path, config: Config, clock: Callable[[], float] = time.time) -> None:
+        self._path, self._clock = folder / FILE, clock
+        self._status = RunStatus.start(config, RunStatus.load(folder), clock())
+        self._lock, self._changed, self._end = threading.Lock(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._write_on, daemon=True)
+
+    def __enter__(self) -> StatusFile:
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        outcome: Outcome = "finished" if error is None else "failed" if isinstance(error, Exception) else "stopped"
+        text = "" if error is None else str(error) or type(error).__name__
+        with self._lock:
+            self._status.end(outcome, text, self._clock())
+        self._end.set()
+        self._changed.set()
+        self._thread.join()
+        self._write()
+
+    def restore(self, state: RunState | None) -> None:
+        if state is not None:
+            with self._lock:
+                self._status.restore(state.history, state.accounts)
+
+    def on_progress(self, event: ProgressEvent) -> None:
+        with self._lock:
+            self._status.update(event, self._clock())
+        self._changed.set()
+
+    def _write_on(self) -> None:
+        """In a thread of its own: a disk that is slow holds nothing up, and events may come by the hundred."""
+        while not self._end.is_set():
+            if self._changed.wait(BEAT):
+                self._changed.clear()
+                self._write()
+            else:
+                with suppress(OSError):
+                    os.utime(self._path)
+            self._end.wait(EVERY)
+
+    def _write(self) -> None:
+        with self._lock:
+            text = self._status.to_json()
+        with suppress(OSError):  # a full disk ends the run where it matters
+            write_atomically(self._path, text.encode())
+
+
+def is_alive(folder: Path, now: float) -> bool:
+    """Whether the file's writer has lately shown a sign of life."""
+    try:
+        return now - (folder / FILE).stat().st_mtime < STALE
+    except OSError:
+        return False

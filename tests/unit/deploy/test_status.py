@@ -1,0 +1,224 @@
+"""What an operator is told, from a run's folder and a SuperLink; `end_to_end/test_operator.py` has real ones."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fedaux.config.schema import Config
+from fedaux.core.messages import NO_ANSWER, Account, Failure
+from fedaux.core.progress import OrdersSent, ReplyReceived, RoundFinished
+from fedaux.core.results import ClientMetrics, RoundResult
+from fedaux.deploy.layout import DeployError
+from fedaux.deploy.link import ControlLink, FlowerRun, LinkError, Node
+from fedaux.deploy.status import Status, read_status, server_folder
+from fedaux.experiments.run_status import FILE, RunStatus
+
+START = 1_800_000_000.0
+RESULT = RoundResult(1, {"mlp": 0.5}, {"berlin": ClientMetrics(9, 0.1, 1.0)}, seconds={"train": 2.0})
+SPENT = Account(0.75, 1e-5, "replace-one", "record", 2)
+
+
+def iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat()
+
+
+@dataclass
+class Link:
+    """A SuperLink that says what it is told to say."""
+
+    down: str = ""
+    run: FlowerRun | None = None
+    known: list[Node] = field(
+        default_factory=lambda: [Node("berlin", 1, "online", iso(START - 60)), Node("paris", 2, "registered", "")]
+    )
+
+    def check(self) -> None:
+        if self.down:
+            raise LinkError(self.down)
+
+    def nodes(self) -> list[Node]:
+        return self.known
+
+    def last_run(self) -> FlowerRun | None:
+        return self.run
+
+
+@pytest.fixture
+def server(folder: Path) -> Path:
+    (folder / "server" / "run").mkdir()
+    return folder / "server"
+
+
+def record(server: Path) -> RunStatus:
+    """Of a run in its second round, 30 s after its start: berlin has answered, paris has not."""
+    status = RunStatus.start(Config.load(server / "fedaux.toml"), None, START)
+    status.update(ReplyReceived("paris", "release", 0, failure=Failure("paris", "gone", NO_ANSWER)), START + 5)
+    status.update(RoundFinished(RESULT, 9, ""), START + 10)
+    status.update(OrdersSent("train", ("berlin", "paris"), 2, 2000), START + 20)
+    status.update(ReplyReceived("berlin", "train", 1000, SPENT), START + 30)
+    return status
+
+
+def store(server: Path, status: RunStatus, alive: float = START + 30) -> None:
+    (server / "run" / FILE).write_text(status.to_json())
+    os.utime(server / "run" / FILE, (alive, alive))
+
+
+def read(server: Path, now: float = START + 40, link: Link | None = None, stuck_after: float | None = None) -> Status:
+    return read_status(server, link or Link(), now, stuck_after)
+
+
+def test_a_run_that_goes_on(server: Path) -> None:
+    store(server, record(server))
+    found = read(server)
+    assert (found.state, found.problems, found.link) == ("running", (), True)
+    assert (found.round, found.finished_rounds, found.phase, found.phase_since) == (2, 1, "train", START + 20)
+    assert (found.silence, found.stuck_after, found.last_seconds) == (10.0, 300.0, {"train": 2.0})
+    berlin, paris = found.sites
+    assert (berlin.connection, berlin.since, berlin.last_reply) == ("online", START - 60, START + 30)
+    assert (berlin.epsilon, berlin.left, berlin.asked_for) == (0.75, 0.25, "")
+    assert (paris.connection, paris.since, paris.last_reply) == ("registered", None, None)
+    assert (paris.epsilon, paris.left) == (None, 1.0)
+    assert (paris.asked_for, paris.asked_at, paris.failures) == ("train", START + 20, {"no-answer": 1})
+    assert (paris.last_error, paris.last_error_at) == ("gone", START + 5)
+
+
+def test_one_without_progress_is_stuck_and_who_is_waited_for_is_named(server: Path) -> None:
+    store(server, record(server), alive=START + 400)
+    found = read(server, START + 401)
+    assert found.state == "stuck"
+    assert "no sign of progress for 6:11, in the phase train; not answered: paris (registered)" in found.problems[0]
+    assert read(server, START + 330).state == "running"
+    assert read(server, START + 330, stuck_after=299).state == "stuck"
+    status = record(server)
+    status.update(ReplyReceived("paris", "train", 1000, SPENT), START + 31)
+    store(server, status, alive=START + 400)
+    assert "the server's own work" in read(server, START + 401).problems[0]
+
+
+def test_a_process_that_was_killed_has_failed_unless_it_was_told_to_stop(server: Path) -> None:
+    store(server, record(server))
+    found = read(server, START + 91)
+    assert found.state == "failed"
+    assert "has failed after round 1: the server's process is gone" in found.problems[0]
+    assert "run.sh goes on with it" in found.problems[0]
+    stopped = FlowerRun(7, "finished:stopped", "", iso(START - 5))
+    found = read(server, START + 91, Link(run=stopped))
+    assert (found.state, found.problems, found.flower_run) == ("stopped", (), 7)
+    assert [site.asked_for for site in found.sites] == ["", ""]  # nobody is waited for
+
+
+@pytest.mark.parametrize(
+    ("outcome", "problems"), [("finished", 0), ("stopped", 0), ("failed", 1)], ids=["finished", "stopped", "failed"]
+)
+def test_the_runs_own_word_counts_when_it_has_ended(server: Path, outcome: str, problems: int) -> None:
+    status = record(server)
+    status.end(outcome, "no quorum", START + 35)  # type: ignore[arg-type]
+    store(server, status)
+    found = read(server, START + 36)
+    assert (found.state, found.error, len(found.problems)) == (outcome, "no quorum", problems)
+    assert (found.phase, found.finished_rounds) == ("", 1)
+    stopped = read(server, START + 36, Link(run=FlowerRun(7, "finished:stopped", "", iso(START - 5))))
+    assert stopped.state == ("finished" if outcome == "finished" else "stopped")
+    assert stopped.problems == ()
+
+
+def test_no_run_at_all(server: Path) -> None:
+    found = read(server)
+    assert (found.state, found.problems, found.rounds) == ("none", (), 0)
+    assert [(site.name, site.connection) for site in found.sites] == [("berlin", "online"), ("paris", "registered")]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["first", "after another"])
+def test_a_run_that_has_not_begun_or_never_did(server: Path, before: bool) -> None:
+    """Only the SuperLink knows of it."""
+    if before:
+        status = record(server)
+        status.end("finished", "", START + 35)
+        store(server, status)
+    handed_in = START + 100
+    new = FlowerRun(8, "pending", "", iso(handed_in))
+    assert read(server, handed_in + 1, Link(run=new)).state == "starting"
+    late = read(server, handed_in + 500, Link(run=new))
+    assert late.state == "stuck"
+    assert "superexec.sh" in late.problems[0]
+    wrong = read(server, handed_in + 1, Link(run=replace(new, status="finished:failed", details="bad settings")))
+    assert wrong.state == "failed"
+    assert "the run has failed: bad settings" in wrong.problems[0]
+    assert read(server, handed_in + 1, Link(run=replace(new, status="finished:stopped"))).state == "stopped"
+
+
+def test_a_second_run_that_was_refused_does_not_hide_the_first(server: Path) -> None:
+    store(server, record(server), alive=START + 45)
+    refused = FlowerRun(9, "finished:failed", "belongs to a run that goes on", iso(START + 41))
+    found = read(server, START + 50, Link(run=refused))
+    assert (found.state, found.phase, found.problems) == ("running", "train", ())
+
+
+def test_a_server_that_is_down_is_a_problem_and_all_else_is_still_told(server: Path) -> None:
+    store(server, record(server))
+    found = read(server, link=Link(down="start superlink.sh"))
+    assert (found.state, found.link, found.problems) == ("running", False, ("start superlink.sh",))
+    assert {site.connection for site in found.sites} == {"unknown"}
+
+
+def test_a_site_that_refused_for_its_budget_has_none_left(server: Path) -> None:
+    status = record(server)
+    status.update(ReplyReceived("berlin", "train", 0, failure=Failure("berlin", "budget", "budget")), START + 31)
+    store(server, status)
+    assert read(server).sites[0].left == 0.0
+
+
+def test_sites_without_a_key_and_keys_without_a_site(server: Path) -> None:
+    found = read(server, link=Link(known=[Node("rome, oslo", 3, "offline", iso(START - 5))]))
+    assert [(site.name, site.connection) for site in found.sites] == [
+        ("berlin", "unregistered"),
+        ("paris", "unregistered"),
+        ("rome", "offline"),
+        ("oslo", "offline"),
+    ]
+
+
+def test_settings_that_cannot_be_read_are_a_problem(server: Path) -> None:
+    (server / "fedaux.toml").write_text("rounds = -1\n")
+    assert "cannot be read: rounds must be" in read(server).problems[0]
+
+
+def test_json_is_json(server: Path) -> None:
+    status = record(server)
+    status.update(ReplyReceived("berlin", "train", 1, replace(SPENT, epsilon=float("inf"))), START + 31)
+    store(server, status)
+    table = json.loads(json.dumps(read(server).to_dict(), allow_nan=False))
+    assert (table["state"], table["sites"][0]["epsilon"], table["sites"][0]["left"]) == ("running", None, 0.0)
+
+
+def test_the_folder_may_be_the_servers_or_the_deployments(folder: Path) -> None:
+    assert server_folder(folder) == server_folder(folder / "server") == folder / "server"
+    with pytest.raises(DeployError, match=r"there is no server\.env"):
+        server_folder(folder / "sites")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Somebody who takes calls and says nothing."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(
+    server: Path, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedaux.deploy.link.CHECK_TIMEOUT", 0.2)
+    env = server / "server.env"
+    env.write_text(env.read_text().replace("127.0.0.1:8443", silent))
+    found = read_status(server, ControlLink(server))
+    assert f"the server at {silent} does not answer" in found.problems[0]
+    assert "Start superlink.sh" in found.problems[0]

@@ -1,0 +1,101 @@
+"""The file is there from the first moment, follows the run, and says how it ended."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fedaux.core.progress import Notice, OrdersSent
+from fedaux.experiments import status_file
+from fedaux.experiments.run_status import FILE, RunStatus
+from fedaux.experiments.status_file import StatusFile, is_alive
+from helpers.runs import finished_state
+from helpers.tiny import TINY_CONFIG
+
+
+def load(folder: Path) -> RunStatus:
+    found = RunStatus.load(folder)
+    assert found is not None
+    return found
+
+
+def test_it_follows_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_file, "EVERY", 0.001)
+    pause = threading.Event()
+    with StatusFile(tmp_path, TINY_CONFIG) as status:
+        assert (load(tmp_path).outcome, load(tmp_path).phase) == ("running", "start")
+        status.on_progress(OrdersSent("train", ("a",), 1, 10))
+        for _ in range(2000):
+            if load(tmp_path).phase == "train":
+                break
+            pause.wait(0.01)
+        assert load(tmp_path).sites["a"].asked_for == "train"
+    assert (load(tmp_path).outcome, load(tmp_path).error) == ("finished", "")
+
+
+def test_a_writer_that_has_nothing_new_to_say_shows_that_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_file, "EVERY", 0.001)
+    monkeypatch.setattr(status_file, "BEAT", 0.001)
+    pause = threading.Event()
+    now = time.time()
+    with StatusFile(tmp_path, TINY_CONFIG):
+        os.utime(tmp_path / FILE, (now - 3600, now - 3600))
+        for _ in range(2000):
+            if is_alive(tmp_path, now):
+                break
+            pause.wait(0.01)
+        assert is_alive(tmp_path, now)
+    os.utime(tmp_path / FILE, (now - 59, now - 59))
+    assert is_alive(tmp_path, now)
+    assert not is_alive(tmp_path, now + 2)
+    assert not is_alive(tmp_path / "nowhere", now)
+
+
+def test_many_events_are_few_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(status_file, "write_atomically", lambda path, data: written.append(data))
+    monkeypatch.setattr(status_file, "EVERY", 60.0)
+    with StatusFile(tmp_path, TINY_CONFIG) as status:
+        for number in range(1000):
+            status.on_progress(OrdersSent("train", (str(number),), 1, 1))
+    assert len(written) <= 3
+    assert b'"999"' in written[-1]  # the last one is never lost
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "text"),
+    [
+        (RuntimeError("no site\nanswers"), "failed", "no site answers"),
+        (KeyError(), "failed", "KeyError"),
+        (KeyboardInterrupt(), "stopped", "KeyboardInterrupt"),
+        (SystemExit(1), "stopped", "1"),
+    ],
+    ids=repr,
+)
+def test_it_says_how_the_run_ended(tmp_path: Path, error: BaseException, outcome: str, text: str) -> None:
+    with pytest.raises(type(error)), StatusFile(tmp_path, TINY_CONFIG):
+        raise error
+    assert (load(tmp_path).outcome, load(tmp_path).error) == (outcome, text)
+
+
+def test_rounds_of_before_count(tmp_path: Path) -> None:
+    state = finished_state()
+    with StatusFile(tmp_path, TINY_CONFIG) as status:
+        status.restore(None)
+        status.restore(state)
+    assert load(tmp_path).finished_rounds == state.round
+    assert load(tmp_path).sites.keys() == state.accounts.keys()
+
+
+def test_a_disk_that_is_full_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(status_file, "write_atomically", full)
+    with StatusFile(tmp_path, TINY_CONFIG) as status:
+        status.on_progress(Notice("still here"))
+    assert not (tmp_path / FILE).exists()
