@@ -59,21 +59,17 @@ def parse() -> argparse.Namespace:
 
 
 def deploy(folder: Path, overrides: list[str]) -> None:
-    """`fedaux deploy init`, then what a person would do: say where records are, and choose ports that are free."""
+    """`fedaux deploy init` at a port that is free, then what a person would do: say where records are."""
     if folder.exists():
         sys.exit(f"{folder} exists; its hospitals have spent their budget. Take a new one: --folder NAME")
     folder.mkdir(parents=True)
     settings = folder / "settings.json"
     settings.write_text(json.dumps(Config.load(HERE / "hospitals.toml", overrides).to_dict()))
-    port, *own = free_ports(1 + len(HOSPITALS))
     sites = [word for name in HOSPITALS for word in ("--site", name)]
-    run("fedaux", "deploy", "init", folder, *sites, "--port", str(port), "--config", settings, quiet=True)
+    run("fedaux", "deploy", "init", folder, *sites, "--port", str(free_port()), "--config", settings, quiet=True)
     write_paths(folder / "server" / "fedaux.toml", "test", "public")
-    for name, port in zip(HOSPITALS, own, strict=True):
+    for name in HOSPITALS:
         write_paths(folder / "sites" / name / "site.toml", "records")
-        env = folder / "sites" / name / "site.env"
-        env.write_text("".join(f"{line}\n" for line in env.read_text().splitlines() if not line.startswith("PORT=")))
-        env.write_text(f"{env.read_text()}PORT={port}\n")
 
 
 def write_paths(settings: Path, *paths: str) -> None:
@@ -84,12 +80,10 @@ def write_paths(settings: Path, *paths: str) -> None:
     settings.write_text(text, "utf-8")
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def read_port(env: Path) -> int:

@@ -80,8 +80,6 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
     folder, port = tmp_path / AWKWARD, free_port()
     init(folder, ["berlin"], Address("127.0.0.1", port), demo_config())
     server, site = folder / "server", folder / "sites" / "berlin"
-    env = site / "site.env"
-    env.write_text(env.read_text().replace("PORT=9101", f"PORT={free_port()}"))
     flower = {**os.environ, "FLWR_HOME": str(server / "flwr-home"), "FLWR_TELEMETRY_ENABLED": "0"}
 
     def flwr(*words: str) -> str:

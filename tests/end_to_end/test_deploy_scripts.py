@@ -158,7 +158,7 @@ def test_a_node_is_started_again_until_it_is_stopped(stage: Path, tmp_path: Path
     assert made[1] == ["sleep", "15"]
     assert made[0][1:3] == ["-m", "fedaux.deploy.supernode"]
     told = _parse_args_run_supernode().parse_args(made[0][3:])
-    assert (told.superlink, told.port, told.insecure) == ("127.0.0.1:8443", 9102, False)
+    assert (told.superlink, told.insecure) == ("127.0.0.1:8443", False)
     assert (site / told.root_certificates).is_file()
     assert (site / told.auth_supernode_private_key).is_file()
     assert parse_config_args([told.node_config]) == {

@@ -160,7 +160,7 @@ def unwritten(patch: pytest.MonkeyPatch) -> None:
 def unstored(patch: pytest.MonkeyPatch) -> None:
     """A question that is asked again gets new noise."""
 
-    def release(self: BudgetStore, request: str, mechanism: Any, make: Any, known_entries: int = 0) -> Release:
+    def release(self: BudgetStore, request: str, mechanism: Any, make: Any, *known: Any) -> Release:
         with self._locked() as entries:
             if request not in {entry.request for entry in entries}:
                 self._add(entries, self._entry(request, mechanism), "")
@@ -173,17 +173,17 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     """A question that has an entry is answered, whatever noise the entry states."""
     release = BudgetStore.release
 
-    def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, known_entries: int = 0) -> Release:
+    def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, *heard: Any) -> Release:
         entries = budget.read_account(self.folder)[1]
         known = [entry.mechanism for entry in entries if entry.request == request]
-        return release(self, request, known[0] if known else mechanism, make, known_entries)
+        return release(self, request, known[0] if known else mechanism, make, *heard)
 
     patch.setattr(BudgetStore, "release", answered)
 
 
 def heard_ignored(patch: pytest.MonkeyPatch) -> None:
     """What the server has heard of before is not asked."""
-    patch.setattr(BudgetStore, "_check_known", lambda self, entries, known_entries: None)
+    patch.setattr(BudgetStore, "_check_known", lambda self, entries, known_entries, signature: None)
 
 
 def scores_only(patch: pytest.MonkeyPatch) -> None:

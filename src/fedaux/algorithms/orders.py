@@ -48,7 +48,7 @@ class Orders:
 
     def prepare(self, state: RunState, client: str) -> PrepareOrder:
         spec = self.spec_of(client)
-        public = state.public[spec.label]
+        public, (heard, signature) = state.public[spec.label], self._heard(state, client)
         return PrepareOrder(
             client=client,
             prototype=spec.to_json(),
@@ -56,7 +56,8 @@ class Orders:
             classes=self.classes,
             size=self.scorer.size(public),
             h0=self.public.h0[spec.label].hash,
-            heard=self._heard(state, client),
+            heard=heard,
+            heard_signature=signature,
             extractor=self._extractor(state, client),
             public=public,
         )
@@ -78,7 +79,7 @@ class Orders:
     def train(self, state: RunState, client: str, weights: TeacherWeights | None = None) -> TrainOrder:
         """`weights` are those of the round's teachers, in a method that scores."""
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
-        teaching = self._teaching(state, client, weights)
+        teaching, (heard, signature) = self._teaching(state, client, weights), self._heard(state, client)
         return TrainOrder(
             client=client,
             round=round_,
@@ -95,8 +96,9 @@ class Orders:
             mu=config.local.mu if find_method(config.method).proximal else 0.0,
             seed=derive_seed(config.seed, "batches", client, round_),
             h0=self.public.h0[spec.label].hash if config.head_only else "",
-            heard=self._heard(state, client),
-            run=self.run,
+            heard=heard,
+            heard_signature=signature,
+            run=state.run or self.run,
             last_round=state.last_round.get(client, 0),
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
             weights=self._on_the_wire(spec.label, state.weights[spec.label]),
@@ -106,9 +108,10 @@ class Orders:
             **teaching,
         )
 
-    def _heard(self, state: RunState, client: str) -> int:
-        """How many entries of a client's account are known, from this run or an earlier one."""
-        return max(state.heard(client), self.known_accounts.entries(client) if self.known_accounts else 0)
+    def _heard(self, state: RunState, client: str) -> tuple[int, str]:
+        """How many entries of a client's account are known, from this run or an earlier one, and its signature."""
+        known = [state.heard(client), *([self.known_accounts.entries(client)] if self.known_accounts else [])]
+        return max(known, key=lambda pair: (pair[0], bool(pair[1])))
 
     def _teaching(self, state: RunState, client: str, weights: TeacherWeights | None) -> dict[str, Any]:
         """What a client needs to run its own model on D_distill and to weight it; {} where it does not."""

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from fedaux.config.methods import find_method
-from fedaux.config.schema import Config
+from fedaux.config.schema import Config, run_id
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Account, Arrays, Release, Rooms
 from fedaux.core.results import RoundResult
@@ -29,7 +29,8 @@ START = "start.safetensors"  # config, extractors, statistics of their features 
 HISTORY = "history.jsonl"  # a `RoundResult` a line
 RELEASES = "releases.jsonl"  # a client's release a line
 ACCOUNTS = "accounts.jsonl"  # what is known of a client, a line whenever it was asked; its last line counts
-VERSION = "8"
+VERSION = "9"
+PREVIOUS = "8"  # is read as well: its accounts are not signed, and the run has no name
 Row = dict[str, Any]
 
 
@@ -66,6 +67,7 @@ class RunState:
     dealt: dict[str, str] = field(
         default_factory=dict
     )  # the prototype of every real site, also of those that have left
+    run: str = ""  # by which clients know their state of this run; "": as the settings have it
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -79,9 +81,10 @@ class RunState:
         unheard = (self.unheard | set(asked)) - set(accounts)
         return replace(self, accounts={**self.accounts, **accounts}, unheard=unheard)
 
-    def heard(self, client: str) -> int:
-        """How many entries of this client's account the server knows of."""
-        return self.accounts[client].entries if client in self.accounts else 0
+    def heard(self, client: str) -> tuple[int, str]:
+        """How many entries of this client's account the server knows of, and the client's signature of it."""
+        account = self.accounts.get(client)
+        return (account.entries, account.signature) if account else (0, "")
 
     def after(
         self, weights: dict[str, Arrays], result: RoundResult, method_state: dict[str, Arrays] | None = None
@@ -132,6 +135,7 @@ class RunState:
                 standardisation=start_rooms["standardisation"],
                 sums=rooms["sums"],
                 dealt=start.get("dealt", _dealt_in_turn(config)),
+                run=start.get("run", run_id(start["config"])),
                 summed={client: row["summed"] for client, row in clients.items() if row["summed"]},
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
                 releases={row["client"]: release_of(row) for row in releases},
@@ -207,13 +211,13 @@ def read(path: Path) -> tuple[Row, Rooms]:
     try:
         with safe_open(path, framework="numpy") as file:
             version = (file.metadata() or {}).get("version")
-            tensors = {key: file.get_tensor(key) for key in file.keys()} if version == VERSION else {}  # noqa: SIM118
+            tensors = {key: file.get_tensor(key) for key in file.keys()} if version in (PREVIOUS, VERSION) else {}  # noqa: SIM118
     except SafetensorError as error:
         raise _damaged(path, error) from error
-    if version != VERSION:
+    if version not in (PREVIOUS, VERSION):
         raise StateError(
-            f"{path} was written by another version of fedaux (state {version}, not {VERSION}); "
-            "start the run anew in another folder"
+            f"{path} was written by another version of fedaux (state {version}; this one reads {PREVIOUS} and "
+            f"{VERSION}): go on with that version, or one between, or start the run anew in another folder"
         )
     try:
         facts = json.loads(tensors.pop("facts").tobytes())

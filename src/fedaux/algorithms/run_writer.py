@@ -58,7 +58,12 @@ class RunWriter:
         if self._fresh:
             (self._folder / FILE).unlink(missing_ok=True)
         rooms = {"extractors": state.extractors, "public": state.public, "standardisation": state.standardisation}
-        write_atomically(self._folder / START, pack({"config": state.config.to_dict(), "dealt": state.dealt}, rooms))
+        facts = {
+            "config": state.config.to_dict(),
+            "dealt": state.dealt,
+            "run": state.run or state.config.run_id,
+        }
+        write_atomically(self._folder / START, pack(facts, rooms))
         for name, length in self._lengths.items():
             write_from(self._folder / name, length, b"")
         self._started = True

@@ -187,8 +187,12 @@ class Config:
     @property
     def run_id(self) -> str:
         """The same for a run that goes on with more rounds, other patience or elsewhere; a client's state bears it."""
-        table = self.to_dict()
-        return _hash({key: value for key, value in table.items() if key not in ("rounds", "federation", "device")})
+        return run_id(self.to_dict())
+
+
+def run_id(table: Mapping[str, Any]) -> str:
+    """Of settings as a run's folder has them: a version with more settings knows the run by the same id."""
+    return _hash({key: value for key, value in table.items() if key not in ("rounds", "federation", "device")})
 
 
 def _hash(table: Mapping[str, Any]) -> str:

@@ -272,6 +272,7 @@ class FederationConfig:
     over_selection: float = 0.0  # fraction of additional clients to select; the round ends when enough have replied
     precision: str = "float32"  # of models on the wire; float16 halves the bytes
     max_records: int = 1_000_000  # largest number of records a client may report
+    max_epochs: int = 100  # at a site: that an order may ask for in a round; its own local.epochs always
 
     def __post_init__(self) -> None:
         require_choice("federation.precision", self.precision, ("float32", "float16"))
@@ -288,3 +289,4 @@ class FederationConfig:
         require_within("federation.quorum", self.quorum, "[0, 1]")
         require_within("federation.over_selection", self.over_selection, "[0, inf)")
         require_within("federation.max_records", self.max_records, "[1, inf)")
+        require_within("federation.max_epochs", self.max_epochs, "[1, inf)")

@@ -55,6 +55,7 @@ class Hello:
 
     clients: str
     classes: str
+    speaks: int  # the version of messages that the node speaks, and the one before
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Account:
     adjacency: str
     unit: str
     entries: int  # in the client's account; the server returns the number as `heard`
+    signature: str = ""  # of `entries` by the client, which alone can check it; the server returns it as well
 
     def to_json(self) -> str:
         return json.dumps(vars(self))
@@ -88,6 +90,7 @@ class PrepareOrder:
     heard: int  # entries of the client's account known to the server: detects an account restored from an old copy
     extractor: Arrays = field(repr=False)  # empty if the client already has it or its features
     public: Arrays = field(repr=False)  # computed by the scorer from D⁻
+    heard_signature: str = ""  # `Account.signature` of `heard`
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +189,7 @@ class TrainOrder:
     client_fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to this client's release
     standardisation: Arrays = field(default_factory=dict, repr=False)  # of a head's features; empty: raw
     random_features: int = 0  # that a head is trained on; 0: h0's own (`models.head_features`)
+    heard_signature: str = ""  # as in `PrepareOrder`
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ class SiteError(FedauxError, ValueError):
 
 
 def read_env(path: Path) -> dict[str, str]:
-    """NAME, SERVER and PORT."""
+    """NAME and SERVER."""
     if not path.is_file():
         raise SiteError(f"{path.parent} is not a site: it has no {path.name}; `fedaux deploy init` writes one")
-    env = read_variables(path, ("NAME", "SERVER", "PORT"))
+    env = read_variables(path, ("NAME", "SERVER"))
     if not env["SERVER"].rpartition(":")[2].isdigit():
         raise SiteError(f"{path}: SERVER={env['SERVER']} names no port; write SERVER=example.org:8443")
     return env

@@ -22,8 +22,6 @@ from fedaux.deploy import scripts
 from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
 from fedaux.deploy.settings import SERVER_HEAD, SERVER_NOTES, SITE_HEAD, server_config, site_config, site_notes
 
-FIRST_PORT = 9101  # of the sites' nodes, which listen on their own machine
-
 
 class DeployError(FedauxError, ValueError):
     """A deployment that cannot be written with these arguments."""
@@ -89,9 +87,8 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     _private_folder(folder / "ca")
     write_atomically(folder / "ca" / "ca.key", authority.key_pem(), private=True)
     write_atomically(folder / "ca" / "ca.crt", authority.certificate_pem())
-    ports = [port for port in range(FIRST_PORT, FIRST_PORT + len(sites) + 1) if port != address.port]
-    for name, port in zip(sites, ports, strict=False):
-        write_site(folder / "sites" / name, name, port, address, base, authority.certificate_pem())
+    for name in sites:
+        write_site(folder / "sites" / name, name, address, base, authority.certificate_pem())
     _write_server(folder / "server", sites, address, base, authority.certificate_pem())
     write_atomically(folder / "server" / "server.pem", server.certificate_pem())
     write_atomically(folder / "server" / "server.key", server.key_pem(), private=True)
@@ -105,11 +102,11 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     _write(folder, {"compose.yaml": compose, "README.md": readme})
 
 
-def write_site(folder: Path, name: str, port: int, address: Address, base: Config, authority: bytes) -> None:
+def write_site(folder: Path, name: str, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
     generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)
-    env = scripts.render("site.env", name=name, address=address, port=port)
+    env = scripts.render("site.env", name=name, address=address)
     settings = to_commented_toml(site_config(base, name), SITE_HEAD.format(name=name), site_notes(base))
     _write(folder, {"site.env": env, "site.toml": settings})
     _write_scripts(folder, scripts.SITE_SCRIPTS, "site.env")

@@ -15,7 +15,7 @@ from fedaux.config.sections import FederationConfig
 from fedaux.core.io import write_atomically
 from fedaux.deploy.certificates import SERVER_DAYS, IssuedCertificate, Key, issue_certificate_like
 from fedaux.deploy.env_files import read_env, read_variables
-from fedaux.deploy.layout import FIRST_PORT, Address, DeployError, write_site
+from fedaux.deploy.layout import Address, DeployError, write_site
 from fedaux.deploy.link import Link, LinkError
 
 REMOVED = "removed"  # below server/keys: public keys that no longer count
@@ -29,7 +29,7 @@ def add_site(folder: Path, name: str, link: Link) -> bool:
     if name in sites or (folder / "sites" / name).exists():
         raise DeployError(f"there is a site {name} already; rotate-key gives it another key")
     base, authority = Config.load(server / "fedaux.toml"), (server / "ca.crt").read_bytes()
-    write_site(folder / "sites" / name, name, _free_port(folder), _address(folder), base, authority)
+    write_site(folder / "sites" / name, name, _address(folder), base, authority)
     public = server / "keys" / f"{name}.pub"
     write_atomically(public, (folder / "sites" / name / "key.pub").read_bytes())
     _set_members(folder, [*sites, name])
@@ -142,9 +142,3 @@ def _address(folder: Path) -> Address:
         )
     host, _, port = public.rpartition(":")
     return Address(host.strip("[]"), int(port))
-
-
-def _free_port(folder: Path) -> int:
-    """On a machine that runs all sites; elsewhere any will do."""
-    taken = {int(read_env(path)["PORT"]) for path in (folder / "sites").glob("*/site.env")} | {_address(folder).port}
-    return next(port for port in range(FIRST_PORT, 65536) if port not in taken)

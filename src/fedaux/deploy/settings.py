@@ -19,7 +19,7 @@ Paths may be relative to this folder. Every key that is left out has a default."
 SERVER_NOTES = {
     "method": "fedaux, or feddf+p, fedavg+p, ... : `fedaux compare --help`",
     "rounds": "",
-    "prototypes": "networks, dealt to the sites in turn; the sites must have the same version of fedaux",
+    "prototypes": "networks, dealt to the sites in turn",
     "data.source": "labelled TEST data, held by the server: npy, npz, images, csv, jsonl, parquet, module:function\n"
     'for example source = "npy", path = "test" with test/x.npy and test/y.npy',
     "data.path": "",
@@ -59,6 +59,7 @@ SITE_NOTES = {
     "privacy.private_training": "true spends the rest of the total on training; false sends models WITHOUT any privacy",
     "privacy.train_rounds": "how often this site may train privately, ever; 0: as often as rounds, above",
     "federation.sites": "who this site is",
+    "federation.max_epochs": "that an order may ask for in a round of training without privacy",
 }
 
 

@@ -1,5 +1,7 @@
 """`flower-supernode` with the same options, which runs no code but the fedaux that is installed at the site.
 
+Its local API, from which orders are taken, is open to its own user alone: see `runtime_socket`.
+
 Whoever starts a Flower app sends its code to the sites, and a plain SuperNode runs that code beside the private
 records: a site's settings would mean nothing. So an app is refused here unless it only names its components, and its
 ClientApp is fedaux's own.
@@ -9,6 +11,7 @@ ClientApp is fedaux's own.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tomllib
@@ -17,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
-from logging import WARNING
+from logging import ERROR, WARNING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +77,8 @@ def main() -> None:
     from flwr.supernode import start_client_internal as internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
+    from fedaux.deploy.runtime_socket import private_socket, serve_at
+
     pull = internal._pull_and_store_message
 
     def pull_verified(*args: Any, **kwargs: Any) -> int | None:
@@ -91,12 +96,20 @@ def main() -> None:
 
     internal._pull_and_store_message = pull_verified
     internal._verify_fab = verify
+    failed = False
     try:
-        flower_supernode()
+        with private_socket() as path:
+            serve_at(path)
+            flower_supernode()
+    except Exception as error:
+        log(ERROR, "The node has failed.", exc_info=error)
+        failed = True
     finally:  # a server refuses whose clock is wrong, with a 401 that does not say so
         problem = clock_problem(sys.argv[1:])
         if problem:
             log(WARNING, "The node has ended: %s.", problem)
+    if failed:
+        os._exit(1)  # else its threads would keep alive a process that does nothing
 
 
 if __name__ == "__main__":

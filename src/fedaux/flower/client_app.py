@@ -40,8 +40,9 @@ from fedaux.flower.client_data import account_path, load_features, load_mapped, 
 from fedaux.flower.client_task import ClientTask
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.local_results import LocalResult, ResultStore, training_identity
+from fedaux.flower.message_versions import VERSION
 from fedaux.flower.node_settings import keeps_results, load_site_config, node_clients
-from fedaux.flower.serialization import deserialize, serialize
+from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.flower.teaching import prepare_teaching
 from fedaux.models import Prototype, flatten_state, state_sizes
 from fedaux.models.inference import fingerprint_arrays
@@ -65,7 +66,7 @@ def hello(message: Message, context: Context) -> Message:
     deserialize(HelloOrder, message.content)
     config, clients = load_site_config(context), node_clients(context)
     classes = class_names(config, clients[0])
-    return Message(serialize(Hello(json.dumps(clients), json.dumps(list(classes)))), reply_to=message)
+    return make_reply(message, Hello(json.dumps(clients), json.dumps(list(classes)), VERSION))
 
 
 @app.query("prepare")
@@ -79,7 +80,7 @@ def prepare(message: Message, context: Context) -> Message:
     release = stored_release(
         order, request_hash(order), store, lambda: (load_records(context, order), load_features(order, context))
     )
-    return Message(serialize(release), reply_to=message)
+    return make_reply(message, release)
 
 
 @app.query("sums")
@@ -96,7 +97,7 @@ def sums(message: Message, context: Context) -> Message:
     features, records = load_mapped(order, context)
     found = FeatureSums.of(Moments.of(features, labelled(records), order.classes, order.sends == "moments"))
     account = BudgetStore(account_path(context, order), config.privacy).account()
-    return Message(serialize(Sums(order.client, len(records), account.to_json(), found.to_arrays())), reply_to=message)
+    return make_reply(message, Sums(order.client, len(records), account.to_json(), found.to_arrays()))
 
 
 @app.train()
@@ -111,7 +112,7 @@ def train(message: Message, context: Context) -> Message:
     rows = cache(lambda: load_task(order, context))
     result = train_with_privacy(task, rows) if task.config.privacy.private_training else train_plainly(task, rows)
     task.results.drop_old()
-    return Message(serialize(task.update(result, lambda: rows()[0])), reply_to=message)
+    return make_reply(message, task.update(result, lambda: rows()[0]))
 
 
 def open_task(order: TrainOrder, context: Context) -> ClientTask:
@@ -133,6 +134,10 @@ def validate_order(context: Context, order: Order) -> Config:
         )
     if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
         raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
+    allowed = max(config.federation.max_epochs, config.local.epochs)
+    if isinstance(order, TrainOrder) and order.epochs > allowed:
+        limit = "its own setting federation.max_epochs says how many"
+        raise OrderError(f"the order asks for {order.epochs} epochs in a round, this client allows {allowed}; {limit}")
     declared = len(class_names(config, order.client))
     if order.classes != declared:
         raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
@@ -236,7 +241,7 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
 
     identity = training_identity(order, private=True)
     path = task.results.path(identity)
-    task.store.train(identity, path, plan, make, order.heard)
+    task.store.train(identity, path, plan, make, order.heard, order.heard_signature)
     return LocalResult.load(path)
 
 

@@ -20,7 +20,7 @@ from fedaux.core.messages import OrderError, PrepareOrder
 from fedaux.data.records import Records
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import SettingsError
-from fedaux.flower.serialization import deserialize, serialize
+from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
 from fedaux.models import load_state
 from fedaux.models.inference import Rows, fingerprint_arrays
@@ -69,7 +69,7 @@ def answer(
             return records, private_outputs(extractor, records)
 
         release = stored_release(order, request, BudgetStore(own.vault, own.privacy), own_data)
-        return Message(serialize(release), reply_to=message)
+        return make_reply(message, release)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ KEPT = 2  # results of a client: of the run that goes on, and of another
 NOT_PRIVATE = Mechanism(noise_multiplier=0.0, steps=0)
 FACTS = "facts"
 # of an order, what has no say in the trained model: what the server knows, what the client has already, and teaching
-_NOT_IDENTITY = frozenset({"heard", "extractor", "teaching", "public", "fit", "client_fit"})
+_NOT_IDENTITY = frozenset({"heard", "heard_signature", "extractor", "teaching", "public", "fit", "client_fit"})
 log = logging.getLogger(__name__)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from io import BytesIO
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
@@ -23,8 +23,8 @@ from fedaux.core.messages import (
     TrainOrder,
     Update,
 )
+from fedaux.flower.message_versions import PREVIOUS, SPOKEN, VERSION, from_previous, to_previous
 
-VERSION = 8
 MESSAGE_TYPES: dict[type, str] = {
     HelloOrder: "query.hello",
     PrepareOrder: "query.prepare",
@@ -93,7 +93,7 @@ class Serializer:
     def __init__(self) -> None:
         self._records: dict[int, tuple[Arrays, ArrayRecord]] = {}
 
-    def serialize(self, item: Any) -> RecordDict:
+    def serialize(self, item: Any, version: int = VERSION) -> RecordDict:
         scalars: dict[str, Any] = {"version": VERSION, "kind": type(item).__name__}
         records: dict[str, ArrayRecord | ConfigRecord] = {}
         for field in FIELDS[type(item)]:
@@ -102,6 +102,7 @@ class Serializer:
                 scalars[field.name] = value
             elif value or field.required:
                 records[field.name] = self._arrays(value)
+        scalars = scalars if version == VERSION else to_previous(type(item), scalars)
         return RecordDict({"fedaux": ConfigRecord(scalars), **records})
 
     def _arrays(self, arrays: Arrays) -> ArrayRecord:
@@ -112,20 +113,29 @@ class Serializer:
         return cached[1]
 
 
-def serialize(item: Order | Hello | HelloOrder | Release | Sums | Update) -> RecordDict:
-    return Serializer().serialize(item)
+def serialize(item: Order | Hello | HelloOrder | Release | Sums | Update, version: int = VERSION) -> RecordDict:
+    return Serializer().serialize(item, version)
+
+
+def make_reply(message: Message, item: Hello | Release | Sums | Update) -> Message:
+    """A reply, in the version of what was asked."""
+    asked = message.content["fedaux"]
+    assert isinstance(asked, ConfigRecord)
+    return Message(serialize(item, cast(int, asked["version"])), reply_to=message)
 
 
 def deserialize(kind: type[T], content: RecordDict) -> T:
     """The message, or a `MessageError` that says what is wrong with it."""
     # content[...] and not content.array_records: the latter puts the message into a reference cycle
-    scalars = content.get("fedaux")
-    if not isinstance(scalars, ConfigRecord):
+    record = content.get("fedaux")
+    if not isinstance(record, ConfigRecord):
         raise MessageError("the message has no fedaux record; is the other side running fedaux?")
-    if scalars.get("version") != VERSION:
+    if record.get("version") not in SPOKEN:
         raise MessageError(
-            f"the message has version {scalars.get('version')!r}, this side has {VERSION}; upgrade the older one"
+            f"the message has version {record.get('version')!r}, this side speaks {PREVIOUS} and {VERSION}; upgrade "
+            "the older one"
         )
+    scalars = dict(record) if record["version"] == VERSION else from_previous(kind, dict(record))
     if scalars.get("kind") != kind.__name__:
         raise MessageError(f"a {scalars.get('kind')!r} came where a {kind.__name__} was expected")
     values: dict[str, Any] = {}

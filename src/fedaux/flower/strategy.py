@@ -36,6 +36,7 @@ from fedaux.core.timing import Costs
 from fedaux.data.records import Records
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.keep import AUTO, default_file, first_state, log
+from fedaux.flower.message_versions import PREVIOUS
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.replies import check_replies
 from fedaux.flower.serialization import from_array
@@ -161,7 +162,15 @@ class FedAUX(FedAvg):
     def _collect_releases(self, grid: Grid, nodes: dict[str, int]) -> list[Failure]:
         policy, bounds = self.server.config.federation, bound_function(self.server.scorer)
         types: dict[type, str] = {PrepareOrder: f"query.{ACTION}"}
-        federation = GridFederation(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, message_types=types)
+        federation = GridFederation(
+            grid,
+            nodes,
+            policy.timeout,
+            policy.max_records,
+            bounds=bounds,
+            message_types=types,
+            version_of=lambda node: PREVIOUS,  # nobody has asked what its clients speak: all of them know this one
+        )
         self.state, failures = collect_releases(self.server, federation, self.state, list(nodes), Costs())
         self.state = replace(self.state, releases=_without_repeats(self.state.releases))
         for failure in failures:

@@ -95,7 +95,7 @@ def _check_account(text: str) -> None:
     try:
         account = Account.from_json(text)
         in_range = account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
-        known = account.adjacency in UNIT_SENSITIVITY and account.unit in UNITS
+        known = account.adjacency in UNIT_SENSITIVITY and account.unit in UNITS and len(account.signature) <= 64
     except (ValueError, TypeError) as error:
         raise InvalidReplyError("the account that it gives of its privacy is not one") from error
     if not (in_range and known):

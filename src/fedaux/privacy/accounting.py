@@ -199,7 +199,7 @@ def _guess(epsilon: float, delta: float, adjacency: str, mechanism: Mechanism, b
     whole = gaussian.bracket(lambda scale: gaussian.epsilon_of(scale, delta) <= epsilon, 0.0, 1e-2)[1]
     spent = sum(m.steps * m.sample_rate**2 * math.expm1(min(m.noise_multiplier**-2.0, 100.0)) for m in before)
     left = max((whole * unit) ** -2.0 - spent, 1e-4 * (whole * unit) ** -2.0)
-    sigma = math.log1p(left / (mechanism.steps * mechanism.sample_rate**2)) ** -0.5
+    sigma = 1 / math.sqrt(math.log1p(left / (mechanism.steps * mechanism.sample_rate**2)))
     return min(max(sigma, _SLOW_NOISE_MULTIPLIER), _MAX_NOISE_MULTIPLIER)
 
 

@@ -23,9 +23,11 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Account, Release
+from fedaux.privacy.account_key import create_key, is_believed, sign
 from fedaux.privacy.accounting import BudgetError, Mechanism, round_up, total_epsilon
 
 FILE = "account.jsonl"
+LOST = "lost"  # the request of an entry that stands for one that is missing (`write_off`)
 TRAINING = "training "  # begins the request of a round of private training
 
 
@@ -63,7 +65,12 @@ class BudgetStore:
     privacy: PrivacyConfig
 
     def release(
-        self, request: str, mechanism: Mechanism, make: Callable[[], Release], known_entries: int = 0
+        self,
+        request: str,
+        mechanism: Mechanism,
+        make: Callable[[], Release],
+        known_entries: int = 0,
+        signature: str = "",
     ) -> Release:
         """The stored release for this request, or a new one if the total allows it.
 
@@ -73,7 +80,7 @@ class BudgetStore:
         lost from the disk, make a new entry.
         """
         with self._locked() as entries:
-            self._check_known(entries, known_entries)
+            self._check_known(entries, known_entries, signature)
             path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
             entry, earlier = self._entry(request, mechanism), [e for e in entries if e.request == request]
             unsent = _unsent(earlier)
@@ -93,6 +100,7 @@ class BudgetStore:
         plan: Callable[[list[Entry]], Mechanism],
         make: Callable[[Mechanism], bytes],
         known_entries: int = 0,
+        signature: str = "",
     ) -> None:
         """Have the result of one round of private training in `path`: the one that is there, or a new one.
 
@@ -101,7 +109,7 @@ class BudgetStore:
         fails, perhaps for what it drew, its entry is closed, and another attempt is another entry.
         """
         with self._locked() as entries:
-            self._check_known(entries, known_entries)
+            self._check_known(entries, known_entries, signature)
             request, unsafe = TRAINING + request, self.privacy.unsafe_seed >= 0
             earlier = [entry for entry in entries if entry.request == request and entry.unsafe == unsafe]
             unsent = _unsent(earlier)
@@ -129,19 +137,22 @@ class BudgetStore:
     def _account(self, entries: list[Entry]) -> Account:
         privacy = self.privacy
         epsilon = math.inf if any(entry.unsafe for entry in entries) else self._total(entries)
-        return Account(epsilon, privacy.delta, privacy.adjacency, privacy.unit, _count(entries))
+        return Account(
+            epsilon, privacy.delta, privacy.adjacency, privacy.unit, _count(entries), sign(self.folder, _count(entries))
+        )
 
     def _total(self, entries: list[Entry]) -> float:
         return total_epsilon([entry.mechanism for entry in entries], self.privacy.delta, self.privacy.adjacency)
 
-    def _check_known(self, entries: list[Entry], known_entries: int) -> None:
-        """A server that knows of more entries than there are has seen a newer copy of this account."""
-        if known_entries > _count(entries):
+    def _check_known(self, entries: list[Entry], known_entries: int, signature: str) -> None:
+        """A server that can show more entries than there are has seen a newer copy of this account."""
+        if known_entries > _count(entries) and is_believed(self.folder, known_entries, signature):
             raise BudgetError(
                 f"{self.folder / FILE} has {_count(entries)} entries, but the server has heard of "
                 f"{known_entries}: this is an old copy of the account. Put the newest one back; until then nothing "
-                "is sent."
+                "is sent. If there is none: `fedaux deploy write-off --help`."
             )
+        create_key(self.folder)
 
     def _add(self, entries: list[Entry], entry: Entry, refusal: str) -> None:
         total, cap = self._total([*entries, entry]), self.privacy.epsilon_budget
@@ -152,6 +163,10 @@ class BudgetStore:
                 f"{round_up(self._total(entries))}; every entry is in {self.folder / FILE}. Only the owner can allow "
                 "more, by privacy.epsilon_total in the settings."
             )
+        self.enter(entry)
+
+    def enter(self, entry: Entry) -> None:
+        """Whatever the total then is."""
         if not (self.folder / FILE).exists():
             write_atomically(self.folder / FILE, _line(self._header), private=True)
         self._append(entry)

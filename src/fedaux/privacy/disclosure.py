@@ -45,6 +45,7 @@ DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
     Hello: {
         "clients": Disclosure.always("names of the clients", PUBLIC),
         "classes": Disclosure.always("declared classes", PUBLIC),
+        "speaks": Disclosure.always("version of messages", PUBLIC),
     },
     Release: {
         "client": _NAME,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fedaux.privacy.accounting import round_up, total_epsilon
-from fedaux.privacy.budget import Entry, read_account
+from fedaux.privacy.budget import LOST, Entry, read_account
 from fedaux.privacy.units import NEIGHBOURS
+
+TRAINING, RELEASE, WRITTEN_OFF = "private training", "release", "written off"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class SiteAccount:
         return [
             (
                 str(number),
-                "private training" if entry.trains else "release",
+                TRAINING if entry.trains else WRITTEN_OFF if entry.request == LOST else RELEASE,
                 f"{entry.noise:.4g}",
                 f"{entry.rate:.3g}",
                 str(entry.steps),
@@ -49,10 +52,11 @@ class SiteAccount:
     def statement(self) -> str:
         if any(entry.unsafe for entry in self.entries):
             return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
-        releases = sum(not entry.trains for entry in self.entries)
+        kinds = Counter(kind for _, kind, *_ in self.rows())
+        lost = f", written off: {kinds[WRITTEN_OFF]}" if kinds[WRITTEN_OFF] else ""
         return (
-            f"All that this client ever sent under noise (releases: {releases}, rounds of private training: "
-            f"{len(self.entries) - releases}) costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
+            f"All that this client ever sent under noise (releases: {kinds[RELEASE]}, rounds of private training: "
+            f"{kinds[TRAINING]}{lost}) costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
             f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. Models that were trained without "
             "noise, and sums of features, are not in this account, and are not covered."
         )

@@ -37,7 +37,11 @@ def stored_release(
     `request` identifies the question: asked again, it gets the stored answer.
     """
     mechanism = release_mechanism(order.size, store.privacy)
-    stored = store.release(request, mechanism, lambda: release_scores(order, *own_data(), store.privacy), order.heard)
+
+    def make() -> Release:
+        return release_scores(order, *own_data(), store.privacy)
+
+    stored = store.release(request, mechanism, make, order.heard, order.heard_signature)
     return replace(stored, client=order.client)
 
 

@@ -1,11 +1,13 @@
 """Orders carry what the work needs, each array once for all clients, and what is known of a client's account."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedaux import Config
+from fedaux.algorithms.heard import Heard
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
@@ -45,6 +47,25 @@ def test_what_was_heard_of_an_account_is_sent_back() -> None:
     state = initial_state(server).with_accounts("a", {"a": Account(0.5, 1e-5, "replace-one", "record", 3)})
     assert [server.orders.prepare(state, client).heard for client in "ab"] == [3, 0]
     assert [server.orders.train(state, client).heard for client in "ab"] == [3, 0]
+
+
+def test_a_run_that_goes_on_is_known_by_the_id_that_it_has() -> None:
+    server = make_server()
+    state = initial_state(server)
+    assert server.orders.train(state, "a").run == server.config.run_id
+    assert server.orders.train(replace(state, run="f00d"), "a").run == "f00d"
+
+
+def test_a_count_goes_back_with_the_clients_signature_of_it(tmp_path: Path) -> None:
+    account, known = Account(0.5, 1e-5, "replace-one", "record", 3, "s3"), Heard(tmp_path / "accounts.json")
+    known.update({"b": replace(account, entries=4, signature="s4"), "a": account, "c": replace(account, signature="")})
+    server = make_server()
+    orders = replace(server.orders, known_accounts=known)
+    told = {"a": replace(account, entries=2, signature="s2"), "b": replace(account, entries=4, signature="")}
+    state = initial_state(server).with_accounts("abc", {**told, "c": account})
+    for make in (orders.prepare, orders.train):
+        sent = [(order.heard, order.heard_signature) for order in (make(state, client) for client in "abcd")]
+        assert sent == [(3, "s3"), (4, "s4"), (3, "s3"), (0, "")]
 
 
 @pytest.mark.parametrize(("method", "mu"), [("fedprox", 0.01), ("fedavg", 0.0), ("fedaux", 0.0)])

@@ -20,7 +20,7 @@ def test_those_who_answer_are_known_with_their_accounts() -> None:
     state, failures, costs = collected(federation, server, initial_state(server))
     assert failures == []
     assert set(state.releases) == set(state.accounts) == set(state.prepared) == set(CLIENTS)
-    assert state.heard("a") == 1
+    assert state.heard("a") == (1, "")
     orders = federation.of_kind(PrepareOrder)
     size = sum(array.nbytes for arrays in (orders[0].extractor, orders[0].public) for array in arrays.values())
     assert (costs.sent, costs.received) == (4 * size, 4 * 2 * 8)

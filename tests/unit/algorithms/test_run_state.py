@@ -25,7 +25,7 @@ from fedaux.algorithms.run_state import (
 )
 from fedaux.algorithms.run_writer import RunWriter
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config
+from fedaux.config.schema import Config, run_id
 from fedaux.config.sections import DataConfig, FederationConfig
 from fedaux.core.errors import FedauxError
 from fedaux.core.messages import Arrays
@@ -113,14 +113,28 @@ def test_steps() -> None:
     assert (after.round, list(after.releases), after.history) == (1, ["a", "b"], (RESULT,))
     assert list(after.weights["mlp"]) == ["x"]
     assert (after.accounts, after.unheard) == ({"a": ACCOUNT, "b": ACCOUNT}, {"c"})
-    assert (after.heard("a"), after.heard("c")) == (3, 0)
+    assert (after.heard("a"), after.heard("c")) == ((3, ""), (0, ""))
     assert after.with_accounts(["c"], {"c": ACCOUNT}).unheard == frozenset()
     assert (first.round, first.releases, first.history) == (0, {}, ())
 
 
+def test_a_run_keeps_the_id_that_it_began_with(tmp_path: Path) -> None:
+    """A version with more settings would compute another, and clients would not find their state of the run."""
+    RunWriter(tmp_path).save(replace(sample_state(), run="f00d"))
+    assert RunState.load(tmp_path).run == "f00d"
+    facts, rooms = read(tmp_path / START)
+    table = {key: value for key, value in facts["config"].items() if key != "teachers"}  # of which it knew nothing yet
+    older = pack({"config": table, "dealt": {}}, rooms).replace(b'"version":"9"', b'"version":"8"')
+    (tmp_path / START).write_bytes(older)
+    state = RunState.load(tmp_path)
+    assert state.run == run_id(table) != state.config.run_id
+    RunWriter(tmp_path, state).save(state)
+    assert RunState.load(tmp_path).run == state.run
+
+
 def test_another_version_is_refused(tmp_path: Path) -> None:
     save_file({"x": np.ones(1)}, tmp_path / FILE, metadata={"version": "0"})
-    with pytest.raises(StateError, match=rf"another version of fedaux \(state 0, not {VERSION}\)"):
+    with pytest.raises(StateError, match=rf"another version of fedaux \(state 0; this one reads 8 and {VERSION}\)"):
         RunState.load(tmp_path)
 
 

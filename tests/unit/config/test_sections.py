@@ -8,6 +8,7 @@ from fedaux.config.sections import LocalConfig, PrivacyConfig, TeachersConfig
 from helpers.settings import nested
 
 CHECKS = [
+    ("federation.max_epochs=0", "federation.max_epochs must be at least 1, not 0"),
     ("data.partition=dirichlett", "did you mean 'dirichlet'?"),
     ("data.clients=0", "data.clients must be at least 1, not 0"),
     ("data.alpha=0", "data.alpha must be above 0, not 0.0"),

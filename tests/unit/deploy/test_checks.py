@@ -11,10 +11,10 @@ from fedaux.deploy.env_files import SiteError
 def test_a_folder_that_is_no_site(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="is not a site"):
         list(checks.check_site(tmp_path))
-    (tmp_path / "site.env").write_text("NAME=a\nPORT=1\n")
+    (tmp_path / "site.env").write_text("NAME=a\n")
     with pytest.raises(SiteError, match="does not say SERVER"):
         list(checks.check_site(tmp_path))
-    (tmp_path / "site.env").write_text("NAME=a\nPORT=1\nSERVER=example.org\n")
+    (tmp_path / "site.env").write_text("NAME=a\nSERVER=example.org\n")
     with pytest.raises(SiteError, match="names no port"):
         list(checks.check_site(tmp_path))
 

@@ -1,6 +1,5 @@
 """A deployment is written once, whole, private where it must be, and in words that Flower itself understands."""
 
-import re
 import stat
 import tomllib
 from pathlib import Path
@@ -86,12 +85,6 @@ def test_names_of_sites_are_checked_before_anything_is_written(
 def test_paths_that_flower_cannot_be_told_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DeployError, match="quotes"):
         deploy(tmp_path / 'a"b')
-
-
-def test_nodes_on_one_machine_have_ports_of_their_own(tmp_path: Path) -> None:
-    init(tmp_path, ["a", "b", "c"], Address("127.0.0.1", 9102), Config())
-    ports = [re.findall(r"^PORT=(\d+)$", (tmp_path / "sites" / name / "site.env").read_text(), re.M) for name in "abc"]
-    assert ports == [["9101"], ["9103"], ["9104"]]
 
 
 def test_flower_accepts_the_app_and_so_does_a_site(folder: Path) -> None:

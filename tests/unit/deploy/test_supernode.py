@@ -3,6 +3,7 @@
 import importlib
 import io
 import logging
+import os
 import time
 import tracemalloc
 import warnings
@@ -14,8 +15,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import uvicorn
 from flwr.cli.build import build_fab_from_disk
 from flwr.supercore.fab import Fab
+from flwr.supernode import start_client_internal as internal
 
 from fedaux.deploy import supernode
 from fedaux.deploy.supernode import clock_problem, rejection_reason
@@ -88,14 +91,20 @@ def test_an_archive_that_lies_about_its_sizes_is_read_no_further_than_the_limit(
     assert peak < 10**7
 
 
+HOOKED = (
+    (internal, "_pull_and_store_message"),
+    (internal, "_verify_fab"),
+    (internal, "subprocess"),
+    (uvicorn, "Config"),
+)
+
+
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Flower's own loop of a node, as `fedaux.deploy.supernode` leaves it."""
-    from flwr.supernode import start_client_internal as internal
-
     command = importlib.import_module("flwr.supernode.cli.flower_supernode")  # a function there has the same name
-    for name in ("_pull_and_store_message", "_verify_fab"):  # to be put back
-        monkeypatch.setattr(internal, name, getattr(internal, name))
+    for owner, name in HOOKED:  # to be put back
+        monkeypatch.setattr(owner, name, getattr(owner, name))
     started = Mock()
     monkeypatch.setattr(command, "flower_supernode", started)
     supernode.main()
@@ -144,7 +153,7 @@ def test_a_node_answers_for_a_refused_app_without_touching_it(node: Any, monkeyp
 
 
 def words(site: Path, address: str) -> list[str]:
-    return ["--superlink", address, "--port", "9101", "--root-certificates", str(site / "ca.crt")]
+    return ["--superlink", address, "--root-certificates", str(site / "ca.crt")]
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0, ""), (20, "clock is +2"), (-400, "clock is -")])
@@ -171,3 +180,17 @@ def test_the_node_says_so_however_it_ends(
     with caplog.at_level(logging.WARNING), pytest.raises(SystemExit):
         supernode.main()
     assert "The node has ended: this machine's clock is +20 s." in caplog.text
+
+
+def test_a_node_that_fails_does_not_stay_as_a_process_that_does_nothing(
+    node: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The threads of its API would have kept it, and no script would have started another."""
+    command = importlib.import_module("flwr.supernode.cli.flower_supernode")
+    monkeypatch.setattr(command, "flower_supernode", Mock(side_effect=ValueError("FAB hash mismatch")))
+    monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    with pytest.raises(SystemExit):
+        supernode.main()
+    os._exit.assert_called_once_with(1)  # type: ignore[attr-defined]
+    assert "FAB hash mismatch" in caplog.text

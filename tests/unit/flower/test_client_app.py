@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PrivacyConfig
-from fedaux.core.messages import Failure, OrderError, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.core.messages import Account, Failure, OrderError, PrepareOrder, Refusal, Release, TrainOrder, Update
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process
@@ -390,7 +391,7 @@ def test_what_an_error_quotes_does_not_leave_the_client(
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(target, value)
         refused = ask(site, order)
-    assert refused == Failure("client-000", Refusal.FAILED.description)
+    assert refused == Failure("client-000", Refusal.FAILED.description, Refusal.FAILED.value)
     assert SECRET in caplog.text
     assert "prepare failed" in caplog.text
     assert not list(tmp_path.rglob("release-*.json"))
@@ -463,3 +464,52 @@ def order_of(folder: Path, clients: int) -> Callable[[], object]:
 
     act()  # what is cached, is cached now
     return act
+
+
+def test_an_old_copy_of_a_vault_is_refused_and_a_count_that_was_made_up_is_not(
+    order: PrepareOrder, tmp_path: Path
+) -> None:
+    """Whoever restores a vault, the next order shows what it has signed since; a server cannot do that in its place."""
+    site, vault = site_with(tmp_path, epsilon_total=8.0), tmp_path / "clients" / order.client
+    first = ask(site, order)
+    shutil.copytree(vault, tmp_path / "copy")
+    other = changed(order, {"public": "shifted"})
+    account = Account.from_json(ask(site, other).account)
+    assert account.entries == 2
+    honest = replace(other, heard=2, heard_signature=account.signature)
+    forged = replace(order, heard=3, heard_signature=account.signature)
+    assert ask(site, forged).arrays["values"].tolist() == first.arrays["values"].tolist()
+    shutil.rmtree(vault)
+    (tmp_path / "copy").rename(vault)
+    assert ask(site, honest) == Failure(order.client, Refusal.BUDGET.description, Refusal.BUDGET.value)
+    assert isinstance(ask(site, replace(honest, heard_signature="")), Release)  # as a server could ask that forgets
+
+
+@pytest.mark.parametrize(("limit", "own", "allowed"), [(2, 1, 2), (2, 3, 3), (100, 1, 100)])
+def test_an_order_may_ask_for_as_many_epochs_as_the_clients_own_settings_allow(
+    server: Server,
+    state: RunState,
+    tmp_path: Path,
+    limit: int,
+    own: int,
+    allowed: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Without a limit, one order could keep a site busy for ever."""
+    trained: list[int] = []
+    result = client_module.train_local
+
+    def short(*args: Any, epochs: int, **options: Any) -> Any:
+        trained.append(epochs)
+        return result(*args, epochs=1, **options)
+
+    monkeypatch.setattr(client_module, "train_local", short)
+    federation = replace(CONFIG.federation, max_epochs=limit)
+    site = in_process(replace(CONFIG, federation=federation, local=LocalConfig(epochs=own)), tmp_path)
+    order = server.orders.train(state, "client-000")
+    assert isinstance(ask(site, replace(order, epochs=allowed)), Update)
+    with caplog.at_level(logging.INFO):
+        assert ask(site, replace(order, epochs=allowed + 1)).reason == Refusal.ORDER.description
+    assert trained == [allowed]
+    assert f"asks for {allowed + 1} epochs in a round, this client allows {allowed}" in caplog.text

@@ -17,7 +17,15 @@ from helpers.samples import train_order, weights
 
 RESULT = LocalResult(weights(1.5), 7, Trained(0.1 + 0.2, 12), 1.5, Mechanism(2.0, 0.25, 12))
 ARRAYS = {"parameters": np.ones(3, np.float32)}
-IRRELEVANT = {"heard": 9, "extractor": ARRAYS, "teaching": "{}", "public": ARRAYS, "fit": ARRAYS, "client_fit": ARRAYS}
+IRRELEVANT = {
+    "heard": 9,
+    "heard_signature": "s",
+    "extractor": ARRAYS,
+    "teaching": "{}",
+    "public": ARRAYS,
+    "fit": ARRAYS,
+    "client_fit": ARRAYS,
+}
 
 
 def test_a_result_comes_back_to_the_bit(tmp_path: Path) -> None:

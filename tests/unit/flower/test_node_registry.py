@@ -12,8 +12,9 @@ from fedaux.core.messages import Hello, HelloOrder
 from fedaux.core.progress import ProgressEvent
 from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.message_versions import PREVIOUS, VERSION
 from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
-from fedaux.flower.serialization import deserialize, serialize
+from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.report.progress import describe
 
 CLASSES = ["cat", "dog"]
@@ -27,11 +28,11 @@ def hello(message: Message, context: Context) -> Message:
     answer = said[int(context.node_config["partition-id"])]
     if answer is None:
         raise OSError("no such folder")
-    return Message(serialize(Hello(*answer)), reply_to=message)
+    return make_reply(message, Hello(*answer))
 
 
-def answer(*clients: str, classes: list[str] = CLASSES) -> tuple[str, str]:
-    return json.dumps(clients), json.dumps(classes)
+def answer(*clients: str, classes: list[str] = CLASSES, speaks: int = VERSION) -> tuple[str, str, int]:
+    return json.dumps(clients), json.dumps(classes), speaks
 
 
 def made(answers: list[Any], clients: list[str]) -> tuple[NodeRegistry, InProcessGrid, list[str]]:
@@ -62,8 +63,8 @@ def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
         (answer("paris", classes=["cat", "dog", "cow"]), "declare data.classes alike"),
         (answer("paris", classes=["cat"]), "its classes are ['cat'], here they are ['cat', 'dog']"),
         (answer("berlin"), "another node already speaks for berlin"),
-        (("{", "[]"), "not JSON"),
-        (('{"a": 1}', "[]"), "it speaks for"),
+        (("{", "[]", VERSION), "not JSON"),
+        (('{"a": 1}', "[]", VERSION), "it speaks for"),
     ],
 )
 def test_a_node_that_answers_wrongly_is_left_out(wrong: Any, reason: str) -> None:
@@ -145,3 +146,17 @@ def test_waiting_ends_with_enough_clients_or_says_who_is_missing(monkeypatch: py
     with pytest.raises(MissingSitesError, match=r"1 of 2 clients connected within 0\.05 s.*missing: paris"):
         found.wait_for_clients(0.05, minimum=2)
     assert told.count("sites connected: 1/2") == 2
+
+
+def test_a_node_is_asked_in_the_newest_version_that_it_speaks() -> None:
+    """All are first asked in the version before, which is the only one that an older node understands."""
+    answers = [answer(name, speaks=speaks) for name, speaks in (("a", PREVIOUS), ("b", VERSION), ("c", VERSION + 1))]
+    found, _, _ = made(answers, ["a", "b", "c"])
+    nodes = found.refresh()
+    assert [found.version(nodes[name]) for name in "abc"] == [PREVIOUS, VERSION, VERSION]
+
+
+def test_a_node_that_is_two_versions_behind_is_excluded() -> None:
+    found, _, told = made([answer("a", speaks=PREVIOUS - 1)], ["a"])
+    assert found.refresh() == {}
+    assert f"it speaks version {PREVIOUS - 1} of messages, here it is {PREVIOUS} or {VERSION}" in told[0]

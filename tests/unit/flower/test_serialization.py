@@ -117,7 +117,7 @@ def changed(**facts: Any) -> RecordDict:
     ("content", "fragment"),
     [
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
-        (changed(version=0), f"has version 0, this side has {VERSION}; upgrade the older one"),
+        (changed(version=0), f"has version 0, this side speaks {VERSION - 1} and {VERSION}; upgrade the older one"),
         (changed(version=None), "has version None"),
         (changed(kind="Release"), "'Release' came where a Update was expected"),
         (changed(kind=None), "None came where a Update was expected"),

@@ -14,6 +14,7 @@ from fedaux.core.messages import Hello
 from fedaux.flower import node_registry
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.message_versions import VERSION
 from fedaux.flower.node_registry import MissingSitesError
 from fedaux.flower.serialization import serialize
 from fedaux.flower.server_app import Connect, connect, regional_app, server_app
@@ -31,7 +32,7 @@ def sites(count: int) -> InProcessGrid:
     def hello(message: Message, context: Context) -> Message:
         name = NAMES[int(context.node_config["partition-id"])]
         digits = [str(digit) for digit in range(10)]
-        return Message(serialize(Hello(json.dumps([name]), json.dumps(digits))), reply_to=message)
+        return Message(serialize(Hello(json.dumps([name]), json.dumps(digits), VERSION)), reply_to=message)
 
     return InProcessGrid(app, count, {})
 

@@ -1,6 +1,7 @@
 """A client's account: entered before a record is read, composed into one total, and never exceeded."""
 
 import json
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -49,8 +50,10 @@ def store(folder: Path, **privacy: Any) -> BudgetStore:
     return BudgetStore(folder, replace(PRIVACY, **privacy))
 
 
-def release(folder: Path, request: str, make: Any = made, known_entries: int = 0, **privacy: Any) -> Release:
-    return store(folder, **privacy).release(request, RELEASE_MECHANISM, make, known_entries)
+def release(
+    folder: Path, request: str, make: Any = made, known_entries: int = 0, signature: str = "", **privacy: Any
+) -> Release:
+    return store(folder, **privacy).release(request, RELEASE_MECHANISM, make, known_entries, signature)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -123,12 +126,42 @@ def test_scores_and_training_share_one_total_however_the_rounds_are_raised(tmp_p
 
 
 def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(tmp_path: Path) -> None:
-    release(tmp_path, "x")
+    vault, old = tmp_path / "vault", tmp_path / "old"
+    release(vault, "x", epsilon_total=1.0)
+    shutil.copytree(vault, old)
+    told = Account.from_json(release(vault, "y", epsilon_total=1.0).account)
+    assert told.entries == 2
+    heard = {"known_entries": 2, "signature": told.signature}
     with pytest.raises(BudgetError, match="has 1 entries, but the server has heard of 2: this is an old copy"):
-        release(tmp_path, "x", never, known_entries=2)
+        release(old, "x", never, **heard)
     with pytest.raises(BudgetError, match="old copy"):
-        store(tmp_path).train("x", tmp_path / "model", lambda entries: TRAINING, untrained, known_entries=2)
-    assert facts(release(tmp_path, "x", never, known_entries=1)) == facts(made())
+        store(old).train("x", old / "model", lambda entries: TRAINING, untrained, **heard)
+    assert facts(release(old, "x", never, known_entries=1)) == facts(made())
+    assert facts(release(vault, "x", never, **heard)) == facts(made())
+
+
+def test_a_count_that_the_client_never_signed_does_not_shut_it_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Account.from_json(release(tmp_path, "x").account)
+    other = Account.from_json(release(tmp_path / "other", "x").account)
+    assert told.signature != other.signature
+    for signature in ("", told.signature, other.signature, "ü"):  # none, of another count, of another client
+        assert facts(release(tmp_path, "x", never, 10**6, signature)) == facts(made())
+    assert "does not show its signature: ignored" in caplog.text
+
+
+@pytest.mark.parametrize("lost", ["account.key", "all"])
+def test_an_account_that_has_lost_its_key_believes_every_count(tmp_path: Path, lost: str) -> None:
+    """One that an older version began has none, nor has a new one in the place of one that is gone."""
+    signature = Account.from_json(release(tmp_path, "x").account).signature
+    for path in [path for path in tmp_path.iterdir() if path.name == lost or lost == "all"]:
+        path.unlink()
+    with pytest.raises(BudgetError, match="old copy"):
+        release(tmp_path, "x", never, 2, signature)
+    assert not (tmp_path / "account.key").exists()  # else the next order would be answered
+    with pytest.raises(BudgetError, match="old copy"):
+        release(tmp_path, "x", never, 2, signature)
 
 
 def test_an_answer_that_was_lost_is_not_drawn_again_for_nothing(tmp_path: Path) -> None:
@@ -247,9 +280,9 @@ def test_a_damaged_release_is_not_made_again(tmp_path: Path) -> None:
 def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path) -> None:
     release(tmp_path, "x")
     visible = sorted(path for path in tmp_path.iterdir() if not path.name.startswith("."))
-    assert [path.name.split("-")[0] for path in visible] == [FILE, "release"]
-    assert [path.stat().st_mode & 0o777 for path in visible] == [0o600, 0o600]
-    assert json.loads(visible[1].read_text()) == {
+    assert [path.name.split("-")[0] for path in visible] == [FILE, "account.key", "release"]
+    assert [path.stat().st_mode & 0o777 for path in visible] == [0o600] * 3
+    assert json.loads(visible[2].read_text()) == {
         **{key: value for key, value in asdict(made()).items() if key not in ("arrays", "account")},
         "values": [2**62, -(2**62), 0],
     }

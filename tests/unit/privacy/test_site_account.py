@@ -7,6 +7,7 @@ from fedaux.privacy.accounting import Mechanism, round_up, total_epsilon
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism
 from fedaux.privacy.site_account import SiteAccount
+from fedaux.privacy.write_off import write_off
 from helpers.samples import release
 
 PRIVACY = PrivacyConfig(epsilon=0.1, epsilon_total=3.0)
@@ -41,3 +42,11 @@ def test_a_folder_without_an_account_has_spent_nothing(tmp_path: Path) -> None:
 
 def test_noise_from_a_known_seed_makes_the_account_worthless(tmp_path: Path) -> None:
     assert "NOT PRIVATE" in account(tmp_path, unsafe_seed=1).statement()
+
+
+def test_what_was_written_off_is_said(tmp_path: Path) -> None:
+    account(tmp_path)
+    write_off(BudgetStore(tmp_path, PRIVACY), 4)
+    owner = SiteAccount.read(tmp_path, PRIVACY.delta)
+    assert [kind for _, kind, *_ in owner.rows()] == ["release", "private training", "written off", "written off"]
+    assert "(releases: 1, rounds of private training: 1, written off: 2) costs at most ε = 3" in owner.statement()

@@ -8,8 +8,7 @@ stop() { stopped=yes; kill -TERM "$child" 2>/dev/null || true; }
 trap stop TERM INT
 finish() { child=$!; while kill -0 "$child" 2>/dev/null; do wait "$child" || true; done; }
 while true; do
-  python -m fedaux.deploy.supernode --superlink "$SERVER" --host 127.0.0.1 --port "$PORT" \
-    --root-certificates ca.crt --auth-supernode-private-key key \
+  python -m fedaux.deploy.supernode --superlink "$SERVER" --root-certificates ca.crt --auth-supernode-private-key key \
     --node-config "clients=\"$NAME\" config=\"$here/site.toml\" vault=\"$here/vault\"" &
   finish
   [ -z "$stopped" ] || exit 0

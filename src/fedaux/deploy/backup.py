@@ -1,0 +1,138 @@
+"""`fedaux deploy backup | restore`: what a server or a site must not lose, as one private archive.
+
+No records, caches or copies of images. A run or a node may go on meanwhile: the link's database is copied by SQLite, a
+run's folder is read again if a round was saved in between, and of a vault any copy is whole, if not the newest.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fedaux.algorithms.run_lock import FILE as LOCK
+from fedaux.algorithms.run_state import FILE as STATE
+from fedaux.deploy.layout import DeployError
+from fedaux.privacy.budget import FILE as ACCOUNT
+from fedaux.privacy.budget import read_account
+
+MANIFEST = "backup.json"
+DATABASE = "superlink.db"
+KEYS = ("ca.crt", "server.pem", "server.key", "superexec.secret", "keys")
+SERVER = ("fedaux.toml", "server.env", "*.sh", "*.py", "classes.txt", "app", "accounts.json", "run", *KEYS)
+SITE = ("site.toml", "site.env", "*.sh", "*.py", "classes.txt", "ca.crt", "key", "key.pub", "vault")
+LEFT_OUT = shutil.ignore_patterns("decoded", ".lock", LOCK, "__pycache__", "*.log")
+TRIES = 5
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What an archive says about itself."""
+
+    party: str  # server or site
+    made: str  # a time, UTC
+    fedaux: str  # version
+    entries: dict[str, int]  # of each account of a site, by its folder; empty for a server
+
+
+def back_up(folder: Path, archive: Path) -> Backup:
+    """Write a new archive, readable by its owner alone: it holds keys."""
+    folder = folder.expanduser().absolute()
+    party = _party(folder)
+    if archive.exists():
+        raise DeployError(f"{archive} exists; an old backup is not replaced, name a new one")
+    with tempfile.TemporaryDirectory(dir=archive.absolute().parent, prefix=".backup-") as name:
+        staged = Path(name) / "files"
+        staged.mkdir()
+        for path in _files(folder, SERVER if party == "server" else SITE):
+            _copy(path, staged / path.name)
+        if (folder / DATABASE).is_file():
+            _copy_database(folder / DATABASE, staged / DATABASE)
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        backup = Backup(party, made, version("fedaux"), account_entries(staged))
+        (staged / MANIFEST).write_text(json.dumps(asdict(backup), indent=1), encoding="utf-8")
+        with tarfile.open(Path(name) / "archive", "w:gz") as tar:
+            tar.add(staged, ".")
+        (Path(name) / "archive").chmod(0o600)
+        (Path(name) / "archive").replace(archive)
+    return backup
+
+
+def restore(archive: Path, folder: Path) -> Backup:
+    """Write the files of an archive into a new folder."""
+    if folder.exists() and any(folder.iterdir()):
+        raise DeployError(f"{folder} is not empty; restore into a new folder, and move it when you have looked at it")
+    try:
+        with tarfile.open(archive) as tar:
+            told: dict[str, Any] = json.load(tar.extractfile(f"./{MANIFEST}"))  # type: ignore[arg-type]
+            backup = Backup(**told)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            tar.extractall(folder, filter="data")
+    except (OSError, KeyError, TypeError, ValueError, tarfile.TarError) as error:
+        raise DeployError(f"{archive} is no backup of `fedaux deploy backup`: {error}") from error
+    folder.chmod(0o700)
+    (folder / MANIFEST).unlink()
+    return backup
+
+
+def account_entries(folder: Path) -> dict[str, int]:
+    """Of all accounts below a site's folder, how many entries cost something."""
+    accounts = sorted(path.parent for path in folder.glob(f"vault/**/{ACCOUNT}"))
+    return {str(path.relative_to(folder)): sum(entry.steps > 0 for entry in read_account(path)[1]) for path in accounts}
+
+
+def _party(folder: Path) -> str:
+    if (folder / "site.env").is_file():
+        return "site"
+    if (folder / "server.env").is_file():
+        return "server"
+    raise DeployError(f"{folder} is the folder of neither a server nor a site: name one, such as hospitals/server")
+
+
+def _files(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    for pattern in patterns:
+        yield from sorted(folder.glob(pattern))
+
+
+def _copy(source: Path, target: Path) -> None:
+    if not source.is_dir():
+        shutil.copy2(source, target)
+        return
+    for _ in range(TRIES):
+        before = _state(source)
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            shutil.copytree(source, target, ignore=LEFT_OUT)
+        except (shutil.Error, FileNotFoundError):  # a file that was replaced in between
+            continue
+        if before == _state(source):
+            return
+    raise DeployError(f"{source} changed while it was copied, {TRIES} times; try again between two rounds")
+
+
+def _state(folder: Path) -> tuple[int, int]:
+    """Changes whenever a run is saved."""
+    try:
+        found = (folder / STATE).stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_ino
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """As it is at one moment, while the SuperLink goes on writing."""
+    origin, copy = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(target)
+    try:
+        origin.backup(copy)
+    finally:
+        origin.close()
+        copy.close()
+    target.chmod(0o600)
