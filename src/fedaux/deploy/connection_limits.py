@@ -68,8 +68,11 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Uvicorn would read, and throw away, all of a body that has been answered already: with a 413, for one."""
         self._received += len(data)
         super().data_received(data)
+        if self.cycle is not None and self.cycle.response_complete and self.cycle.more_body:
+            self.transport.abort()
 
     def _watch(self) -> None:
         """Close a connection whose request does not arrive: no headers yet, or a body that has stopped growing."""

@@ -77,6 +77,14 @@ def test_a_body_that_says_it_is_longer_is_not_read() -> None:
     assert read == []
 
 
+def test_a_body_that_was_refused_is_not_read_and_thrown_away() -> None:
+    """5 GB in a minute were, at the cost of everybody else."""
+    with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
+        made.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            made.sendall(bytes(10**8))
+
+
 def test_a_body_that_does_not_say_so_is_read_no_further() -> None:
     chunks = b"".join(b"200\r\n" + bytes(0x200) + b"\r\n" for _ in range(4))
     with serving() as port:
