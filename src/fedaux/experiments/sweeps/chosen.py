@@ -43,7 +43,7 @@ class Chosen:
 
     @classmethod
     def of_the_demo(cls) -> Chosen:
-        """The winners of `fedaux tune examples/demo-tune.toml`, which come with the package."""
+        """The winners of `fedaux tune studies/demo.toml`, which come with the package."""
         with as_file(files("fedaux.experiments") / "demo.json") as path:
             return cls.read(path)
 
