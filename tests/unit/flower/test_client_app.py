@@ -390,7 +390,7 @@ def test_what_an_error_quotes_does_not_leave_the_client(
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(target, value)
         refused = ask(site, order)
-    assert refused == Failure("client-000", Refusal.FAILED.description)
+    assert refused == Failure("client-000", Refusal.FAILED.description, "failed")
     assert SECRET in caplog.text
     assert "prepare failed" in caplog.text
     assert not list(tmp_path.rglob("release-*.json"))
