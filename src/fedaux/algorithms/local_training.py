@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedaux.algorithms.hooks import Hooks, Vector
 from fedaux.core.messages import Arrays
@@ -32,9 +33,16 @@ def train_local(
     optimizer: Optimizer,
     generator: torch.Generator,
     term: Term | None = None,
+    freeze_batch_norm: bool = False,
 ) -> Trained:
-    """E epochs on cross-entropy; `term` of the parameters is added to every gradient."""
+    """E epochs on cross-entropy; `term` of the parameters is added to every gradient.
+
+    Frozen, BatchNorm normalises by the statistics that came with the model and keeps them; its weights are trained.
+    """
     model.train()
+    for module in model.modules() if freeze_batch_norm else ():
+        if isinstance(module, _BatchNorm):
+            module.eval()
     labels = compute_of(model).put(torch.from_numpy(np.ascontiguousarray(records.labels)))
     parameters = list(model.parameters())
     descent = optimizer.make(parameters)

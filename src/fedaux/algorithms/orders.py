@@ -105,6 +105,7 @@ class Orders:
             broadcast=self._broadcast(spec.label, state.method_state[spec.label]),
             standardisation=state.standardisation.get(spec.label, {}) if config.head_only else {},
             random_features=config.random_features,
+            freeze_batch_norm=config.local.freeze_batch_norm,
             **teaching,
         )
 

@@ -103,6 +103,7 @@ class LocalConfig:
     final_lr_fraction: float = 0.01  # share of lr that cosine and step end with
     batch_size: int = 32  # of records
     mu: float = 0.01  # FedPROX only
+    freeze_batch_norm: bool = False  # BatchNorm keeps the server's statistics: those of few classes are others
 
     def __post_init__(self) -> None:
         require_choice("local.optimizer", self.optimizer, ("adam", "sgd"))

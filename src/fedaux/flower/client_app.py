@@ -171,6 +171,7 @@ def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
             optimizer=ordered_optimizer(order),
             generator=torch_stream(order.seed),
             term=task.term,
+            freeze_batch_norm=order.freeze_batch_norm,
         )
     result = LocalResult(flatten_state(model), len(records), trained, time.perf_counter() - started)
     if keeps:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from fedaux.config.parsing import ConfigError
 from fedaux.core.messages import Hello, PrepareOrder, TrainOrder
 
 VERSION = 9
@@ -18,7 +19,7 @@ SPOKEN = (PREVIOUS, VERSION)
 ADDED: dict[type, dict[str, Any]] = {
     Hello: {"speaks": PREVIOUS},
     PrepareOrder: {"heard_signature": ""},
-    TrainOrder: {"heard_signature": ""},
+    TrainOrder: {"heard_signature": "", "freeze_batch_norm": False},
 }
 
 
@@ -32,6 +33,8 @@ def to_previous(kind: type, scalars: dict[str, Any]) -> dict[str, Any]:
 
     It ignores scalars that it does not know, which is how `Hello` can say that its node speaks a newer one.
     """
+    if scalars.get("freeze_batch_norm"):
+        raise ConfigError("local.freeze_batch_norm is not known to a site that is a version behind: upgrade the site.")
     added = ADDED.get(kind, {}) if kind is not Hello else {}
     older = {name: value for name, value in scalars.items() if name not in added}
     if "account" in older:  # refused with an entry that is not known

@@ -45,6 +45,28 @@ def test_training_learns_and_repeats_exactly() -> None:
     assert evaluate(first, blobs())[0] > 50
 
 
+def test_frozen_batch_norm_keeps_its_statistics_and_steps_as_in_eval_mode() -> None:
+    records = blobs(16)
+    trained, oracle = model(), model()
+    for network in (trained, oracle):
+        train(network, blobs())  # statistics that differ from those of a batch
+    before = flatten_state(trained)["buffers"].copy()
+    generator = torch.Generator().manual_seed(1)
+    sgd = Optimizer("sgd", lr=0.1)
+    common = {"epochs": 1, "batch_size": 16, "optimizer": sgd, "generator": generator}
+    train_local(trained, records, **common, freeze_batch_norm=True)
+    oracle.eval()
+    loss = torch.nn.functional.cross_entropy(oracle(records.tensor()), torch.from_numpy(records.labels))
+    loss.backward()
+    with torch.no_grad():
+        for parameter in oracle.parameters():
+            parameter -= 0.1 * parameter.grad
+    assert np.array_equal(flatten_state(trained)["buffers"], before)
+    np.testing.assert_allclose(flatten_state(trained)["parameters"], flatten_state(oracle)["parameters"], atol=1e-6)
+    train_local(trained, records, **common)
+    assert not np.array_equal(flatten_state(trained)["buffers"], before)
+
+
 def test_fedprox_stays_nearer_to_where_it_started() -> None:
     start = flatten_state(model())["parameters"]
     moved = []

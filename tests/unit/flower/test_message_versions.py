@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from flwr.common.serde import recorddict_to_proto
 
+from fedaux.config.parsing import ConfigError
 from fedaux.core.messages import Account, PrepareOrder, Release, Sums, TrainOrder, Update
 from fedaux.flower.message_versions import PREVIOUS, VERSION, common_version
 from fedaux.flower.serialization import FIELDS, MessageError, deserialize, serialize
@@ -37,6 +38,13 @@ def test_an_order_of_the_version_before_is_not_signed(order: PrepareOrder | Trai
     back = deserialize(type(order), sent)
     assert (back.heard, back.heard_signature) == (order.heard, "")
     assert deserialize(type(order), serialize(order)).heard_signature == "s"
+
+
+def test_a_way_of_training_that_the_version_before_does_not_know_is_not_dropped_in_silence() -> None:
+    order = train_order(freeze_batch_norm=True)
+    assert deserialize(TrainOrder, serialize(order)).freeze_batch_norm
+    with pytest.raises(ConfigError, match="upgrade the site"):
+        serialize(order, PREVIOUS)
 
 
 @pytest.mark.parametrize("reply", [release(), sums(), update()], ids=lambda reply: type(reply).__name__)
