@@ -38,7 +38,12 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+LONG = ("private heads", "two networks")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in SETTINGS]
+)
 def test_a_run_elsewhere_is_the_same_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = run(replace(SETTINGS[name], device="cpu"), tmp_path / "here", cache=tmp_path / "cache-here")
     with other_device(monkeypatch):

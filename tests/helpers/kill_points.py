@@ -1,9 +1,10 @@
 """A run over scripted clients, killed at every point of its saving in turn, and resumed each time.
 
-    python kill_points.py FOLDER [KEY=VALUE …]
+    python kill_points.py FOLDER EVERY [KEY=VALUE …]
 
 `FOLDER/whole` is never killed. `FOLDER/KIND-N` is killed by SIGKILL at the N-th call: before bytes are made durable
-(`fsync`), before a file is replaced (`replace`), or with half of the bytes of an append written (`torn`).
+(`fsync`), before a file is replaced (`replace`), or with half of the bytes of an append written (`torn`), for every N
+from 1 on, or only every third, EVERY = 3.
 """
 
 import os
@@ -24,7 +25,7 @@ from helpers.scripted import CONFIG, Scripted, make_server
 
 
 def go_on(folder: Path) -> None:
-    config = Config.from_dict(CONFIG.to_dict(), sys.argv[2:])
+    config = Config.from_dict(CONFIG.to_dict(), sys.argv[3:])
     run_in_folder(folder, make_server(config), Scripted(), stored_state(config, folder))
 
 
@@ -83,7 +84,7 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     assert in_child(lambda: go_on(place / "whole")) == 0
     for kind in ("fsync", "replace", "torn"):
-        for last in count(1):
+        for last in count(1, int(sys.argv[2])):
             folder = place / f"{kind}-{last}"
             if not killed(folder, kind, last):
                 break
