@@ -47,7 +47,7 @@ docs:
 serve:
     mkdocs serve
 
-# Compare nine methods on ten clients with about one digit each
+# Compare six methods on ten clients with about one digit each
 demo *arguments:
     fedaux demo {{ arguments }}
 

@@ -91,7 +91,8 @@ def test_a_vault_from_an_old_backup_answers_no_new_run(tmp_path: Path, monkeypat
         return RunState.load(tmp_path / folder)
 
     assert len(start("first").releases) == 3
-    assert json.loads((tmp_path / "accounts.json").read_text()) == dict.fromkeys(names, 1)
+    known = json.loads((tmp_path / "accounts.json").read_text())
+    assert {name: entries for name, (entries, _) in known.items()} == dict.fromkeys(names, 1)
     assert len(start("second").releases) == 3  # the same question, the same answer
     shutil.rmtree(vault / names[0])
     state = start("third")

@@ -56,16 +56,20 @@ def test_an_error_is_one_paragraph_on_stderr_of_the_real_program(tmp_path: Path)
 
 
 def test_help_is_quick(tmp_path: Path) -> None:
-    """Below half a second of processor time: the least of three, as the machine has other things to do."""
+    """Half a second of processor time, or that of 15 bare interpreters: the least of three, on a busy machine."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    times = []
-    for _ in range(3):
+    said = ""
+
+    def seconds(*words: str) -> float:
+        nonlocal said
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        words = [sys.executable, "-c", "from fedaux.cli import main; main()", "--help"]
-        done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+        said = subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, check=True).stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.5, times
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    bare = min(seconds("-c", "pass") for _ in range(3))
+    times = [seconds("-c", "from fedaux.cli import main; main()", "--help") for _ in range(3)]
+    assert min(times) < max(0.5, 15 * bare), (times, bare)
     for command in (
         "demo",
         "init",
@@ -79,7 +83,7 @@ def test_help_is_quick(tmp_path: Path) -> None:
         "export",
         "predict",
     ):
-        assert command in done.stdout
+        assert command in said
 
 
 def test_completion_is_offered() -> None:

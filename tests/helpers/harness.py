@@ -167,11 +167,13 @@ class Servers:
         self.start(name, str(BIN / "flwr"), "run", str(app), *connection, "--stream", "--run-config", told)
 
     def finish(self, name: str = "run", seconds: float = 240) -> str:
-        """Wait for a run to end as it should; its log."""
-        try:
-            self.processes[name].wait(seconds)
-        except subprocess.TimeoutExpired as error:
-            raise AssertionError(f"{name} did not end in {seconds} s:\n{self.log(name)[-3000:]}") from error
+        """Wait for a run to end as it should, for as long as its log grows within so many seconds; its log."""
+        text, end = "", time.monotonic() + seconds
+        while self.processes[name].poll() is None:
+            if (now := self.log(name)) != text:
+                text, end = now, time.monotonic() + seconds
+            assert time.monotonic() < end, f"{name} has said nothing for {seconds} s:\n{text[-3000:]}"
+            time.sleep(0.2)
         text = self.log(name)
         assert re.search(r"^accuracy \d", text, re.MULTILINE), text[-3000:]
         return text

@@ -19,7 +19,7 @@ from fedaux.data import federated
 from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
 from fedaux.flower import client_data
-from fedaux.flower.serialization import serialize
+from fedaux.flower.serialization import make_reply
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import accounting, budget, gaussian, ledger, per_record, site_account
 from fedaux.privacy.budget import BudgetStore
@@ -222,21 +222,21 @@ def to_nearest(module: Any) -> Patch:
 def extra_field(patch: pytest.MonkeyPatch) -> None:
     """A reply with one more field than anybody classified."""
 
-    def packed(item: Any) -> RecordDict:
-        content = serialize(item)
-        content["fedaux"]["mean"] = 0.5  # type: ignore[index]
-        return content
+    def reply(message: Message, item: Any) -> Message:
+        packed = make_reply(message, item)
+        packed.content["fedaux"]["mean"] = 0.5  # type: ignore[index]
+        return packed
 
-    patch.setattr(client, "serialize", packed)
+    patch.setattr(client, "make_reply", reply)
 
 
 def seconds_told(patch: pytest.MonkeyPatch) -> None:
     """How long private training took."""
 
-    def packed(item: Any) -> RecordDict:
-        return serialize(replace(item, seconds=time.perf_counter()) if isinstance(item, Update) else item)
+    def reply(message: Message, item: Any) -> Message:
+        return make_reply(message, replace(item, seconds=time.perf_counter()) if isinstance(item, Update) else item)
 
-    patch.setattr(client, "serialize", packed)
+    patch.setattr(client, "make_reply", reply)
 
 
 def persons_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,13 +57,21 @@ def fields(folder: Path, audit: AuditConfig) -> AttackResult:
     sites = [_trainer(folder / which, row, audit) for which, row in (("one", (1, 0)), ("other", (0, 1)))]
     wrong = set()
     for order in _orders(sites[0]):
-        first, second = (dict(_fields(site.send(order))) for site in sites)
+        first, second = (_without_signature(dict(_fields(site.send(order)))) for site in sites)
         classes = DISCLOSED_FIELDS[REPLY_TYPES[type(order)]]
         public = {name for name, disclosure in classes.items() if disclosure.private is PUBLIC}
         wrong |= {f"{name} is not classified" for name in {*first, *second} - set(classes)}
         wrong |= {f"{name} is said to be public" for name in public if first.get(name) != second.get(name)}
     detail = "; ".join(sorted(wrong)) or "all are classified, and the public ones agree"
     return AttackResult.exact(bool(wrong), detail)
+
+
+def _without_signature(fields: dict[str, Any]) -> dict[str, Any]:
+    """A site signs the count of its account with a key that it has drawn: random, and never of its records."""
+    if "account" not in fields:
+        return fields
+    account = json.loads(fields["account"])
+    return {**fields, "account": {name: value for name, value in account.items() if name != "signature"}}
 
 
 def hello(folder: Path, audit: AuditConfig) -> AttackResult:
