@@ -94,7 +94,7 @@ def summary(
 ) -> Table:
     """One row per method from its curves, (seeds, rounds); rows of different `tasks`, by label, do not compete."""
     rounds = min((values.shape[1] for values in curves.values()), default=0)
-    header = (first, "round 1", "last round", f"mean of last {min(rounds, 5)}", "best round (for reference)")
+    header = (first, "round 1", "last round", f"mean of last {min(rounds, 5)}", "best (reference)")
     groups = tuple(tuple(f"{column} {(tasks or {}).get(label, '')}" for column in header[1:]) for label in curves)
     return Table(header, tuple((label, Figures.of(values).cells()) for label, values in curves.items()), groups)
 
