@@ -22,7 +22,7 @@ from fedaux.algorithms.run_lock import FILE as LOCK
 from fedaux.algorithms.run_state import FILE as STATE
 from fedaux.deploy.layout import DeployError
 from fedaux.privacy.budget import FILE as ACCOUNT
-from fedaux.privacy.budget import read_account
+from fedaux.privacy.budget import count_costly, read_account
 
 MANIFEST = "backup.json"
 DATABASE = "superlink.db"
@@ -86,7 +86,7 @@ def restore(archive: Path, folder: Path) -> Backup:
 def account_entries(folder: Path) -> dict[str, int]:
     """Of all accounts below a site's folder, how many entries cost something."""
     accounts = sorted(path.parent for path in folder.glob(f"vault/**/{ACCOUNT}"))
-    return {str(path.relative_to(folder)): sum(entry.steps > 0 for entry in read_account(path)[1]) for path in accounts}
+    return {str(path.relative_to(folder)): count_costly(read_account(path)[1]) for path in accounts}
 
 
 def _party(folder: Path) -> str:

@@ -18,6 +18,7 @@ from fedaux.core.progress import (
     RunStarted,
     SitesConnected,
 )
+from fedaux.experiments.run_status import outcome_of
 from fedaux.report.progress import describe
 
 
@@ -33,11 +34,11 @@ class ProgressLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        outcome, text = outcome_of(error)
         if error is None:
             self._log.write("run-finished", "the run is complete")
         else:
-            name = "run-failed" if isinstance(error, Exception) else "run-stopped"
-            self._log.write(name, str(error) or type(error).__name__, logging.ERROR, round=self._round)
+            self._log.write(f"run-{outcome}", text, logging.ERROR, round=self._round)
         self._log.close()
 
     def on_progress(self, event: ProgressEvent) -> None:

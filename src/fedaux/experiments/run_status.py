@@ -36,6 +36,13 @@ PATIENCE = 3.0  # if that is more, so many times the longest wait so far
 Outcome = Literal["running", "finished", "failed", "stopped"]
 
 
+def outcome_of(error: BaseException | None) -> tuple[Outcome, str]:
+    """How a run has ended that this error left, or none; and the error in words."""
+    if error is None:
+        return "finished", ""
+    return "failed" if isinstance(error, Exception) else "stopped", str(error) or type(error).__name__
+
+
 @dataclass
 class SiteRecord:
     """What the server has had to do with one site."""

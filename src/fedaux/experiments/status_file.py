@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
 from fedaux.core.progress import ProgressEvent
-from fedaux.experiments.run_status import FILE, Outcome, RunStatus
+from fedaux.experiments.run_status import FILE, RunStatus, outcome_of
 
 if TYPE_CHECKING:
     from fedaux.algorithms.run_state import RunState  # with PyTorch, which whoever reads the file does not need
@@ -41,10 +41,8 @@ class StatusFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        outcome: Outcome = "finished" if error is None else "failed" if isinstance(error, Exception) else "stopped"
-        text = "" if error is None else str(error) or type(error).__name__
         with self._lock:
-            self._status.end(outcome, text, self._clock())
+            self._status.end(*outcome_of(error), self._clock())
         self._end.set()
         self._changed.set()
         self._thread.join()

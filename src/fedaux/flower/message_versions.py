@@ -21,6 +21,7 @@ ADDED: dict[type, dict[str, Any]] = {
     PrepareOrder: {"heard_signature": ""},
     TrainOrder: {"heard_signature": "", "freeze_batch_norm": False},
 }
+MAY_BE_DROPPED = {"heard_signature"}  # all others say what to do: an order without them would be another order
 
 
 def common_version(speaks: int) -> int:
@@ -33,9 +34,10 @@ def to_previous(kind: type, scalars: dict[str, Any]) -> dict[str, Any]:
 
     It ignores scalars that it does not know, which is how `Hello` can say that its node speaks a newer one.
     """
-    if scalars.get("freeze_batch_norm"):
-        raise ConfigError("local.freeze_batch_norm is not known to a site that is a version behind: upgrade the site.")
     added = ADDED.get(kind, {}) if kind is not Hello else {}
+    needed = [name for name in added.keys() - MAY_BE_DROPPED if scalars[name] != added[name]]
+    if needed:
+        raise ConfigError(f"{', '.join(needed)}: not known to a site that is a version behind; upgrade the site.")
     older = {name: value for name, value in scalars.items() if name not in added}
     if "account" in older:  # refused with an entry that is not known
         older["account"] = _unsigned(older["account"])

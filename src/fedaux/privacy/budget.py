@@ -137,18 +137,17 @@ class BudgetStore:
     def _account(self, entries: list[Entry]) -> Account:
         privacy = self.privacy
         epsilon = math.inf if any(entry.unsafe for entry in entries) else self._total(entries)
-        return Account(
-            epsilon, privacy.delta, privacy.adjacency, privacy.unit, _count(entries), sign(self.folder, _count(entries))
-        )
+        count = count_costly(entries)
+        return Account(epsilon, privacy.delta, privacy.adjacency, privacy.unit, count, sign(self.folder, count))
 
     def _total(self, entries: list[Entry]) -> float:
         return total_epsilon([entry.mechanism for entry in entries], self.privacy.delta, self.privacy.adjacency)
 
     def _check_known(self, entries: list[Entry], known_entries: int, signature: str) -> None:
         """A server that can show more entries than there are has seen a newer copy of this account."""
-        if known_entries > _count(entries) and is_believed(self.folder, known_entries, signature):
+        if known_entries > count_costly(entries) and is_believed(self.folder, known_entries, signature):
             raise BudgetError(
-                f"{self.folder / FILE} has {_count(entries)} entries, but the server has heard of "
+                f"{self.folder / FILE} has {count_costly(entries)} entries, but the server has heard of "
                 f"{known_entries}: this is an old copy of the account. Put the newest one back; until then nothing "
                 "is sent. If there is none: `fedaux deploy write-off --help`."
             )
@@ -232,7 +231,7 @@ def _unsent(entries: Sequence[Entry]) -> list[Entry]:
     return list(takewhile(lambda entry: entry.steps > 0, reversed(entries)))
 
 
-def _count(entries: Sequence[Entry]) -> int:
+def count_costly(entries: Sequence[Entry]) -> int:
     """How many entries cost something."""
     return sum(entry.steps > 0 for entry in entries)
 

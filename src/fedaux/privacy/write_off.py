@@ -7,7 +7,7 @@ but not what they cost. With those that are there they cost at most the owner's 
 from __future__ import annotations
 
 from fedaux.privacy.accounting import BudgetError, Mechanism, training_noise_multiplier
-from fedaux.privacy.budget import LOST, BudgetStore, Entry
+from fedaux.privacy.budget import LOST, BudgetStore, Entry, count_costly
 
 NO_COST = 2.0**30  # noise
 MORE = 0.995  # of the noise that would use up the total, so that nothing is left of it
@@ -16,12 +16,13 @@ MORE = 0.995  # of the noise that would use up the total, so that nothing is lef
 def write_off(store: BudgetStore, known_entries: int) -> int:
     """Enter what is missing of so many entries, at noise that uses up the owner's total; how many were missing."""
     with store._locked() as entries:
-        costly = [entry for entry in entries if entry.steps > 0]
-        missing = known_entries - len(costly)
+        there = count_costly(entries)
+        missing = known_entries - there
         if missing < 1:
-            raise BudgetError(f"{store.folder} has {len(costly)} entries: of {known_entries}, none is missing")
+            raise BudgetError(f"{store.folder} has {there} entries: of {known_entries}, none is missing")
+        entry = store._entry(LOST, Mechanism(_noise(store, entries, missing)))
         for _ in range(missing):
-            store.enter(store._entry(LOST, Mechanism(_noise(store, costly, missing))))
+            store.enter(entry)
     return missing
 
 

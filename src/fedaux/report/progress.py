@@ -76,7 +76,7 @@ def step(event: ProgressEvent) -> Step:
         case FeaturesProgress():
             return Step(f"features of {event.prototype}", event.done, event.total, "")
         case ReleasesProgress():
-            parts = (_failed(event.failed), _extractor(event), f"public map {event.public_bytes / 1e6:.2f} MB")
+            parts = (_failed(event.failed), _extractor(event), f"public map {_megabytes(event.public_bytes)}")
             return Step("releases", event.done, event.total, ", ".join(filter(None, parts)))
         case SumsProgress():
             note = ", ".join(filter(None, (_failed(event.failed), _extractor(event))))
@@ -124,7 +124,7 @@ def _megabytes(count: int) -> str:
 
 
 def _extractor(event: ReleasesProgress | SumsProgress) -> str:
-    return f"extractor {event.extractor_bytes / 1e6:.2f} MB" if event.extractor_bytes else "extractor not sent"
+    return f"extractor {_megabytes(event.extractor_bytes)}" if event.extractor_bytes else "extractor not sent"
 
 
 def _failed(count: int) -> str:

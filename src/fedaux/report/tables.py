@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,7 @@ class Table:
         return len(self.header) - 1
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """Of curves over seeds. The best round is no result: only test labels could choose it."""
 
     first: Cell
@@ -85,9 +84,6 @@ class Figures:
         parts = curves[:, 0], curves[:, -1], curves[:, -5:].mean(axis=1), curves.max(axis=1)
         return cls(*map(Cell.of, parts))
 
-    def cells(self) -> tuple[Cell, ...]:
-        return self.first, self.last, self.last5, self.best
-
 
 def summary(
     curves: Mapping[str, NDArray[np.float64]], first: str = "method", tasks: Mapping[str, str] | None = None
@@ -96,7 +92,7 @@ def summary(
     rounds = min((values.shape[1] for values in curves.values()), default=0)
     header = (first, "round 1", "last round", f"mean of last {min(rounds, 5)}", "best (reference)")
     groups = tuple(tuple(f"{column} {(tasks or {}).get(label, '')}" for column in header[1:]) for label in curves)
-    return Table(header, tuple((label, Figures.of(values).cells()) for label, values in curves.items()), groups)
+    return Table(header, tuple((label, Figures.of(values)) for label, values in curves.items()), groups)
 
 
 def pivot(arms: Sequence[ArmResult]) -> Table | None:
@@ -161,10 +157,10 @@ def escape(text: str) -> str:
 
 def summary_csv(arms: Sequence[ArmResult]) -> str:
     """One line per arm: its settings, how many seeds, mean and std of each figure, and its privacy statement."""
-    names = [f"{figure}_{part}" for figure in ("first", "last", "last5", "best") for part in ("mean", "std")]
+    names = [f"{figure}_{part}" for figure in Figures._fields for part in ("mean", "std")]
     lines: list[list[Any]] = [["label", *_keys(arms), "n", *names, "privacy"]]
     for arm in arms:
-        numbers = [part for cell in Figures.of(arm.curves).cells() for part in (cell.mean, cell.std)]
+        numbers = [part for cell in Figures.of(arm.curves) for part in (cell.mean, cell.std)]
         lines.append([arm.label, *arm.settings.values(), len(arm.seeds), *numbers, arm.privacy])
     return to_csv(lines)
 
