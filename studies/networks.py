@@ -2,6 +2,8 @@
 
     python -m studies.artifact restore studies/networks.toml
     python -m studies.networks --splits 1                          # 10,000 images: half an hour of one core an arm
+    python -m studies.networks --splits 1 --cases "10,000 images, everybody in every round" --rounds 1 \\
+        --arms "FedAUX, ε = 1, 10 epochs" "FedAVG+P, 10 epochs" "FedDF+P, 10 epochs"   # one-shot
     python -m studies.networks --cases "50,000 images" --splits 3  # all of them: on a GPU, with --budget 8
     python -m studies.networks --table                             # of what there is
 
@@ -16,11 +18,14 @@ from studies.tuned import Arm, Design, main
 
 BASE = ("local.optimizer=sgd", "local.lr=0.01", "distill.lr=1e-3")
 LISTS: dict[str, tuple[Any, ...]] = {
-    "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.003, 0.01, 0.03)),
-    "local.epochs": (1, 2),
+    "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.001, 0.003, 0.01)),
+    "local.freeze_batch_norm": (True, False),
+    "local.epochs": (1,),
     "distill.lr": (1e-4, 1e-3),
     "distill.epochs": (1,),
 }
+LONG: dict[str, tuple[Any, ...]] = {"local.epochs": (10,), "distill.epochs": (5,)}  # where there is one round
+SMALL = ("data.options={limit = 10000, test_limit = 5000}", "aux.negatives=0.9")
 ALL: dict[str, Any] = {"prepare": "all"}
 STANDING = {
     "teachers.standing": True
@@ -41,6 +46,9 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedAVG+P": Arm("fedavg+p"),
     "FedDF+P": Arm("feddf+p"),
     "FedPROX+P": Arm("fedprox+p"),
+    "FedAUX, ε = 1, 10 epochs": Arm("fedaux", CLOSED, LONG),
+    "FedAVG+P, 10 epochs": Arm("fedavg+p", own=LONG),
+    "FedDF+P, 10 epochs": Arm("feddf+p", own=LONG),
     "FedAUX, ε = 1, ridge start, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1, ridge start"),
 }
 DESIGN = Design(
@@ -48,14 +56,16 @@ DESIGN = Design(
     config="studies/networks.toml",
     base=BASE,
     cases={  # the part of Tiny-ImageNet that is distilled on: 2,400 and 6,000 images
-        "10,000 images": ("data.options={limit = 10000, test_limit = 5000}", "aux.negatives=0.9"),
+        "10,000 images": SMALL,
+        "10,000 images, α = 100": (*SMALL, "data.alpha=100.0"),
+        "10,000 images, everybody in every round": (*SMALL, "fraction=1.0"),
         "50,000 images": ("aux.negatives=0.75",),
         "50,000 images, α = 100": ("aux.negatives=0.75", "data.alpha=100.0"),
     },
     lists=LISTS,
     arms=ARMS,
     tuned_rounds=4,
-    budget=4,
+    budget=6,
 )
 
 if __name__ == "__main__":

@@ -4,11 +4,7 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +15,8 @@ from fedaux.config.schema import Config
 from fedaux.deploy.layout import Address, init
 from fedaux.deploy.link import ControlLink, Node
 from fedaux.deploy.settings import demo_config
-from helpers.deployments import AWKWARD
+from helpers.deployments import AWKWARD, playing, until
+from helpers.harness import free_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,34 +45,6 @@ def main(grid, context):
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(ready: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.5)
-
-
-@contextmanager
-def playing(script: Path) -> Iterator[tuple[Path, int]]:
-    """The script until it is stopped as its README says; its log and its process."""
-    log = script.with_suffix(".log")
-    with log.open("w") as file:
-        started = subprocess.Popen([str(script)], stdout=file, stderr=file, start_new_session=True)
-        try:
-            yield log, started.pid
-            started.send_signal(signal.SIGTERM)
-            started.wait(30)
-        finally:
-            if started.poll() is None:
-                os.killpg(started.pid, signal.SIGKILL)
-
-
 def test_a_federation_of_one(tmp_path: Path) -> None:
     folder, port = tmp_path / AWKWARD, free_port()
     init(folder, ["berlin"], Address("127.0.0.1", port), demo_config())
@@ -92,14 +61,15 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
     def checked() -> str:
         return CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False).output
 
-    with playing(server / "superlink.sh") as (log, _), playing(server / "superexec.sh"):
-        until(lambda: "Uvicorn running" in log.read_text(), 60)
+    log, told = server / "superlink.log", site / "supernode.log"
+    with playing(server / "superlink.sh"), playing(server / "superexec.sh"):
+        until(lambda: "Uvicorn running" in log.read_text())
         assert "does not know this key" in checked()
         subprocess.run([str(server / "register.sh")], check=True, timeout=60)
         assert "problem" not in checked()
         assert status() == "registered"
-        with playing(site / "supernode.sh") as (told, script):
-            until(lambda: status() == "online", 60)
+        with playing(site / "supernode.sh") as script:
+            until(lambda: status() == "online")
 
             quick = 'set="rounds=1; pretrain.epochs=1; distill.epochs=1"'
             run = [str(server / "run.sh"), "--run-config", quick]
@@ -121,18 +91,18 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             assert "carries files of its own: stranger.py" in told.read_text()
             assert not (site / "stolen").exists()
 
-            node = subprocess.run(["pgrep", "-P", str(script)], capture_output=True, text=True, check=True)
+            node = subprocess.run(["pgrep", "-P", str(script.pid)], capture_output=True, text=True, check=True)
             os.kill(int(node.stdout), signal.SIGKILL)
-            until(lambda: told.read_text().count("SuperNode ID") == 2, 120)  # refused for a minute, then let in
+            until(lambda: told.read_text().count("SuperNode ID") == 2)  # refused for a minute, then let in
             assert "Exit Code: 305" in told.read_text()
-        until(lambda: status() == "offline", 30)
+        until(lambda: status() == "offline")
 
 
 def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
     """By name: a site joins, gets another key with which alone it is let in, and is shut out."""
     folder, port = tmp_path / AWKWARD, free_port()
     init(folder, ["berlin", "paris"], Address("127.0.0.1", port), demo_config())
-    link = ControlLink(folder / "server")
+    link, log = ControlLink(folder / "server"), folder / "server" / "superlink.log"
 
     def fedaux(*words: str) -> str:
         done = CliRunner().invoke(app, ["deploy", *words], catch_exceptions=False)
@@ -142,8 +112,8 @@ def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
     def nodes() -> dict[str, Node]:
         return {node.name: node for node in link.nodes()}
 
-    with playing(folder / "server" / "superlink.sh") as (log, _):
-        until(lambda: "Uvicorn running" in log.read_text(), 90)
+    with playing(folder / "server" / "superlink.sh"):
+        until(lambda: "Uvicorn running" in log.read_text())
         subprocess.run([str(folder / "server" / "register.sh")], check=True, timeout=120)
         assert set(nodes()) == {"berlin", "paris"}
         assert "Its key is registered" in fedaux("add-site", str(folder), "oslo")
@@ -151,7 +121,7 @@ def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
             ("berlin", "paris", "oslo"), "registered"
         )
         with playing(folder / "sites" / "oslo" / "supernode.sh"):
-            until(lambda: nodes()["oslo"].status == "online", 90)
+            until(lambda: nodes()["oslo"].status == "online")
             fedaux("remove-site", str(folder), "oslo")
             assert set(nodes()) == {"berlin", "paris"}
         old = nodes()["berlin"].node_id
@@ -160,8 +130,8 @@ def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
         fedaux("rotate-key", str(folder), "berlin")
         assert nodes()["berlin"].node_id != old
         with playing(site / "supernode.sh"):
-            until(lambda: nodes()["berlin"].status == "online", 90)
+            until(lambda: nodes()["berlin"].status == "online")
         fedaux("renew", str(folder))
-    with playing(folder / "server" / "superlink.sh") as (log, _):
-        until(lambda: "Uvicorn running" in log.read_text(), 90)
+    with playing(folder / "server" / "superlink.sh"):
+        until(lambda: "Uvicorn running" in log.read_text())
         assert set(nodes()) == {"berlin", "paris"}  # over TLS, with the new certificate

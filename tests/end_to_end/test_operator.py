@@ -6,12 +6,10 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,44 +19,11 @@ import pytest
 from fedaux.deploy.layout import Address, init
 from fedaux.deploy.scripts import monitoring_files
 from fedaux.deploy.settings import demo_config
-from helpers.deployments import AWKWARD
+from helpers.deployments import AWKWARD, playing, status, until
+from helpers.harness import free_port
 
 SITES = ("berlin", "paris")
 QUICK = 'set="rounds={}; pretrain.epochs=1; distill.epochs=1"'
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(ready: Callable[[], bool], seconds: float = 300.0) -> None:
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.5)
-
-
-@contextmanager
-def playing(script: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The script until it is stopped; its log lies beside it."""
-    with script.with_suffix(".log").open("w") as log:
-        process = subprocess.Popen([str(script), *words], stdout=log, stderr=log, start_new_session=True)
-        try:
-            yield process
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def status(folder: Path) -> tuple[int, dict[str, Any]]:
-    """(exit code, what it prints) of `fedaux deploy status --json`, called in the server's folder."""
-    words = [sys.executable, "-m", "fedaux", "deploy", "status", "--json"]
-    done = subprocess.run(words, cwd=folder / "server", capture_output=True, text=True, timeout=120, check=False)
-    return done.returncode, json.loads(done.stdout)
 
 
 def events(path: Path) -> list[dict[str, Any]]:

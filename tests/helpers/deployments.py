@@ -1,12 +1,19 @@
-"""What the tests of deployments share: one that is written in a folder with an awkward name, and a server to call."""
+"""What the tests of deployments share: one that is written in a folder with an awkward name, its scripts as they are
+played, and a server to call."""
 
 import http.server
-import socket
+import json
+import os
+import signal
 import ssl
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -14,6 +21,7 @@ from fedaux.config.sections import DataConfig, LocalConfig, PrivacyConfig
 from fedaux.deploy.layout import Address, init
 from fedaux.deploy.settings import demo_config
 from fedaux.deploy.site_checks import CheckResult
+from helpers.harness import free_port
 
 AWKWARD = "50% of $HOME & Anna's"
 
@@ -23,6 +31,34 @@ def deploy(
 ) -> Path:
     init(folder, sites, Address(host, 8443), base or demo_config())
     return folder
+
+
+def until(ready: Callable[[], bool], seconds: float = 300.0) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.5)
+
+
+@contextmanager
+def playing(script: Path, *words: str, on: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    """The script until it is stopped as its README says; its log lies beside it. `on`: the machine, as a command."""
+    with script.with_suffix(".log").open("w") as log:
+        process = subprocess.Popen([*on, str(script), *words], stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield process
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def status(folder: Path, on: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
+    """(exit code, what it prints) of `fedaux deploy status --json`, called in the server's folder."""
+    words = [*on, sys.executable, "-m", "fedaux", "deploy", "status", "--json"]
+    done = subprocess.run(words, cwd=folder / "server", capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, json.loads(done.stdout)
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -80,6 +116,4 @@ def fine(found: CheckResult, detail: str = "") -> None:
 
 
 def unused_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"

@@ -1,0 +1,97 @@
+"""A server and two sites on machines of their own: far apart, on lossy wires, and one cut off in the midst of a round.
+
+Each is a network namespace with its own address; the scripts are those that `fedaux deploy init` writes.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaux.algorithms.run_state import RunState
+from fedaux.deploy.layout import Address, init
+from fedaux.deploy.settings import demo_config
+from helpers.deployments import playing, status, until
+from helpers.machines import Machines, needs_machines
+
+pytestmark = [pytest.mark.slow, needs_machines]
+SITES = ("berlin", "paris")
+PORT = 8443
+
+
+class Deployment:
+    """On good wires, with both sites online."""
+
+    def __init__(self, folder: Path, machines: Machines, stack: ExitStack) -> None:
+        self.folder, self.machines, self.stack = folder, machines, stack
+        self.server = folder / "server"
+        init(folder, SITES, Address(Machines.ADDRESS, PORT), demo_config())
+        for script in ("superlink.sh", "superexec.sh"):
+            stack.enter_context(playing(self.server / script, on=machines.inside("server")))
+        until(lambda: self.status()[0] == 0)
+        subprocess.run(machines.inside("server", str(self.server / "register.sh")), check=True, timeout=120)
+        for name in SITES:
+            stack.enter_context(playing(self.site(name) / "supernode.sh", on=machines.inside(name)))
+        until(lambda: [site["connection"] for site in self.status()[1]["sites"]] == ["online"] * 2)
+
+    def site(self, name: str) -> Path:
+        return self.folder / "sites" / name
+
+    def status(self) -> tuple[int, dict[str, Any]]:
+        return status(self.folder, on=self.machines.inside("server"))
+
+    def run(self, rounds: int, more: str = "") -> subprocess.Popen[bytes]:
+        settings = f'set="rounds={rounds}; pretrain.epochs=1; distill.epochs=1; {more}"'
+        words = self.machines.inside("server")
+        return self.stack.enter_context(playing(self.server / "run.sh", "--run-config", settings, on=words))
+
+    def answered(self, name: str) -> list[int]:
+        """The rounds for which this site has trained, as its own log has them."""
+        lines = (self.site(name) / "log" / "site.jsonl").read_text().splitlines()
+        return [row["round"] for row in map(json.loads, lines) if row.get("task") == "train"]
+
+    def replies(self) -> list[int]:
+        return [len(result.client_metrics) for result in RunState.load(self.server / "run").history]
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Iterator[Deployment]:
+    with Machines(SITES) as machines, ExitStack() as stack:
+        yield Deployment(tmp_path / "federation", machines, stack)
+
+
+def test_far_sites_on_lossy_wires(deployment: Deployment) -> None:
+    """A ping of 160 ms and every fiftieth packet lost: slower, and otherwise as at home."""
+    for wire in deployment.machines.wires.values():
+        wire.delay, wire.loss = 0.08, 0.02
+    assert deployment.run(2).wait(900) == 0
+    assert deployment.replies() == [2, 2]
+    assert [deployment.answered(name) for name in SITES] == [[1, 2], [1, 2]]
+    assert all(wire.lost > 0.01 * wire.carried > 0 for wire in deployment.machines.wires.values())
+
+
+@pytest.mark.parametrize("seconds", [20, 150])
+def test_a_site_that_is_cut_off_in_a_round(deployment: Deployment, seconds: float) -> None:
+    """For less than its time, nothing is missing; for more, the round ends without it, and a later one has it again."""
+    cut = deployment.machines.wires["paris"]
+    run = deployment.run(3, "federation.timeout=90; federation.quorum=0.5")
+
+    def trains() -> bool:
+        file = deployment.server / "run" / "status.json"
+        now = json.loads(file.read_text()) if file.exists() else {}
+        return bool(now and now["finished_rounds"] == 1 and now["phase"] == "train")
+
+    until(trains, 600)
+    cut.cut = True
+    time.sleep(seconds)
+    cut.cut = False
+    assert cut.lost > 0
+    assert run.wait(900) == 0
+    assert deployment.replies() == ([2, 2, 2] if seconds < 90 else [2, 1, 2])
+    assert len(deployment.answered("paris")) == len(set(deployment.answered("paris")))  # nothing was trained twice
+    assert [site["epsilon"] for site in deployment.status()[1]["sites"]] == [1.0, 1.0]
