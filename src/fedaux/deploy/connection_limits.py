@@ -1,20 +1,78 @@
-"""What anybody may do to the SuperLink before they have shown a key: few connections, quick headers, small bodies."""
+"""What anybody may do to the SuperLink before they have shown a key: few connections, quick headers, small bodies.
+
+`serve` is `uvicorn.run` under these limits.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import resource
+import socket
+import sys
+import time
 from collections import Counter
-from typing import ClassVar
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar
 
+import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 MAX_BODY = 2**26  # bytes of a request: Flower cuts arrays into objects of 5 MB
-MAX_CONNECTIONS = 100  # at a time from one other machine
+MAX_CONNECTIONS = 100  # at a time from one other machine, and new ones in a burst
+CONNECTION_RATE = 5.0  # new ones a second from one other machine, in the long run: a site keeps its own open
 REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then at least some of its body
+
+
+def serve(app: Any, **options: Any) -> None:
+    """Sites are whom the connection comes from, whatever the environment says about proxies."""
+    pinned = {"http": LimitedProtocol, "loop": "asyncio", "proxy_headers": False, "forwarded_allow_ips": ""}
+    config = uvicorn.Config(app, **{**options, **pinned})
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[LimitedListener.of(config.bind_socket())])
+    if not server.started:
+        sys.exit(1)
+
+
+class LimitedListener(socket.socket):
+    """Hangs up on a machine that connects too often, before TLS: the handshake is what costs the server most."""
+
+    rate: ConnectionRate
+
+    @classmethod
+    def of(cls, bound: socket.socket) -> LimitedListener:
+        made = cls(fileno=bound.detach())
+        made.rate = ConnectionRate()
+        made.listen()  # who calls while the app starts is kept waiting, not refused
+        return made
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        made, address = super().accept()
+        if _is_loopback(address[0]) or self.rate.allows(address[0]):
+            return made, address
+        made.close()
+        raise ConnectionAbortedError(f"too many connections from {address[0]}")  # asyncio goes on to the next
+
+
+class ConnectionRate:
+    """A token bucket for each address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.buckets = clock, dict[str, tuple[float, float]]()  # tokens, and when they were counted
+
+    def allows(self, address: str) -> bool:
+        if len(self.buckets) > 10_000:  # who has so many addresses is not stopped by counting one
+            self.buckets.clear()
+        now = self.clock()
+        tokens, counted = self.buckets.get(address, (MAX_CONNECTIONS, now))
+        tokens = min(MAX_CONNECTIONS, tokens + (now - counted) * CONNECTION_RATE)
+        allowed = tokens >= 1
+        self.buckets[address] = (tokens - allowed, now)
+        return allowed
 
 
 class BodyLimitMiddleware:

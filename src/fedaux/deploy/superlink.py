@@ -11,13 +11,12 @@ fleet API answers only callers on this machine.
 from __future__ import annotations
 
 import ipaddress
-from functools import partial
 
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedaux.deploy.connection_limits import BodyLimitMiddleware, LimitedProtocol, raise_file_limit
+from fedaux.deploy.connection_limits import BodyLimitMiddleware, raise_file_limit, serve
 
 
 class LocalOnlyMiddleware:
@@ -50,11 +49,10 @@ def main() -> None:
     from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
-    default, run = extensions.get_middleware, uvicorn.run
+    default = extensions.get_middleware
     own = Middleware(LocalOnlyMiddleware), Middleware(BodyLimitMiddleware)
     extensions.get_middleware = lambda: (*own, *default())
-    # callers are whom the connection comes from, whatever the environment says about proxies
-    uvicorn.run = partial(run, http=LimitedProtocol, proxy_headers=False, forwarded_allow_ips="")
+    uvicorn.run = serve
     raise_file_limit()
     flower_superlink()
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import uvicorn
@@ -16,7 +17,13 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from fedaux.deploy import connection_limits
-from fedaux.deploy.connection_limits import BodyLimitMiddleware, LimitedProtocol, raise_file_limit
+from fedaux.deploy.connection_limits import (
+    BodyLimitMiddleware,
+    ConnectionRate,
+    LimitedProtocol,
+    raise_file_limit,
+    serve,
+)
 
 LIMIT = 1000
 read: list[int] = []
@@ -27,7 +34,7 @@ async def answer(request: Request) -> PlainTextResponse:
         read.append(len(await request.body()))
     except ClientDisconnect:
         read.append(-1)
-    return PlainTextResponse("fine")
+    return PlainTextResponse("fine", headers={"caller": request.client.host if request.client else ""})
 
 
 @contextmanager
@@ -35,16 +42,24 @@ def serving() -> Iterator[int]:
     app = Starlette(
         routes=[Route("/", answer, methods=["GET", "POST"])], middleware=[Middleware(BodyLimitMiddleware, limit=LIMIT)]
     )
-    config = uvicorn.Config(app, port=0, http=LimitedProtocol, log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    servers: list[uvicorn.Server] = []
+
+    class Kept(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            servers.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn, "Server", Kept)
+        options = {"port": 0, "log_level": "error", "proxy_headers": True, "forwarded_allow_ips": "*"}
+        thread = threading.Thread(target=partial(serve, app, **options), daemon=True)
+        thread.start()
+        while not (servers and servers[0].started):
+            time.sleep(0.01)
     try:
-        yield int(server.servers[0].sockets[0].getsockname()[1])
+        yield int(servers[0].servers[0].sockets[0].getsockname()[1])
     finally:
-        server.should_exit = True
+        servers[0].should_exit = True
         thread.join(10)
 
 
@@ -105,6 +120,7 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
 def test_one_machine_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """991 half-open requests made /health unreachable."""
     monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(connection_limits, "CONNECTION_RATE", 1e9)
     monkeypatch.setattr(connection_limits, "_is_loopback", lambda address: False)
     with serving() as port:
         half_open = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(5)]
@@ -128,3 +144,40 @@ def test_there_are_as_many_files_as_there_may_be() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_who_calls_is_whom_the_connection_comes_from() -> None:
+    """`FORWARDED_ALLOW_IPS=*` and a header opened the control API to other machines."""
+    with serving() as port:
+        assert b"caller: 127.0.0.1" in call(port, head("Content-Length: 0", "X-Forwarded-For: 192.0.2.7"))
+
+
+def test_a_machine_that_connects_too_often_is_hung_up_on_before_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(connection_limits, "CONNECTION_RATE", 0.5)
+    ask = head("Content-Length: 0")
+    with serving() as port:
+        assert all(b"200 OK" in call(port, ask) for _ in range(20))  # this machine may
+        monkeypatch.setattr(connection_limits, "_is_loopback", lambda address: False)
+        assert all(b"200 OK" in call(port, ask) for _ in range(5))
+        with socket.create_connection(("127.0.0.1", port), 10) as made:
+            assert made.recv(1) == b""  # nothing was sent, nothing was waited for
+        time.sleep(2.1)
+        assert b"200 OK" in call(port, ask)
+
+
+def test_a_machine_may_connect_so_often() -> None:
+    now = 0.0
+    rate = ConnectionRate(lambda: now)
+    assert sum(rate.allows("a") for _ in range(1000)) == connection_limits.MAX_CONNECTIONS
+    assert rate.allows("b")
+    for second in range(1, 101):
+        for part in range(200):  # as an attacker would
+            now = second + part / 200
+            rate.allows("a")
+    now += 1
+    assert sum(rate.allows("a") for _ in range(1000)) == connection_limits.CONNECTION_RATE
+    now += 3600
+    assert sum(rate.allows("a") for _ in range(1000)) == connection_limits.MAX_CONNECTIONS
+    assert all(rate.allows(str(number)) for number in range(30_000))
+    assert len(rate.buckets) <= 10_001
