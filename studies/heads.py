@@ -39,7 +39,8 @@ STANDING: dict[str, tuple[Any, ...]] = {"teachers.standing": (True, False)}
 OF_FEDAUX = {**STANDING, **DIMENSIONS}
 
 
-ALL = {"prepare": "all"}
+ALL: dict[str, Any] = {"prepare": "all"}
+LESS: dict[str, Any] = {"privacy.epsilon": 0.1}
 CLOSED, RIDGE = {"head_init": "closed-form", **ALL}, {"head_init": "ridge", **ALL}
 AUX: dict[str, Any] = {"own": OF_FEDAUX}
 ARMS: dict[str, Arm] = {  # what decides most comes first
@@ -56,11 +57,10 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "SCAFFOLD+P, closed-form start": Arm("scaffold+p", CLOSED, DIMENSIONS),
     "FedAVG+P, closed-form start": Arm("fedavg+p", CLOSED, DIMENSIONS),
     "FedAUX, ε = 1, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1"),
-    "FedAUX, ε = 0.1": Arm("fedaux", {"privacy.epsilon": 0.1}, like="FedAUX, ε = 1"),
-    "FedAUX, ε = 0.1, closed-form start": Arm(
-        "fedaux", {"privacy.epsilon": 0.1}, like="FedAUX, ε = 1, closed-form start"
-    ),
-    "closed form, ε = 0.1": Arm("closed-form+p", {**ALL, "privacy.epsilon": 0.1}, DIMENSIONS),
+    "FedAUX, ε = 0.1": Arm("fedaux", LESS, **AUX),
+    "FedAUX, ε = 0.1, closed-form start": Arm("fedaux", {**CLOSED, **LESS}, **AUX),
+    "FedAUX-SCAFFOLD, ε = 0.1, closed-form start": Arm("fedaux-scaffold", {**CLOSED, **LESS}, **AUX),
+    "closed form, ε = 0.1": Arm("closed-form+p", {**ALL, **LESS}, DIMENSIONS),
     "FedAvgM+P": Arm("fedavgm+p"),
     "FedAdam+P": Arm("fedadam+p"),
     "FedPROX+P": Arm("fedprox+p"),
