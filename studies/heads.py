@@ -56,6 +56,9 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedDyn+P": Arm("feddyn+p"),
     "SCAFFOLD+P, closed-form start": Arm("scaffold+p", CLOSED, DIMENSIONS),
     "FedAVG+P, closed-form start": Arm("fedavg+p", CLOSED, DIMENSIONS),
+    "SCAFFOLD+P, FedAUX-SCAFFOLD's settings": Arm(
+        "scaffold+p", {"teachers.standing": False}, like="FedAUX-SCAFFOLD, ε = 1, closed-form start"
+    ),
     "FedAUX, ε = 1, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1"),
     "FedAUX, ε = 0.1": Arm("fedaux", LESS, **AUX),
     "FedAUX, ε = 0.1, closed-form start": Arm("fedaux", {**CLOSED, **LESS}, **AUX),
