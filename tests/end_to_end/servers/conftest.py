@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.config.sections import LocalConfig
 from helpers.harness import Servers
 from helpers.three_sites import CONFIG, Federation
 
@@ -19,10 +18,10 @@ def federation(tmp_path: Path) -> Iterator[Callable[..., Federation]]:
     def make(
         slow: bool = False, plain: bool = True, isolation: str = "subprocess", rounds: int = 2, **policy: float
     ) -> Federation:
-        """`slow`: a training that takes about ten seconds, time enough to be killed in."""
+        """`slow`: a training that takes more than ten seconds, time enough to be killed in."""
         config = replace(CONFIG, rounds=rounds, federation=replace(CONFIG.federation, **policy))
         if slow:
-            config = replace(config, local=LocalConfig(epochs=2500))
+            config = replace(config, method="helpers.slow_training:method")
         made.append(Servers(tmp_path / "servers", plain=plain, isolation=isolation))
         return Federation(tmp_path, made[-1], config)
 

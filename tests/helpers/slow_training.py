@@ -1,0 +1,25 @@
+"""FedAUX whose clients take their time, without using the processor: time enough to be killed in, whatever the load."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedaux import Hooks
+from fedaux.config.methods import METHODS
+
+SECONDS = 12.0
+
+
+@dataclass(frozen=True)
+class SlowStart(Hooks):
+    def gradient_term(
+        self, theta: Tensor, start: Tensor, received: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> None:
+        if torch.equal(theta, start):  # the first step
+            time.sleep(SECONDS)
+
+
+method = replace(METHODS["fedaux"], hooks=SlowStart)
