@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.methods import Method, find_method, method_name
 from fedaux.config.parsing import (
     ConfigError,
@@ -25,16 +26,7 @@ from fedaux.config.parsing import (
     to_plain,
 )
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import (
-    AuxConfig,
-    DataConfig,
-    DistillConfig,
-    FederationConfig,
-    LocalConfig,
-    PretrainConfig,
-    PrivacyConfig,
-    TeachersConfig,
-)
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 
 
 @dataclass(frozen=True)

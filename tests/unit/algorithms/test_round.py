@@ -10,8 +10,8 @@ from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.round import NORM_LIMIT, Round, norm_limits, update_norm
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.start import initial_state
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.config.sections import TeachersConfig
 from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
 from fedaux.core.results import RoundResult
 from fedaux.core.timing import Costs
