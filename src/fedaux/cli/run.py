@@ -222,8 +222,8 @@ def report(
 
 
 def _run(experiment: Callable[..., Result], folder: Path, track: list[str] | None, threads: int, as_json: bool) -> None:
-    from fedaux.experiments.callbacks import make_callbacks
     from fedaux.experiments.folders import how_to_continue
+    from fedaux.experiments.trackers import make_callbacks
     from fedaux.report.live import Live
 
     callbacks = make_callbacks(track or [])
