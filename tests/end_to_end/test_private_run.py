@@ -15,7 +15,7 @@ from fedaux.config.sections import DataConfig, LocalConfig, PretrainConfig, Priv
 from fedaux.core.messages import Failure, Refusal, Update
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
-from fedaux.privacy.budget import read_account
+from fedaux.privacy.account_file import read_account
 from fedaux.privacy.module_validation import UnsupportedModuleError
 
 CONFIG = Config(

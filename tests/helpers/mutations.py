@@ -21,7 +21,7 @@ from fedaux.flower import client_app as client
 from fedaux.flower import client_data
 from fedaux.flower.serialization import make_reply
 from fedaux.models.inference import predict_batches
-from fedaux.privacy import accounting, budget, gaussian, ledger, per_record, site_account
+from fedaux.privacy import account_file, accounting, gaussian, ledger, per_record, site_account
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
 from fedaux.scoring import class_sums, embedding
@@ -174,7 +174,7 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     release = BudgetStore.release
 
     def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, *heard: Any) -> Release:
-        entries = budget.read_account(self.folder)[1]
+        entries = account_file.read_account(self.folder)[1]
         known = [entry.mechanism for entry in entries if entry.request == request]
         return release(self, request, known[0] if known else mechanism, make, *heard)
 

@@ -47,8 +47,9 @@ from fedaux.flower.teaching import prepare_teaching
 from fedaux.models import Prototype, flatten_state, state_sizes
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.models.optimizer import Optimizer
+from fedaux.privacy.account_file import Entry
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
-from fedaux.privacy.budget import BudgetStore, Entry
+from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.dp_sgd import train_private
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.release import release_mechanism
