@@ -34,7 +34,7 @@ from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process, run_in_folder
-from fedaux.flower.client_app import ordered_optimizer
+from fedaux.flower.client_training import ordered_optimizer
 from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
 from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.clipping import GRID

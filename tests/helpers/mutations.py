@@ -18,7 +18,7 @@ from fedaux.core.messages import Account, Release, SumsOrder, Update
 from fedaux.data import federated
 from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
-from fedaux.flower import client_data
+from fedaux.flower import client_data, client_training
 from fedaux.flower.serialization import make_reply
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import account_file, accounting, gaussian, ledger, per_record, site_account
@@ -149,7 +149,7 @@ def rounds_counted(patch: pytest.MonkeyPatch) -> None:
     def fresh(privacy: Any, local: Any, size: int, rounds: int, parameters: int, before: Any, known: float) -> Any:
         return plan(privacy, local, size, rounds + len(before), parameters)
 
-    patch.setattr(client, "plan_training", fresh)
+    patch.setattr(client_training, "plan_training", fresh)
 
 
 def unwritten(patch: pytest.MonkeyPatch) -> None:
