@@ -13,7 +13,8 @@ from fedaux.config.methods import METHODS, Method, find_method
 from fedaux.config.parsing import ConfigError, require
 from fedaux.config.schema import Config
 from fedaux.core.rng import numpy_stream
-from fedaux.experiments.sweeps.grid import Arm, Settings, check_axis, flat, make_arm
+from fedaux.experiments.sweeps.arms import Arm, Settings, make_arm
+from fedaux.experiments.sweeps.grid import check_axis, flat
 from fedaux.models.registry import option_default
 
 Value = Any  # of a setting; or a table of several settings that only make sense together

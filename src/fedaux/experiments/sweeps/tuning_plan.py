@@ -16,7 +16,8 @@ from typing import Any
 from fedaux.config.methods import PAPER, find_method
 from fedaux.config.parsing import apply_override, require, require_within
 from fedaux.config.schema import Config, read_table
-from fedaux.experiments.sweeps.grid import METADATA, Arm, Run, Settings
+from fedaux.experiments.sweeps.arms import Arm, Settings
+from fedaux.experiments.sweeps.grid import METADATA, Run
 from fedaux.experiments.sweeps.tuning_grid import Axis, Lists, Value, axes, read_grid, replaced, sample
 
 FIRST_SEED = 1000  # above the config's own: the splits of a comparison are none of those of its tuning

@@ -8,8 +8,8 @@ from typing import Any
 
 from fedaux.config.methods import find_method
 from fedaux.core.io import write_atomically
+from fedaux.experiments.sweeps.arms import describe
 from fedaux.experiments.sweeps.chosen import WINNERS
-from fedaux.experiments.sweeps.grid import describe
 from fedaux.experiments.sweeps.tuning_grid import at_edge
 from fedaux.experiments.sweeps.tuning_plan import FIRST_SEED, Trial, Tuning, held_out_seed
 from fedaux.report.tables import markdown, to_csv
