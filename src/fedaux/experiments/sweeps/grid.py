@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedaux.config.methods import method_name
-from fedaux.config.parsing import ConfigError, apply_override, require
+from fedaux.config.parsing import ConfigError, apply_override, dotted, require
 from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import unknown_name
 from fedaux.experiments.sweeps.arms import Arm, make_arm, with_unique_names, without_repeats
@@ -92,13 +92,13 @@ class Sweep:
         rest = {key: value for key, value in table.items() if key not in ("sweep", "tune")}
         grid = table["sweep"]
         require(isinstance(grid, Mapping), f"sweep must be a table: write [sweep] and below it {_EXAMPLE}.")
-        lists = dict(flat(grid))
+        lists = dict(dotted(grid))
         for text in overrides:
             key = text.partition("=")[0].strip()
             if key.startswith("sweep."):
                 changed: dict[str, Any] = {}
                 apply_override(changed, text)
-                lists |= flat(changed["sweep"])
+                lists |= dotted(changed["sweep"])
             else:
                 lists.pop(key, None)
         seeds = lists.pop("seeds", 1)
@@ -114,22 +114,19 @@ class Sweep:
         return [run for arm in self.arms for run in self.runs_of(arm, folder)]
 
     def runs_of(self, arm: Arm, folder: Path) -> list[Run]:
-        seeds = range(self.base.seed, self.base.seed + self.seeds)
-        return [Run(arm, replace(arm.config, seed=seed), folder / "runs" / f"{arm.name}-seed{seed}") for seed in seeds]
+        return seeded_runs(arm, self.base.seed, self.seeds, folder)
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested tables as dotted keys."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+def seeded_runs(arm: Arm, first: int, count: int, folder: Path, until: int | None = None) -> list[Run]:
+    """An arm with `count` seeds from `first` on, each in a folder of its own."""
+    seeds = range(first, first + count)
+    runs = folder / "runs"
+    return [Run(arm, replace(arm.config, seed=seed), runs / f"{arm.name}-seed{seed}", until) for seed in seeds]
 
 
 def check_axis(key: str, values: Any, table: str = "sweep") -> None:
     """Refuse what is no setting, or no list of different values."""
-    known = [name for name, _ in flat(Config().to_dict())]
+    known = [name for name, _ in dotted(Config().to_dict())]
     if key == "seed":
         raise ConfigError(
             f"{table}.seed: seeds are counted, not listed. Write seeds = 3, and seed = … for the first one."
