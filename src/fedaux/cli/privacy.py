@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedaux.cli.common import Json, console_for, examples, print_json, with_local_modules
+from fedaux.core.errors import Exit
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fedaux.deploy.audit.attack_result import AttackResult
     from fedaux.scoring.planner import Planner
-
-from fedaux.cli.common import Json, console_for, examples, print_json, with_local_modules
-from fedaux.core.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="The ε spent, the ε worth spending, and attacks on the guarantee.")
 
