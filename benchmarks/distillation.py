@@ -13,7 +13,7 @@ from benchmarks.measure import Row, compare
 from benchmarks.teacher_pass import CASES, Case
 from fedaux.algorithms.aggregate import Ensemble
 from fedaux.algorithms.distill import distill
-from fedaux.config.sections import DistillConfig
+from fedaux.config.distillation import DistillConfig
 
 EPOCH, BATCH, LR = 8, 128, 5e-5  # steps, rows a step, learning rate
 

@@ -28,9 +28,9 @@ from benchmarks.memory import scripted_server
 from benchmarks.saving import ACCOUNT, Clock, release, result
 from benchmarks.weights import cohort
 from fedaux import run
-from fedaux.algorithms.round import norm_limits
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.run_writer import RunWriter
+from fedaux.algorithms.update_norms import norm_limits
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig

@@ -24,16 +24,17 @@ import numpy as np
 
 from fedaux.algorithms.local_training import train_local
 from fedaux.algorithms.server import Server, make_server
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import FederationConfig, TeachersConfig
+from fedaux.config.sections import FederationConfig
 from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process, run_in_folder
-from fedaux.flower.client_app import ordered_optimizer
+from fedaux.flower.client_training import ordered_optimizer
 from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
 from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.clipping import GRID

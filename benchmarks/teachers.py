@@ -24,9 +24,10 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
 from fedaux.algorithms.teachers import teacher_logits
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import PretrainConfig, PrivacyConfig, TeachersConfig
+from fedaux.config.sections import PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Account, Teaching, TrainOrder, Update
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.data.records import Records

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Row, compare
-from fedaux.config.sections import PrivacyConfig, TeachersConfig
+from fedaux.config.distillation import TeachersConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release
 from fedaux.privacy.release import release
 from fedaux.scoring.base import MIN_WEIGHT, Features, Labels, Reference, Vector

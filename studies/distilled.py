@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.config.sections import TeachersConfig
 from fedaux.experiments.runner import run
 from studies.scorers import BASE, MEAN, REFERENCES, from_command_line, over_splits
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from fedaux.experiments.sweeps.grid import describe
+from fedaux.experiments.sweeps.arms import describe
 from fedaux.report.tables import markdown
 
 ROUNDS = (1, 5, 20, 100)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fedaux.data.records import Records as Records
     from fedaux.deploy.audit.run import audit_client as audit_client
     from fedaux.experiments.callbacks import Callback as Callback
-    from fedaux.experiments.callbacks import make_callbacks as make_callbacks
     from fedaux.experiments.runner import planner as planner
     from fedaux.experiments.runner import pretrain as pretrain
     from fedaux.experiments.runner import resume as resume
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from fedaux.experiments.sweeps.result import SweepResult as SweepResult
     from fedaux.experiments.sweeps.result import write_results as write_results
     from fedaux.experiments.sweeps.tuning import tune as tune
+    from fedaux.experiments.trackers import make_callbacks as make_callbacks
     from fedaux.export.export import export_model as export_model
     from fedaux.export.model import Model as Model
     from fedaux.models import register as register
@@ -63,7 +63,7 @@ _HOMES = {
     "compare": "experiments.sweeps.engine",
     "export_model": "export.export",
     "keeps_records_apart": "privacy.module_validation",
-    "make_callbacks": "experiments.callbacks",
+    "make_callbacks": "experiments.trackers",
     "planner": "experiments.runner",
     "pretrain": "experiments.runner",
     "register": "models",

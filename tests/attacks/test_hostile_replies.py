@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from fedaux.algorithms.aggregate import Contribution, Ensemble
-from fedaux.config.sections import PrivacyConfig, TeachersConfig
+from fedaux.config.distillation import TeachersConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Failure, Release, Update
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid

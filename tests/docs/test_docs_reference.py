@@ -82,8 +82,8 @@ def test_every_setting_says_what_it_is(extension: ModuleType) -> None:
     import griffe
 
     config = griffe.load("fedaux.config", search_paths=[ROOT / "src"], allow_inspection=False)
-    classes = config["sections"].classes | {"Config": config["schema"].classes["Config"]}
-    assert {"Config", "PrivacyConfig", "DataConfig"} <= set(classes)
+    classes = {name: found for module in config.modules.values() for name, found in module.classes.items()}
+    assert {"Config", "PrivacyConfig", "TeachersConfig"} <= set(classes)
     for name in [found for found in classes if found.endswith("Config")]:
         fields = [one for one in classes[name].attributes.values() if one.annotation is not None]
         bare = [one.name for one in fields if "Config" not in str(one.annotation) and "property" not in one.labels]

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from fedaux import Config, run
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import AuxConfig, DataConfig, DistillConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from helpers.other_device import other_device
 
 CNN = PrototypeSpec.of("cnn", width=8, features=16, norm="batch")

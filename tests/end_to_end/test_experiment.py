@@ -20,17 +20,10 @@ from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.run_state import RunState, StateError
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import (
-    AuxConfig,
-    DataConfig,
-    DistillConfig,
-    FederationConfig,
-    LocalConfig,
-    PretrainConfig,
-    PrivacyConfig,
-)
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Failure, TrainOrder, Update
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process

@@ -26,7 +26,8 @@ from fedaux.experiments.runner import in_process, run_in_folder, stored_state
 from fedaux.flower import mailbox
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.privacy import budget, dp_sgd
-from fedaux.privacy.budget import BudgetStore, read_account
+from fedaux.privacy.account_file import read_account
+from fedaux.privacy.budget import BudgetStore
 from fedaux.scoring.base import bound_function
 
 FAULTS, ROUNDS, STARTS = 50, 4, 400

@@ -13,9 +13,10 @@ from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
+from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import DataConfig, DistillConfig, PretrainConfig, PrivacyConfig, TeachersConfig
+from fedaux.config.sections import DataConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Refusal, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -78,21 +77,19 @@ def test_control_variates_stay_in_step_when_replies_are_lost(tmp_path: Path) -> 
 
 
 def test_a_method_of_ones_own_against_its_equations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FedDyn of examples/own-method; clients that the server has not met have λ_i = 0."""
+    """FedExP of examples/own-method, its step size written out."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    problem, alpha = Problem.at(tmp_path), 0.2
-    config = problem.config("feddyn:method", alpha=alpha)
-    naive = Naive(problem, config)
-    theta, h = naive.start, np.zeros_like(naive.start)
-    slopes = {client: np.zeros_like(theta) for client in SIZES}
+    problem, epsilon = Problem.at(tmp_path), 0.01
+    config = problem.config("fedexp:method", epsilon=epsilon)
+    naive, rates = Naive(problem, config), []
+    theta = naive.start
     for round_ in naive.rounds:
-        models = []
-        for client in naive.sampled(round_):
-            term = partial(lambda start, slope, point: alpha * (point - start) - slope, theta, slopes[client])
-            models.append(naive.train(theta, client, round_, term)[0])
-            slopes[client] = slopes[client] - alpha * (models[-1] - theta)
-        h = h - alpha / len(SIZES) * sum(model - theta for model in models)
-        theta = np.mean(models, axis=0) - h / alpha
+        moves = [naive.train(theta, client, round_)[0] - theta for client in naive.sampled(round_)]
+        mean = sum(moves) / len(moves)
+        squares = sum(np.linalg.norm(move) ** 2 for move in moves)
+        rates.append(max(1.0, squares / (2 * len(moves) * (np.linalg.norm(mean) ** 2 + epsilon))))
+        theta = theta + rates[-1] * mean
+    assert max(rates) > 1.1  # else it would be FedAVG
     assert np.allclose(parameters(problem.run(config)), theta, rtol=0, atol=2e-6)
 
 

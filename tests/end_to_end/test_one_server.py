@@ -22,16 +22,9 @@ from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
 from fedaux.algorithms.start import initial_state
+from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import (
-    DataConfig,
-    DistillConfig,
-    FederationConfig,
-    LocalConfig,
-    PretrainConfig,
-    PrivacyConfig,
-    TeachersConfig,
-)
+from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import open_data
 from fedaux.flower import FedAUX, answer

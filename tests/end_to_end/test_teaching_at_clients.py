@@ -13,17 +13,9 @@ from fedaux.algorithms import round as round_module
 from fedaux.algorithms.loop import run as run_rounds
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.server import make_server
+from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import (
-    AuxConfig,
-    DataConfig,
-    DistillConfig,
-    FederationConfig,
-    LocalConfig,
-    PretrainConfig,
-    PrivacyConfig,
-    TeachersConfig,
-)
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Order, Refusal, Reply, Teaching, TrainOrder, Update
 from fedaux.experiments.runner import in_process
 from fedaux.flower import teaching

@@ -18,10 +18,10 @@ from fedaux.core.messages import Account, Release, SumsOrder, Update
 from fedaux.data import federated
 from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
-from fedaux.flower import client_data
+from fedaux.flower import client_data, client_training
 from fedaux.flower.serialization import make_reply
 from fedaux.models.inference import predict_batches
-from fedaux.privacy import accounting, budget, gaussian, ledger, per_record, site_account
+from fedaux.privacy import account_file, accounting, gaussian, ledger, per_record, site_account
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
 from fedaux.scoring import class_sums, embedding
@@ -149,7 +149,7 @@ def rounds_counted(patch: pytest.MonkeyPatch) -> None:
     def fresh(privacy: Any, local: Any, size: int, rounds: int, parameters: int, before: Any, known: float) -> Any:
         return plan(privacy, local, size, rounds + len(before), parameters)
 
-    patch.setattr(client, "plan_training", fresh)
+    patch.setattr(client_training, "plan_training", fresh)
 
 
 def unwritten(patch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     release = BudgetStore.release
 
     def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, *heard: Any) -> Release:
-        entries = budget.read_account(self.folder)[1]
+        entries = account_file.read_account(self.folder)[1]
         known = [entry.mechanism for entry in entries if entry.request == request]
         return release(self, request, known[0] if known else mechanism, make, *heard)
 

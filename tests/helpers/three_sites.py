@@ -4,15 +4,10 @@ import json
 from pathlib import Path
 
 from fedaux import Config
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import (
-    DataConfig,
-    DistillConfig,
-    FederationConfig,
-    PretrainConfig,
-    PrivacyConfig,
-)
-from fedaux.privacy.budget import read_account
+from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
+from fedaux.privacy.account_file import read_account
 from helpers.harness import Servers
 
 CONFIG = Config(

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve
 
 from fedaux.algorithms.feature_sums import Matrix, Moments
 from fedaux.algorithms.hooks import Hooks
 from fedaux.config.parsing import require, require_choice
+from fedaux.scoring.discriminant import linear_discriminant
 
 PENALTIES = np.logspace(-6, 2, 65)  # λ per record, in units of the features' mean variance
 
@@ -106,9 +106,7 @@ def ridge_head(sums: Moments, penalty: float | None = None) -> Head:
 
 def discriminant_head(sums: Moments, covariance: Matrix) -> Head:
     """The posterior under a Gaussian for each class, all of this covariance."""
-    means = class_means(sums)
-    weight = solve(covariance, means.T, assume_a="pos").T
-    return Head(weight, log_prior(sums) - 0.5 * (weight * means).sum(axis=1))
+    return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums)))
 
 
 def nearest_mean_head(sums: Moments) -> Head:

@@ -6,7 +6,6 @@ file holds two states: the one that the last order started from, and the one tha
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save
 
-from fedaux.core.io import delete_all_but_newest, write_atomically
+from fedaux.core.io import delete_all_but_newest, hashed_name, write_atomically
 from fedaux.core.messages import Arrays
 
 RUNS = 4  # of which a client keeps its state; those of older ones are deleted
@@ -23,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClientState:
-    """The state of `client` in the run with this id. Both names are hashed: a path never has a server's words in it."""
+    """The state of `client` in the run with this id. Their names are hashed in that of its file."""
 
     folder: Path
     client: str
@@ -31,7 +30,7 @@ class ClientState:
 
     @property
     def path(self) -> Path:
-        return self.folder / f"{self._stem}-{_digest(self.run)}.safetensors"
+        return self.folder / f"{self._stem}-{hashed_name(self.run)}.safetensors"
 
     def load(self, round_: int) -> Arrays:
         """As it was after this round; nothing at round 0, or where it was lost."""
@@ -53,7 +52,7 @@ class ClientState:
 
     @property
     def _stem(self) -> str:
-        return f"state-{_digest(self.client)}"
+        return f"state-{hashed_name(self.client)}"
 
     def _read(self) -> dict[int, Arrays]:
         states: dict[int, Arrays] = {}
@@ -61,7 +60,3 @@ class ClientState:
             round_, _, name = key.partition("|")
             states.setdefault(int(round_), {})[name] = array
         return states
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:16]

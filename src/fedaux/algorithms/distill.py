@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from fedaux.algorithms.aggregate import Ensemble
 from fedaux.algorithms.learners import Learners
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.schema import Config
-from fedaux.config.sections import DistillConfig
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import torch_stream

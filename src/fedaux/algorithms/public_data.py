@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from fedaux.config.sections import TeachersConfig
+from fedaux.config.distillation import TeachersConfig
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import numpy_stream
 from fedaux.data.auxiliary import AuxSplit

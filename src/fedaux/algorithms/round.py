@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedaux.algorithms.hooks import next_model, with_extra
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.teachers import bayesian_teachers, normalised, own_weights, teacher_logits
+from fedaux.algorithms.update_norms import UpdateNorm, medians, norm_limits, update_norm
 from fedaux.core.messages import Arrays, Failure, Update
 from fedaux.core.metrics import Evaluation
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
@@ -25,8 +26,6 @@ from fedaux.core.timing import Costs, payload_bytes
 from fedaux.data.records import Indices, Records
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
 
-UpdateNorm = dict[str, float]  # of each array of a model, see `update_norm`
-NORM_LIMIT = 100.0  # times the median update norm of any earlier round; an honest client was seen at 13
 TEACHER_QUORUM = 0.5  # the share of a round's models that must be teachers: fewer would pull students to themselves
 _REASON = 500  # characters of a reason that are kept: a client writes some of them
 
@@ -224,29 +223,3 @@ class Round:
             metrics={label: one.summary() for label, one in tests.items()},
             confusion={label: one.table.tolist() for label, one in tests.items()},
         )
-
-
-def update_norm(sent: Arrays, received: Arrays, steps: int) -> UpdateNorm:
-    """‖θ_i − θ_sent‖/√steps, of parameters and of running statistics; counters have no say.
-
-    Training drifts about as the root of its steps, so clients with few and with many records can be compared.
-    """
-    floats = [name for name, array in sent.items() if np.issubdtype(array.dtype, np.floating)]
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen by its norm
-        return {name: float(np.linalg.norm(received[name] - sent[name])) / math.sqrt(steps) for name in floats}
-
-
-def medians(norms: Sequence[UpdateNorm]) -> UpdateNorm:
-    return {name: float(np.median([norm[name] for norm in norms])) for name in norms[0]}
-
-
-def norm_limits(history: Iterable[RoundResult]) -> dict[str, UpdateNorm]:
-    """By prototype: a robust bound, as half of the clients would have to lie to move a median at will."""
-    limits: dict[str, UpdateNorm] = {}
-    for result in history:
-        for label, median in result.update_norms.items():
-            known = limits.setdefault(label, {})
-            for name, size in median.items():
-                if size > 0:
-                    known[name] = max(known.get(name, 0.0), NORM_LIMIT * size)
-    return limits

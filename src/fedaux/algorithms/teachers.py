@@ -10,8 +10,8 @@ from torch import nn
 
 from fedaux.algorithms.aggregate import ModelSum
 from fedaux.algorithms.hooks import Vector, without_extra
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.methods import Method
-from fedaux.config.sections import DistillConfig
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
 from fedaux.models import load_state

@@ -65,7 +65,7 @@ def advise(
             row.label,
             str(row.rounds[at]),
             f"{100 * row.accuracy[at]:.1f} ± {100 * row.spread[at]:.1f}",
-            _needs(row.needs),
+            ", ".join(row.needs) or "–",
         ]
         for row, at in found.rows
     ]
@@ -79,7 +79,3 @@ def advise(
         f"Whether it holds for your data only your data can tell: `fedaux tune {config}`, then `fedaux compare`.",
         soft_wrap=True,
     )
-
-
-def _needs(needs: tuple[str, ...]) -> str:
-    return ", ".join(needs) or "–"

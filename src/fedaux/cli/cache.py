@@ -65,7 +65,7 @@ def clean(
     place = folder or cache_folder()
     entries = [one for one in list_cache(place) if one.days >= unused and (one.private or not private)]
     size = format_bytes(sum(one.bytes for one in entries))
-    count = plural(len(entries), "entry").replace("entrys", "entries")
+    count = plural(len(entries), "entry", "entries")
     if entries and not yes and not typer.confirm(f"Delete {count}, {size}, from {place}?", err=True):
         raise typer.Exit(Exit.NEGATIVE)
     clean_cache(entries)

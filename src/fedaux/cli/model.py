@@ -206,7 +206,7 @@ def _named(model: Model, names: list[str], x: Any, top: int) -> list[dict[str, A
 
 
 def _row(one: dict[str, Any]) -> tuple[str, str, str, str]:
-    """A prediction for the eye."""
+    """A prediction as a row of the table in the terminal."""
     best, *others = one["top"]
     rest = ", ".join(f"{other['class']} {other['probability']:.3f}" for other in others)
     return escape(one["input"]), escape(best["class"]), f"{best['probability']:.3f}", escape(rest)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedaux.cli.common import Json, console_for, examples, print_json, with_local_modules
+from fedaux.core.errors import Exit
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fedaux.deploy.audit.attack_result import AttackResult
     from fedaux.scoring.planner import Planner
-
-from fedaux.cli.common import Json, console_for, examples, print_json, with_local_modules
-from fedaux.core.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="The ε spent, the ε worth spending, and attacks on the guarantee.")
 
@@ -61,8 +61,8 @@ def report(
 
 def _site_report(vault: Path, delta: float, as_json: bool) -> None:
     """A client's own account: it knows of everything that it sent, whether or not anybody received it."""
+    from fedaux.privacy.account_file import FILE
     from fedaux.privacy.accounting import BudgetError
-    from fedaux.privacy.budget import FILE
     from fedaux.privacy.site_account import SiteAccount
     from fedaux.report.terminal import results_table
 

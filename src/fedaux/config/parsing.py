@@ -13,7 +13,6 @@ from fedaux.core.errors import Exit, FedauxError, unknown_name
 Option = int | float | str | bool | tuple[str, ...]
 Options = tuple[tuple[str, Option], ...]  # sorted by name
 
-
 RENAMED = {
     **{
         old: f"it is called {new} now"
@@ -93,6 +92,15 @@ def set_key(table: dict[str, Any], key: str, value: Any, context: str) -> None:
         table = table.setdefault(parent, {})
         require(isinstance(table, dict), f"{context}: {parent} is a value, not a table of settings.")
     table[leaf] = value
+
+
+def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of nested tables with its dotted key."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> Any:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, DistillConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import AuxConfig, DataConfig, PretrainConfig, PrivacyConfig
 
 # Local training is the paper's (one epoch, Adam 1e-3, batches of 32). The paper distils for one epoch at 5e-5, which
 # suits tens of thousands of public images; here there are 575.

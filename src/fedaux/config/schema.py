@@ -7,16 +7,18 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.methods import Method, find_method, method_name
 from fedaux.config.parsing import (
     ConfigError,
     Options,
     apply_override,
+    dotted,
     from_table,
     require,
     require_choice,
@@ -25,16 +27,7 @@ from fedaux.config.parsing import (
     to_plain,
 )
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import (
-    AuxConfig,
-    DataConfig,
-    DistillConfig,
-    FederationConfig,
-    LocalConfig,
-    PretrainConfig,
-    PrivacyConfig,
-    TeachersConfig,
-)
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 
 
 @dataclass(frozen=True)
@@ -200,18 +193,8 @@ def _hash(table: Mapping[str, Any]) -> str:
 
 
 def flatten(config: Config) -> dict[str, str | float]:
-    """Settings by dotted key, as trackers take them: `local.lr` → 0.001."""
-
-    def walk(value: Any, key: str) -> Iterable[tuple[str, str | float]]:
-        if isinstance(value, Mapping):
-            for name, item in value.items():
-                yield from walk(item, f"{key}.{name}" if key else name)
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            yield key, json.dumps(value)
-        else:
-            yield key, value
-
-    return dict(walk(config.to_dict(), ""))
+    """Settings by dotted key, as trackers take them: `local.lr` → 0.001. Lists are JSON."""
+    return {key: json.dumps(value) if isinstance(value, list) else value for key, value in dotted(config.to_dict())}
 
 
 def _beside(file: Path, table: dict[str, Any]) -> dict[str, Any]:

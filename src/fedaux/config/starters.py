@@ -12,13 +12,11 @@ from fedaux.config.toml import toml_value
 from fedaux.core.errors import Exit, FedauxError, unknown_name
 from fedaux.core.io import write_atomically
 
-STARTERS = {
-    "images": ("my images: a folder of them, and a folder of public ones", ("images.toml",)),
-    "text": ("my text: a table with a column of texts, and one of public texts", ("text.toml",)),
-    "model": ("my own model and data, in Python; runs as it is", ("model.toml", "my_model.py")),
+STARTERS = {  # the files of each
+    "images": ("images.toml",),  # a folder of images, and a folder of public ones
+    "text": ("text.toml",),  # a table with a column of texts, and one of public texts
+    "model": ("model.toml", "my_model.py"),  # a model and data in Python; runs as it is
 }
-
-
 COMMENTS = 29  # the column in which comments of a template begin
 
 
@@ -32,7 +30,7 @@ def write_starter(kind: str, folder: Path, values: Mapping[str, Any] | None = No
     """Write the files of a starter into `folder`; existing files are not overwritten. `values` are by dotted key."""
     if kind not in STARTERS:
         raise unknown_name("kind of project", kind, STARTERS)
-    paths = [folder / name for name in STARTERS[kind][1]]
+    paths = [folder / name for name in STARTERS[kind]]
     for path in paths:
         if path.exists():
             raise StarterError(f"{path} is already there; name another folder: `fedaux init {kind} FOLDER`.")

@@ -1,7 +1,8 @@
-"""Atomic writes, appending, temporary arrays and the cache folder."""
+"""Atomic writes, appending, names of files, temporary arrays and the cache folder."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -35,6 +36,11 @@ def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def hashed_name(text: str) -> str:
+    """For a file that belongs to a client or a run: a path never has words in it that a server chose."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def delete_all_but_newest(folder: Path, pattern: str, count: int) -> None:

@@ -21,8 +21,8 @@ from typing import Any
 from fedaux.algorithms.run_lock import FILE as LOCK
 from fedaux.algorithms.run_state import FILE as STATE
 from fedaux.deploy.layout import DeployError
-from fedaux.privacy.budget import FILE as ACCOUNT
-from fedaux.privacy.budget import count_costly, read_account
+from fedaux.privacy.account_file import FILE as ACCOUNT
+from fedaux.privacy.account_file import count_costly, read_account
 
 MANIFEST = "backup.json"
 DATABASE = "superlink.db"

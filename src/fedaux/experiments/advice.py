@@ -138,23 +138,21 @@ def evenness(counts: Any) -> float:
     return 1000.0 if below <= 0 else min(max((1 - square) / below, 0.001), 1000.0)
 
 
-def advise(setting: Setting, studies: Sequence[Study], *, public_data: bool = True, share_sums: bool = True) -> Advice:
+def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = True) -> Advice:
     """From the nearest study of the same kind; of a method at several ε, the largest that the user's ε allows.
 
     `share_sums`: whether sums of features may leave the clients unprotected.
     """
     kind = [one for one in studies if _kind(one.setting) == _kind(setting)]
     if not kind:
-        measured_ones = "; ".join(in_words(one.setting) for one in studies)
-        raise ValueError(f"nothing was measured yet for {in_words(setting)}; what was: {measured_ones}")
+        known = "; ".join(in_words(one.setting) for one in studies)
+        raise ValueError(f"nothing was measured yet for {in_words(setting)}; what was: {known}")
     study = min(kind, key=lambda one: setting.distance(one.setting))
     rows: list[tuple[Row, int]] = []
     left_out: list[str] = []
     for row in study.rows:
         position = row.after(setting.rounds)
-        if not public_data and "public data" in row.needs:
-            left_out.append(f"{row.label} needs public data")
-        elif not share_sums and "sums of features" in row.needs:
+        if not share_sums and "sums of features" in row.needs:
             left_out.append(f"{row.label}: sums of features would leave the clients unprotected")
         elif row.epsilon > setting.epsilon or position < 0:
             left_out.append(f"{row.label} was measured after {row.rounds[0]} rounds and at ε = {row.epsilon:g}")
@@ -163,9 +161,8 @@ def advise(setting: Setting, studies: Sequence[Study], *, public_data: bool = Tr
     rows = _strongest_epsilon(rows)
     rows.sort(key=lambda one: -one[0].accuracy[one[1]])
     differences = setting.differences(study.setting)
-    measured = study.setting.rounds
-    if rows and setting.rounds > 3 * measured:
-        differences.append(f"rounds {setting.rounds}, measured {measured}")
+    if rows and setting.rounds > 3 * study.setting.rounds:
+        differences.append(f"rounds {setting.rounds}, measured {study.setting.rounds}")
     return Advice(study, tuple(rows), tuple(left_out), tuple(differences))
 
 

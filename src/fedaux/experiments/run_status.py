@@ -88,9 +88,8 @@ class RunStatus:
 
     @classmethod
     def start(cls, config: Config, before: RunStatus | None, now: float) -> RunStatus:
-        """Of a run that begins or goes on: of the one `before`, times of answers and errors are kept."""
-        same = before is not None and before.run == config.run_id
-        known = before.sites if before is not None and same else {}
+        """Of a run that begins or goes on; where `before` is of the same run, what is known of its sites is kept."""
+        known = before.sites if before is not None and before.run == config.run_id else {}
         return cls(
             run=config.run_id,
             method=find_method(config.method).label,

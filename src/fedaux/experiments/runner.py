@@ -230,6 +230,5 @@ def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: 
     names, policy = client_names(config), config.federation
     grid = InProcessGrid(app, len(names), settings)
     nodes = dict(zip(names, grid.get_node_ids(), strict=True))
-    stacked = stacks(config)
-    kind = StackedFederation if stacked else GridFederation
+    kind = StackedFederation if stacks(config) else GridFederation
     return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, retries=policy.retries)

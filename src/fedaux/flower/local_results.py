@@ -6,7 +6,6 @@ What is stored is the trained model itself. All that the reply makes of it is co
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load, save
 
 from fedaux.algorithms.local_training import Trained
-from fedaux.core.io import delete_all_but_newest, write_atomically
+from fedaux.core.io import delete_all_but_newest, hashed_name, write_atomically
 from fedaux.core.messages import Arrays, TrainOrder
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.accounting import Mechanism
@@ -82,4 +81,4 @@ class ResultStore:
 
     @property
     def _stem(self) -> str:
-        return f"trained-{hashlib.sha256(self.client.encode()).hexdigest()[:16]}"
+        return f"trained-{hashed_name(self.client)}"

@@ -15,14 +15,14 @@ from typing import TypeVar, cast
 
 from flwr.app import Context
 
-from fedaux.algorithms.local_training import gradient_term
 from fedaux.algorithms.stacked_heads import HeadTask, train_heads
 from fedaux.config.schema import Config
 from fedaux.core.messages import Order, Reply, TrainOrder, Update
 from fedaux.core.rng import torch_stream
-from fedaux.flower.client_app import labelled, open_task, ordered_optimizer
+from fedaux.flower.client_app import open_task
 from fedaux.flower.client_data import open_rows
 from fedaux.flower.client_task import ClientTask
+from fedaux.flower.client_training import labelled, ordered_optimizer
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.local_results import LocalResult
@@ -56,8 +56,7 @@ class StackedClient:
         if not order.h0 or not stacks(task.config):
             return None
         model, records = open_rows(order, context)
-        term = gradient_term(task.hooks, order.mu, task.start, order.broadcast, task.state)
-        head = HeadTask(task.start, labelled(records), torch_stream(order.seed), term)
+        head = HeadTask(task.start, labelled(records), torch_stream(order.seed), task.term)
         settings = order.epochs, order.batch_size, ordered_optimizer(order)
         fits = order.weights.keys() == {"parameters"} and head.start.shape == ((model.width + 1) * order.classes,)
         if not fits or not len(head.records):

@@ -21,15 +21,10 @@ from fedaux.algorithms.public_data import PublicData
 from fedaux.algorithms.releases import collect_releases
 from fedaux.algorithms.round import Round
 from fedaux.algorithms.server import Server
+from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import (
-    DistillConfig,
-    FederationConfig,
-    LocalConfig,
-    PrivacyConfig,
-    TeachersConfig,
-)
+from fedaux.config.sections import FederationConfig, LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Arrays, Failure, PrepareOrder, Refusal, Release
 from fedaux.core.timing import Costs

@@ -1,7 +1,7 @@
-"""A client's privacy account on its own disk: every release and every round of private training, ever.
+"""A client's privacy budget on its own disk: every release and every round of private training, ever.
 
-One file, `account.jsonl`: a line with the adjacency and the unit of the promise, then one line for each mechanism,
-written before a record is read. A client composes all of them, and refuses whatever would exceed its owner's ε.
+Each is entered in the account (`account_file`) before a record is read. A client composes all of them, and refuses
+whatever would exceed its owner's ε.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
@@ -23,38 +23,9 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Account, Release
+from fedaux.privacy.account_file import FILE, TRAINING, Entry, count_costly, read_account, to_line
 from fedaux.privacy.account_key import create_key, is_believed, sign
 from fedaux.privacy.accounting import BudgetError, Mechanism, round_up, total_epsilon
-
-FILE = "account.jsonl"
-LOST = "lost"  # the request of an entry that stands for one that is missing (`write_off`)
-TRAINING = "training "  # begins the request of a round of private training
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One release or one round of private training; `request` is a hash of what was asked for.
-
-    The fields are those of a `Mechanism` under the names that the file uses. An entry without steps costs nothing: it
-    closes the one above it, whose answer is stored and may be sent, or was drawn and lost.
-    """
-
-    request: str
-    noise: float
-    rate: float
-    steps: int
-    size: int
-    grid: float
-    unsafe: bool  # noise from a known seed
-
-    @property
-    def mechanism(self) -> Mechanism:
-        return Mechanism(self.noise, self.rate, self.steps, self.size, self.grid)
-
-    @property
-    def trains(self) -> bool:
-        """Older accounts have no request for training."""
-        return not self.request or self.request.startswith(TRAINING)
 
 
 @dataclass(frozen=True)
@@ -167,7 +138,7 @@ class BudgetStore:
     def enter(self, entry: Entry) -> None:
         """Whatever the total then is."""
         if not (self.folder / FILE).exists():
-            write_atomically(self.folder / FILE, _line(self._header), private=True)
+            write_atomically(self.folder / FILE, to_line(self._header), private=True)
         self._append(entry)
 
     @property
@@ -176,7 +147,7 @@ class BudgetStore:
 
     def _append(self, entry: Entry) -> None:
         with (self.folder / FILE).open("ab") as file:
-            file.write(_line(asdict(entry)))
+            file.write(to_line(asdict(entry)))
             file.flush()
             os.fsync(file.fileno())
 
@@ -203,41 +174,9 @@ def account_folder(config: Config, vault: Path, client: str) -> Path:
     return vault if config.data.partition == "own" and "{client}" not in config.data.path else vault / client
 
 
-def read_account(folder: Path, repair: bool = False) -> tuple[dict[str, str], list[Entry]]:
-    """(header, entries); both empty where there is no account yet.
-
-    An incomplete last line was being written when the machine stopped, so before any record was read for it: it is
-    ignored, and with `repair` removed from the file.
-    """
-    path = folder / FILE
-    if not path.exists():
-        return {}, []
-    text = path.read_bytes()
-    complete = text[: text.rfind(b"\n") + 1]
-    if repair and len(complete) < len(text):
-        os.truncate(path, len(complete))
-    try:
-        header, *lines = [json.loads(line) for line in complete.splitlines()] or [{}]
-        return dict(header), [Entry(**line) for line in lines]
-    except (ValueError, TypeError) as error:
-        raise BudgetError(
-            f"{path} is damaged: without it the client does not know what it has sent, and sends nothing. Restore the "
-            "newest copy."
-        ) from error
-
-
 def _unsent(entries: Sequence[Entry]) -> list[Entry]:
     """Of the entries of one request, the attempts since the last that was closed."""
     return list(takewhile(lambda entry: entry.steps > 0, reversed(entries)))
-
-
-def count_costly(entries: Sequence[Entry]) -> int:
-    """How many entries cost something."""
-    return sum(entry.steps > 0 for entry in entries)
-
-
-def _line(fields: Mapping[str, object]) -> bytes:
-    return json.dumps(fields).encode() + b"\n"
 
 
 def _serialize(release: Release) -> bytes:

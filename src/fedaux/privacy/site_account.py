@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from fedaux.privacy.account_file import LOST, Entry, read_account
 from fedaux.privacy.accounting import round_up, total_epsilon
-from fedaux.privacy.budget import LOST, Entry, read_account
 from fedaux.privacy.units import NEIGHBOURS
 
 TRAINING, RELEASE, WRITTEN_OFF = "private training", "release", "written off"

@@ -6,8 +6,9 @@ but not what they cost. With those that are there they cost at most the owner's 
 
 from __future__ import annotations
 
+from fedaux.privacy.account_file import LOST, Entry, count_costly
 from fedaux.privacy.accounting import BudgetError, Mechanism, training_noise_multiplier
-from fedaux.privacy.budget import LOST, BudgetStore, Entry, count_costly
+from fedaux.privacy.budget import BudgetStore
 
 NO_COST = 2.0**30  # noise
 MORE = 0.995  # of the noise that would use up the total, so that nothing is left of it

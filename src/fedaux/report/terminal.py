@@ -19,9 +19,9 @@ def results_table(
     return table
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 seed`, `3 seeds`, `1,200 records`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """`1 seed`, `3 seeds`, `1,200 records`; `nouns` where an s is not enough."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -13,6 +13,7 @@ from fedaux.privacy.clipping import GRID, Bound, max_norm, quantize
 from fedaux.privacy.release import Summary
 from fedaux.scoring.base import Labels, Moments, Reference, Shares, Vector
 from fedaux.scoring.density_ratio import predictive
+from fedaux.scoring.discriminant import linear_discriminant
 
 SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; proven in `class_sums`
 COUNT_THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for 0
@@ -55,14 +56,13 @@ class Pooled:
         return [predictive(mean, reference, sigma, records) for mean, sigma, records in columns]
 
     def discriminant(self, reference: Reference | Moments) -> tuple[Vector, Vector]:
-        """(weights (C, k), biases (C,)) of log p(c∣φ), up to what all classes share: linear discriminant analysis.
+        """(weights (C, k), biases (C,)) of `linear_discriminant` on φ.
 
         Rows of a class are taken to vary as public rows do, around class means that are shrunk according to the noise.
         """
-        means = np.stack([density.mean for density in self.densities(reference)])
-        spread = np.trace(reference.covariance) / len(reference.mean)
-        weights = means @ np.linalg.inv(reference.covariance + 1e-6 * spread * np.eye(len(reference.mean)))
-        return weights, self.log_priors - 0.5 * (weights * means).sum(axis=1)
+        means, width = np.stack([density.mean for density in self.densities(reference)]), len(reference.mean)
+        spread = np.trace(reference.covariance) / width
+        return linear_discriminant(means, reference.covariance + 1e-6 * spread * np.eye(width), self.log_priors)
 
     @property
     def log_priors(self) -> Vector:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedaux.config.sections import TeachersConfig
+from fedaux.config.distillation import TeachersConfig
 from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Indices, Records
 from fedaux.models.inference import transform_rows

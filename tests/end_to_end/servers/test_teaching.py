@@ -8,7 +8,7 @@ import pytest
 
 from fedaux import run
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.sections import TeachersConfig
+from fedaux.config.distillation import TeachersConfig
 from helpers.harness import Servers
 from helpers.three_sites import CONFIG as THREE
 from helpers.three_sites import SITES, Federation

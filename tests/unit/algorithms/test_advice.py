@@ -6,7 +6,8 @@ import pytest
 
 from fedaux.algorithms.advice import collapse_warning, first_remedy, last_evaluations
 from fedaux.algorithms.run_state import RunState
-from fedaux.config.sections import DistillConfig, LocalConfig
+from fedaux.config.distillation import DistillConfig
+from fedaux.config.sections import LocalConfig
 from helpers.runs import finished_state
 from helpers.tiny import CNN, MLP, TINY_CONFIG
 

@@ -19,8 +19,8 @@ from fedaux.algorithms.distill import (
     starts,
 )
 from fedaux.algorithms.learners import Learners
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import DistillConfig
 from fedaux.data.records import Records
 from fedaux.models import Prototype, build, flatten_state
 from fedaux.models.inference import predict

@@ -11,7 +11,7 @@ from fedaux.algorithms.heard import Heard
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server
 from fedaux.algorithms.start import initial_state
-from fedaux.config.sections import TeachersConfig
+from fedaux.config.distillation import TeachersConfig
 from fedaux.core.messages import Account, Teaching
 from fedaux.core.rng import derive_seed
 from fedaux.models.inference import fingerprint

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedaux.algorithms.public_data import PublicData
 from fedaux.algorithms.start import initial_state
-from fedaux.config.sections import TeachersConfig
+from fedaux.config.distillation import TeachersConfig
 from fedaux.data.records import Records
 from fedaux.models.inference import predict
 from helpers.scripted import CONFIG, MLP, WIDE, make_server

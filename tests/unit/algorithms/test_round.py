@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.round import NORM_LIMIT, Round, norm_limits, update_norm
+from fedaux.algorithms.round import Round
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.start import initial_state
+from fedaux.algorithms.update_norms import NORM_LIMIT
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.config.sections import TeachersConfig
 from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
-from fedaux.core.results import RoundResult
 from fedaux.core.timing import Costs
 from helpers import scripted
 from helpers.scripted import CONFIG, MLP, Answer, Scripted, honest, make_server
@@ -76,21 +76,6 @@ def test_the_order_of_arrival_decides_nothing() -> None:
         assert [getattr(each, field) for each in one.history] == [getattr(each, field) for each in two.history]
     for label, arrays in one.weights.items():
         assert all(np.array_equal(array, two.weights[label][name]) for name, array in arrays.items())
-
-
-def test_limits_come_from_the_largest_median_of_each_prototype() -> None:
-    history = [
-        RoundResult(1, {}, {}, update_norms={"a": {"parameters": 1.0, "buffers": 7.0}}),
-        RoundResult(2, {}, {}, update_norms={"a": {"parameters": 2.0, "buffers": 3.0}, "b": {"parameters": 0.0}}),
-    ]
-    assert norm_limits(history) == {"a": {"parameters": 2 * NORM_LIMIT, "buffers": 7 * NORM_LIMIT}, "b": {}}
-    assert norm_limits([]) == {}
-
-
-def test_update_norm_is_the_distance_by_the_root_of_the_steps() -> None:
-    sent = {"parameters": np.zeros(2, np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([3])}
-    got = {"parameters": np.array([3, 4], np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([99])}
-    assert update_norm(sent, got, 4) == {"parameters": 2.5, "buffers": 0.0}
 
 
 def test_what_is_not_a_number_is_refused_before_it_is_measured() -> None:

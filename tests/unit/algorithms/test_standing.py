@@ -15,8 +15,8 @@ from fedaux.algorithms.loop import sample
 from fedaux.algorithms.run_state import RunState, StateError
 from fedaux.algorithms.standing import StandingTeachers
 from fedaux.algorithms.teachers import teacher_logits
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.config.sections import TeachersConfig
 from fedaux.core.messages import Failure, Order, PrepareOrder, Reply, TrainOrder, Update
 from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Answer, Scripted, fails, honest, make_server
 

@@ -7,8 +7,8 @@ import torch
 from fedaux.algorithms.aggregate import Ensemble, ModelSum
 from fedaux.algorithms.hooks import with_extra
 from fedaux.algorithms.teachers import bayesian_teachers, normalised, own_weights, teacher_logits, variance_weights
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.methods import find_method
-from fedaux.config.sections import DistillConfig
 from fedaux.data.records import Records
 from fedaux.models import build, flatten_state
 from helpers.scripted import MLP

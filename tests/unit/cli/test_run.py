@@ -1,4 +1,4 @@
-"""`fedaux init`, `run`, `resume` and `report` where nothing has to be trained."""
+"""`fedaux run`, `resume` and `report` where nothing has to be trained."""
 
 import json
 from dataclasses import replace
@@ -7,20 +7,9 @@ from pathlib import Path
 import pytest
 
 from fedaux.algorithms.run_state import FILE
-from fedaux.config.schema import Config
 from helpers.commands import fedaux
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
-
-
-def test_init_says_what_it_wrote_and_what_to_do_next(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fedaux(monkeypatch, "init", "images", "new") == 0
-    assert "fedaux run new/images.toml" in capsys.readouterr().out
-    assert Config.load(place / "new" / "images.toml").data.source == "images"
-    assert fedaux(monkeypatch, "init", "text", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["files"] == ["text.toml"]
 
 
 def test_a_finished_run_is_read_and_not_repeated(

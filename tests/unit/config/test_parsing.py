@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedaux.config.parsing import RENAMED, require_within
+from fedaux.config.parsing import RENAMED, dotted, require_within, set_key
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, ConfigError, flatten
 from helpers.settings import LEAVES, nested
@@ -136,3 +136,13 @@ def test_an_interval_has_the_ends_its_brackets_say(
     for value in outside:
         with pytest.raises(ConfigError, match=re.escape(f"a.b must be {words}, not {value}: why")):
             require_within("a.b", value, interval, "why")
+
+
+def test_dotted_keys_lead_back_to_the_tables() -> None:
+    tables = {"a": 1, "b": {"c": [1, 2], "d": {"e": "x"}}}
+    flat = dict(dotted(tables))
+    assert flat == {"a": 1, "b.c": [1, 2], "b.d.e": "x"}
+    again: dict[str, Any] = {}
+    for key, value in flat.items():
+        set_key(again, key, value, "test")
+    assert again == tables

@@ -4,7 +4,7 @@ import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
-from fedaux.config.sections import LocalConfig, PrivacyConfig, TeachersConfig
+from fedaux.config.sections import LocalConfig, PrivacyConfig
 from helpers.settings import nested
 
 CHECKS = [
@@ -29,12 +29,7 @@ CHECKS = [
     ("local.batch_size=0", "local.batch_size must be at least 1"),
     ("local.lr=0", "local.lr must be above 0"),
     ("local.mu=-1", "local.mu must be at least 0"),
-    ("distill.epochs=0", "distill.epochs"),
-    ("distill.batch_size=0", "distill.batch_size must be at least 1"),
-    ("distill.lr=0", "distill.lr must be above 0"),
-    ("distill.samples=0", "distill.samples must be at least 1"),
     ("privacy.scorer=mean", "unknown privacy.scorer 'mean'; choose from class-embedding, mean-embedding, logistic"),
-    ("teachers.weights=odd", "did you mean 'odds'?"),
     ("privacy.adjacency=add", "choose from replace-one, add-remove"),
     ("privacy.calibration=mine", "choose from opendp, analytic"),
     ("privacy.epsilon=0", "privacy.epsilon must be above 0, not 0.0"),
@@ -42,18 +37,11 @@ CHECKS = [
     ("privacy.adjacency=add-remove", "'add-remove' needs privacy.declared_records"),
     ("pretrain.lr=inf", "pretrain.lr"),
     ("local.lr=inf", "local.lr must be above 0"),
-    ("distill.lr=inf", "distill.lr must be above 0"),
     ("privacy.delta=0", "privacy.delta must be above 0 and below 1, not 0.0"),
     ("privacy.delta=1", "privacy.delta must be above 0 and below 1, not 1.0"),
     ("privacy.embedding_dim=0", "privacy.embedding_dim must be at least 1"),
     ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
     ("privacy.scorer=meen-embedding", "choose from class-embedding, mean-embedding, logistic"),
-    ("teachers.weights=certain", "choose from odds, certainty"),
-    ("distill.start=mean", "choose from average, student, better"),
-    ("distill.steps=-1", "distill.steps must be at least 0"),
-    ("distill.patience=-1", "distill.patience must be at least 0"),
-    ("teachers.run_on=nobody", "choose from server, clients"),
-    ("teachers.examples=-1", "teachers.examples must be at least 0, not -1"),
     ("data.partition=random", "choose from dirichlet, shards, iid"),
 ]
 
@@ -65,22 +53,11 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
     assert fragment in str(caught.value)
 
 
-def test_a_limited_share_needs_a_server_that_sees_all_teachers() -> None:
-    with pytest.raises(ConfigError, match=r"max_share below 1 needs teachers\.run_on = 'server'"):
-        TeachersConfig(max_share=0.5, run_on="clients")
-    assert TeachersConfig(max_share=1.0, run_on="clients").run_on == "clients"
-
-
 def test_add_remove_needs_a_size_that_neighbours_share() -> None:
     with pytest.raises(ConfigError, match=r"'add-remove' needs privacy\.declared_records"):
         PrivacyConfig(adjacency="add-remove", declared_records=0)
     assert PrivacyConfig(adjacency="add-remove", declared_records=1).declared_records == 1
     assert PrivacyConfig(adjacency="replace-one").declared_records == 0
-
-
-def test_standing_teachers_need_a_server_that_runs_them() -> None:
-    with pytest.raises(ConfigError, match=r"teachers\.standing needs teachers\.run_on = 'server'"):
-        TeachersConfig(standing=True, run_on="clients")
 
 
 @pytest.mark.parametrize("scorer", ["mean-embedding", "logistic"])

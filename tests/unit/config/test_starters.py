@@ -13,7 +13,7 @@ from fedaux.core.errors import Exit, UnknownNameError
 @pytest.mark.parametrize("kind", STARTERS)
 def test_a_starter_is_a_commented_config_that_loads(kind: str, tmp_path: Path) -> None:
     paths = write_starter(kind, tmp_path / "new")
-    assert paths == [tmp_path / "new" / name for name in STARTERS[kind][1]]
+    assert paths == [tmp_path / "new" / name for name in STARTERS[kind]]
     text = paths[0].read_text()
     assert Config.load(paths[0]).method == "fedaux"
     assert text.count("#") >= 10

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.core.io import cache_folder, caching_in, temporary_array, write_atomically
+from fedaux.core.io import cache_folder, caching_in, hashed_name, temporary_array, write_atomically
 
 
 def test_writes_and_replaces_in_folders_that_are_not_there_yet(tmp_path: Path) -> None:
@@ -101,3 +101,10 @@ def test_a_private_cache_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
         assert cache_folder() == tmp_path / "vault" / "decoded"
         assert cache_folder().stat().st_mode & 0o777 == 0o700
     assert cache_folder() == usual
+
+
+def test_a_hashed_name_is_safe_in_a_path_and_stays_the_same() -> None:
+    assert hashed_name("berlin") == "fb38a93fd89e1a5f"
+    names = {hashed_name(name) for name in ("berlin", "Berlin", "../../etc/passwd", "", "ü")}
+    assert len(names) == 5
+    assert all(name.isalnum() and len(name) == 16 for name in names)

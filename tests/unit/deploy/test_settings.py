@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, PrivacyConfig, TeachersConfig
+from fedaux.config.sections import AuxConfig, DataConfig, PrivacyConfig
 from fedaux.config.toml import to_commented_toml
 from fedaux.deploy.settings import (
     SERVER_NOTES,

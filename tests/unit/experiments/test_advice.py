@@ -62,8 +62,7 @@ def test_a_smaller_epsilon_takes_the_figures_of_that_epsilon() -> None:
     assert "FedAUX, ε = 1 was measured" in " ".join(found.left_out)
 
 
-def test_what_the_user_lacks_or_forbids_is_left_out_with_the_reason() -> None:
-    assert labels(HEADS, public_data=False) == ["SCAFFOLD"]
+def test_what_the_user_forbids_is_left_out_with_the_reason() -> None:
     assert labels(HEADS, share_sums=False) == ["FedAVG+P", "FedAUX, ε = 1", "SCAFFOLD"]
     assert len(advise(HEADS, [NEAR], share_sums=False).left_out) == 2
 

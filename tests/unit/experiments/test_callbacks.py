@@ -1,7 +1,6 @@
 """Lines of metrics have no gap and no half line, whatever was cut off."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +8,9 @@ import pytest
 
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_state import RunState
-from fedaux.core.errors import MissingPackageError, UnknownNameError
 from fedaux.core.messages import Failure
 from fedaux.experiments import callbacks
-from fedaux.experiments.callbacks import CLIENTS, METRICS, JsonLines, client_rows, make_callbacks, round_metrics
+from fedaux.experiments.callbacks import CLIENTS, METRICS, JsonLines, client_rows, round_metrics
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
 
@@ -66,14 +64,6 @@ def test_a_write_that_failed_leaves_no_gap_and_no_half_line(
     writer.on_round_end(done.state)
     assert lines(tmp_path / METRICS) == metrics(done.state)
     assert lines(tmp_path / CLIENTS) == [row for result in done.state.history for row in client_rows(result)]
-
-
-def test_a_tracker_that_is_none_and_one_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'tensorboard'"):
-        make_callbacks(["tensorbord"])
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[mlflow\]'"):
-        make_callbacks(["mlflow"])
 
 
 def test_a_row_has_the_figures_of_its_round_and_leaves_out_what_does_not_exist(done: Result) -> None:

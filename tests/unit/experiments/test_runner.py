@@ -12,8 +12,9 @@ from fedaux.algorithms.regions import FOLDER, RegionError
 from fedaux.algorithms.run_lock import FILE as LOCK
 from fedaux.algorithms.run_lock import LockedError, RunLock
 from fedaux.algorithms.run_state import HISTORY, RunState
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.config.sections import DataConfig, FederationConfig, TeachersConfig
+from fedaux.config.sections import DataConfig, FederationConfig
 from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarted
 from fedaux.experiments.callbacks import Callback

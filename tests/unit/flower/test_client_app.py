@@ -24,7 +24,7 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.experiments.runner import in_process
 from fedaux.flower import client_app as client_module
-from fedaux.flower import client_data
+from fedaux.flower import client_data, client_training
 from fedaux.flower.client_app import app, request_hash, validate_order
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import serialize
@@ -498,13 +498,13 @@ def test_an_order_may_ask_for_as_many_epochs_as_the_clients_own_settings_allow(
 ) -> None:
     """Without a limit, one order could keep a site busy for ever."""
     trained: list[int] = []
-    result = client_module.train_local
+    result = client_training.train_local
 
     def short(*args: Any, epochs: int, **options: Any) -> Any:
         trained.append(epochs)
         return result(*args, epochs=1, **options)
 
-    monkeypatch.setattr(client_module, "train_local", short)
+    monkeypatch.setattr(client_training, "train_local", short)
     federation = replace(CONFIG.federation, max_epochs=limit)
     site = in_process(replace(CONFIG, federation=federation, local=LocalConfig(epochs=own)), tmp_path)
     order = server.orders.train(state, "client-000")

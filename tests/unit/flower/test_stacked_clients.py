@@ -10,17 +10,10 @@ import pytest
 
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import (
-    AuxConfig,
-    DataConfig,
-    FederationConfig,
-    LocalConfig,
-    PretrainConfig,
-    PrivacyConfig,
-    TeachersConfig,
-)
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Failure, Refusal, Reply, TrainOrder, Update
 from fedaux.experiments.runner import in_process
 from fedaux.flower import stacked_clients

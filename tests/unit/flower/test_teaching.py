@@ -12,17 +12,11 @@ from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.algorithms.teachers import teacher_logits
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import (
-    AuxConfig,
-    DataConfig,
-    FederationConfig,
-    PretrainConfig,
-    PrivacyConfig,
-    TeachersConfig,
-)
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import OrderError, Teaching, TrainOrder
 from fedaux.experiments.runner import in_process
 from fedaux.flower.client_data import load_task

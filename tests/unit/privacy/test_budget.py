@@ -15,8 +15,9 @@ import pytest
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PrivacyConfig
 from fedaux.core.messages import Account, Release
+from fedaux.privacy.account_file import FILE, Entry
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, total_epsilon
-from fedaux.privacy.budget import FILE, BudgetStore, Entry, account_folder
+from fedaux.privacy.budget import BudgetStore, account_folder
 from fedaux.privacy.release import release_mechanism
 
 PRIVACY = PrivacyConfig(epsilon=0.1)
@@ -447,10 +448,3 @@ def test_a_model_that_the_account_does_not_vouch_for_is_paid_for_again(tmp_path:
 def test_a_model_with_seeded_noise_is_none_for_settings_without_a_seed(tmp_path: Path) -> None:
     train(tmp_path, lambda mechanism: b"seeded", unsafe_seed=1)
     assert train(tmp_path, lambda mechanism: b"private") == b"private"
-
-
-def test_entries_of_older_accounts_without_a_request_are_training() -> None:
-    entry = Entry("", 1.0, 1.0, 1, 1, 1.0, False)
-    assert entry.trains
-    assert replace(entry, request="training f00d").trains
-    assert not replace(entry, request="f00d").trains

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from fedaux.config.sections import PrivacyConfig
+from fedaux.privacy.account_file import LOST, Entry, read_account
 from fedaux.privacy.accounting import BudgetError, Mechanism
-from fedaux.privacy.budget import LOST, BudgetStore, Entry, read_account
+from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.write_off import write_off
 
 PRIVACY = PrivacyConfig(epsilon=0.1, epsilon_total=1.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedaux.config.sections import TeachersConfig
+from fedaux.config.distillation import TeachersConfig
 from fedaux.scoring import odds
 from fedaux.scoring.base import MIN_WEIGHT, Fitted, teacher_weights
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedaux.config.sections import PrivacyConfig, TeachersConfig
+from fedaux.config.distillation import TeachersConfig
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release
 from fedaux.privacy.release import release
 from fedaux.scoring import odds

@@ -15,7 +15,7 @@ from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.records import training
 from fedaux.deploy.audit.site import NAME
 from fedaux.experiments.runner import in_process, run_in_folder
-from fedaux.privacy.budget import Entry
+from fedaux.privacy.account_file import Entry
 from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.site_account import SiteAccount
 

@@ -24,8 +24,9 @@ from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, Sweep
 from fedaux.experiments.callbacks import Callback
 from fedaux.experiments.folders import stored_state
 from fedaux.experiments.runner import pretrain, run
+from fedaux.experiments.sweeps.arms import Arm
 from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
-from fedaux.experiments.sweeps.grid import Arm, Run, Sweep
+from fedaux.experiments.sweeps.grid import Run, Sweep
 from fedaux.experiments.sweeps.result import FailedRun, SweepResult, write_results
 from fedaux.experiments.sweeps.workers import Task, TaskError, run_tasks
 from fedaux.report.arms import ArmResult, collapsed

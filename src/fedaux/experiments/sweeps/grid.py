@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import find_method, method_name
-from fedaux.config.parsing import ConfigError, apply_override, require, set_key
+from fedaux.config.methods import method_name
+from fedaux.config.parsing import ConfigError, apply_override, dotted, require
 from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import unknown_name
+from fedaux.experiments.sweeps.arms import Arm, make_arm, with_unique_names, without_repeats
 from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
 
-Settings = dict[str, Any]  # dotted keys, as in --set
-SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "fraction": "C"}
-ANY = "any"  # the value of a setting that a method does not look at
 METADATA = {  # keys of these tables beside their lists
     "sweep": ("seeds", "title", "about", "minutes"),
     "tune": ("methods", "budget", "seeds", "validation_fraction"),
 }
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One combination of values, with a name for folders and labels for readers."""
-
-    settings: Settings
-    config: Config
-    name: str
-    labels: dict[str, str]  # of each setting, for readers: FedAUX, α = 0.01
-
-    @property
-    def label(self) -> str:
-        return ", ".join(self.labels.values()) or find_method(self.config.method).label
+_EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
 
 
 @dataclass(frozen=True)
@@ -89,7 +72,7 @@ class Sweep:
         lists = {key: tuple(map(method_name, values) if key == "method" else values) for key, values in axes.items()}
         products = itertools.product(*lists.values())
         arms = [make_arm(base, dict(zip(lists, values, strict=True)), chosen) for values in products]
-        return cls(base, lists, seeds, tuple(_with_unique_names(list(without_repeats(arms)))), chosen, **metadata)
+        return cls(base, lists, seeds, tuple(with_unique_names(list(without_repeats(arms)))), chosen, **metadata)
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = (), chosen: Chosen = AS_CONFIGURED) -> Sweep:
@@ -109,13 +92,13 @@ class Sweep:
         rest = {key: value for key, value in table.items() if key not in ("sweep", "tune")}
         grid = table["sweep"]
         require(isinstance(grid, Mapping), f"sweep must be a table: write [sweep] and below it {_EXAMPLE}.")
-        lists = dict(flat(grid))
+        lists = dict(dotted(grid))
         for text in overrides:
             key = text.partition("=")[0].strip()
             if key.startswith("sweep."):
                 changed: dict[str, Any] = {}
                 apply_override(changed, text)
-                lists |= flat(changed["sweep"])
+                lists |= dotted(changed["sweep"])
             else:
                 lists.pop(key, None)
         seeds = lists.pop("seeds", 1)
@@ -123,51 +106,27 @@ class Sweep:
         for key, value in metadata.items():
             fits = isinstance(value, (int, float) if key == "minutes" else str)
             require(fits, f"sweep.{key} must be {'a number' if key == 'minutes' else 'text'}, not {value!r}.")
-        return cls.of(
-            Config.from_dict(rest, [text for text in overrides if not _of_sweep(text)]),
-            lists,
-            seeds,
-            chosen,
-            **metadata,
-        )
+        base = Config.from_dict(rest, [text for text in overrides if not text.strip().startswith("sweep.")])
+        return cls.of(base, lists, seeds, chosen, **metadata)
 
     def runs(self, folder: Path) -> list[Run]:
         """Arm after arm, seed after seed."""
         return [run for arm in self.arms for run in self.runs_of(arm, folder)]
 
     def runs_of(self, arm: Arm, folder: Path) -> list[Run]:
-        seeds = range(self.base.seed, self.base.seed + self.seeds)
-        return [Run(arm, replace(arm.config, seed=seed), folder / "runs" / f"{arm.name}-seed{seed}") for seed in seeds]
+        return seeded_runs(arm, self.base.seed, self.seeds, folder)
 
 
-_EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
-
-
-def value_label(key: str, value: Any) -> str:
-    """A value for readers: FedAUX for a method, else with the name of its setting: α = 0.01."""
-    if key == "method":
-        return find_method(value).label
-    if key in ("prototypes", "privacy.scorer"):  # names already
-        return format_value(value)
-    return f"{SYMBOLS.get(key, key)} = {format_value(value)}"
-
-
-def _of_sweep(text: str) -> bool:
-    return text.strip().startswith("sweep.")
-
-
-def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested tables as dotted keys."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+def seeded_runs(arm: Arm, first: int, count: int, folder: Path, until: int | None = None) -> list[Run]:
+    """An arm with `count` seeds from `first` on, each in a folder of its own."""
+    seeds = range(first, first + count)
+    runs = folder / "runs"
+    return [Run(arm, replace(arm.config, seed=seed), runs / f"{arm.name}-seed{seed}", until) for seed in seeds]
 
 
 def check_axis(key: str, values: Any, table: str = "sweep") -> None:
     """Refuse what is no setting, or no list of different values."""
-    known = [name for name, _ in flat(Config().to_dict())]
+    known = [name for name, _ in dotted(Config().to_dict())]
     if key == "seed":
         raise ConfigError(
             f"{table}.seed: seeds are counted, not listed. Write seeds = 3, and seed = … for the first one."
@@ -181,77 +140,3 @@ def check_axis(key: str, values: Any, table: str = "sweep") -> None:
     require(len(values) > 0, f"{table}: the list of {key} is empty; give it values, or leave {key} out of [{table}].")
     twice = [value for index, value in enumerate(values) if value in values[:index]]
     require(not twice, f"{table}: {key} has {twice[:1]} twice; every value makes an arm of its own.")
-
-
-def make_arm(base: Config, settings: Settings, chosen: Chosen = AS_CONFIGURED) -> Arm:
-    """The base config with these settings. Options of a method are those of the config's own method alone."""
-    table = base.to_dict()
-    if settings.get("method", base.method) != base.method:
-        table["method_options"] = {}
-    for key, value in {**chosen.of(settings.get("method", base.method)), **settings}.items():
-        set_key(table, key, value, f"sweep: {key}")
-    parts = [f"{key}={format_value(value)}" for key, value in settings.items()]
-    try:
-        config = Config.from_dict(table)
-    except ConfigError as error:
-        raise ConfigError(f"the sweep cannot have an arm with {' and '.join(parts)}: {error}") from error
-    labels = {key: value_label(key, value) for key, value in settings.items()}
-    return Arm(settings, config, make_name(settings) or config.method, labels)
-
-
-def without_repeats(arms: Sequence[Arm]) -> Iterator[Arm]:
-    """Arms that differ in nothing that their method looks at are one: FedAVG is the same for any ε."""
-    seen = set[str]()
-    for arm in arms:
-        inert = [key for key in arm.settings if ignores(arm.config, key)]
-        rest = {key: value for key, value in arm.settings.items() if key not in inert}
-        if inert:
-            labels = {**arm.labels, **{key: f"any {SYMBOLS.get(key, key)}" for key in inert}}
-            name = make_name(rest) or arm.config.method
-            arm = replace(arm, settings={**arm.settings, **dict.fromkeys(inert, ANY)}, name=name, labels=labels)
-        if repr(arm.settings) not in seen:
-            seen.add(repr(arm.settings))
-            yield arm
-
-
-def ignores(config: Config, key: str) -> bool:
-    """Whether this setting makes no difference to a run of this config."""
-    method = find_method(config.method)
-    if key.startswith("privacy."):
-        return not (config.releases or config.privacy.private_training)
-    if key.startswith(("distill.", "teachers.")):
-        return not method.distils
-    if key.startswith("pretrain."):
-        return not method.pretrained
-    return key == "local.mu" and not method.proximal
-
-
-def make_name(settings: Settings) -> str:
-    """For a folder."""
-    text = "-".join(f"{key}={format_value(value)}" for key, value in settings.items())
-    return re.sub(r"[^\w.+=,-]+", "_", text.replace("method=", ""), flags=re.ASCII)[:120]
-
-
-def _with_unique_names(arms: list[Arm]) -> Iterator[Arm]:
-    """Long or odd values may give the same name; such arms get a piece of their hash."""
-    counts = Counter(arm.name for arm in arms)
-    for arm in arms:
-        yield arm if counts[arm.name] == 1 else replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
-
-
-def describe(settings: Mapping[str, Any]) -> str:
-    """For readers: local.lr = 0.1, local.epochs = 5."""
-    return ", ".join(f"{key} = {format_value(value)}" for key, value in settings.items()) or "as in the config"
-
-
-def format_value(value: Any) -> str:
-    """A value of any setting for readers and for names of folders."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        short = f"{value:g}"
-        return short if float(short) == value else repr(value)
-    if isinstance(value, Mapping):  # a prototype with options of its own
-        options = ", ".join(f"{key}={format_value(item)}" for key, item in value.items() if key != "name")
-        return f"{value.get('name', '')}({options})" if options else str(value.get("name", ""))
-    return " + ".join(map(format_value, value)) if isinstance(value, (list, tuple)) else str(value)

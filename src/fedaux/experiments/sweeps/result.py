@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from fedaux.config.methods import find_method
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.experiments.sweeps.grid import SYMBOLS, Run, Sweep, describe
+from fedaux.experiments.sweeps.arms import SYMBOLS, describe
+from fedaux.experiments.sweeps.grid import Run, Sweep
 from fedaux.experiments.sweeps.workers import TaskError
 from fedaux.report.arms import ArmResult
 from fedaux.report.comparison_page import write_comparison

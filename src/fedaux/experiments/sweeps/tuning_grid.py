@@ -10,10 +10,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fedaux.config.methods import METHODS, Method, find_method
-from fedaux.config.parsing import ConfigError, require
+from fedaux.config.parsing import ConfigError, dotted, require
 from fedaux.config.schema import Config
 from fedaux.core.rng import numpy_stream
-from fedaux.experiments.sweeps.grid import Arm, Settings, check_axis, flat, make_arm
+from fedaux.experiments.sweeps.arms import Arm, Settings, make_arm
+from fedaux.experiments.sweeps.grid import check_axis
 from fedaux.models.registry import option_default
 
 Value = Any  # of a setting; or a table of several settings that only make sense together
@@ -63,7 +64,7 @@ def read_grid(table: Mapping[str, Any]) -> dict[str, dict[str, tuple[Value, ...]
     for name, value in table.items():
         method = name if name in METHODS or ":" in name else ""
         require(not method or isinstance(value, Mapping), f"tune.{name} must be a table of lists: [tune.{name!r}].")
-        for key, values in flat(value if method else {name: value}):
+        for key, values in dotted(value if method else {name: value}):
             if key != "norm":
                 for one in _keys(key, values):
                     check_axis(one, values, "tune")

@@ -16,7 +16,8 @@ from typing import Any
 from fedaux.config.methods import PAPER, find_method
 from fedaux.config.parsing import apply_override, require, require_within
 from fedaux.config.schema import Config, read_table
-from fedaux.experiments.sweeps.grid import METADATA, Arm, Run, Settings
+from fedaux.experiments.sweeps.arms import Arm, Settings
+from fedaux.experiments.sweeps.grid import METADATA, Run, seeded_runs
 from fedaux.experiments.sweeps.tuning_grid import Axis, Lists, Value, axes, read_grid, replaced, sample
 
 FIRST_SEED = 1000  # above the config's own: the splits of a comparison are none of those of its tuning
@@ -118,13 +119,7 @@ class Tuning:
         return rungs(self.budget, self.base.rounds)
 
     def runs(self, trial: Trial, until: int, folder: Path) -> list[Run]:
-        first = self.base.seed + FIRST_SEED
-        return [
-            Run(
-                trial.arm, replace(trial.arm.config, seed=seed), folder / "runs" / f"{trial.arm.name}-seed{seed}", until
-            )
-            for seed in range(first, first + self.seeds)
-        ]
+        return seeded_runs(trial.arm, self.base.seed + FIRST_SEED, self.seeds, folder, until)
 
     def total_rounds(self, method: str) -> int:
         """Of all its trials and seeds, once all rungs are done."""

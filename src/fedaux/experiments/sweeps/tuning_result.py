@@ -8,11 +8,12 @@ from typing import Any
 
 from fedaux.config.methods import find_method
 from fedaux.core.io import write_atomically
+from fedaux.experiments.sweeps.arms import describe
 from fedaux.experiments.sweeps.chosen import WINNERS
-from fedaux.experiments.sweeps.grid import describe
 from fedaux.experiments.sweeps.tuning_grid import at_edge
 from fedaux.experiments.sweeps.tuning_plan import FIRST_SEED, Trial, Tuning, held_out_seed
 from fedaux.report.tables import markdown, to_csv
+from fedaux.report.terminal import plural
 
 HEADER = ("method", "validation accuracy", "as in the config", "settings", "rounds", "chosen")
 
@@ -35,8 +36,8 @@ def caption(tuning: Tuning) -> str:
     halving = ", ".join(f"{rung.settings} until round {rung.rounds}" for rung in tuning.rungs)
     return (
         f"Validation accuracy in %: {base.data.source}, {base.data.clients} clients, "
-        f"{', '.join(spec.label for spec in base.prototypes)}, {base.rounds} round{'s' * (base.rounds > 1)}. "
-        f"{tuning.budget} settings a method at most ({halving}), {seeds} split{'s' * (seeds > 1)}, "
+        f"{', '.join(spec.label for spec in base.prototypes)}, {plural(base.rounds, 'round')}. "
+        f"{tuning.budget} settings a method at most ({halving}), {plural(seeds, 'split')}, "
         f"{100 * tuning.validation_fraction:g} % of the private records held out for validation. "
         "The winner's own figure is optimistic: it was chosen by it."
     )

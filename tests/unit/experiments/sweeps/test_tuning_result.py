@@ -4,7 +4,7 @@ import csv
 import json
 from pathlib import Path
 
-from fedaux.experiments.sweeps.grid import describe
+from fedaux.experiments.sweeps.arms import describe
 from fedaux.experiments.sweeps.tuning_grid import at_edge
 from fedaux.experiments.sweeps.tuning_plan import Tuning
 from fedaux.experiments.sweeps.tuning_result import rows, write_tuning

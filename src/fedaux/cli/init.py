@@ -1,0 +1,66 @@
+"""`fedaux init`: a commented config to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from fedaux.cli.common import Json, examples, print_result
+
+if TYPE_CHECKING:
+    from fedaux.data.choices import Choice
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "fedaux init images            # writes images.toml for your own images",
+        "fedaux init images --data scans --public web --clients 3   # with settings chosen from these folders",
+        "fedaux init text newsroom     # writes newsroom/text.toml",
+        "fedaux init model             # writes model.toml and my_model.py, which run as they are",
+    )
+)
+def init(
+    kind: Annotated[str, typer.Argument(help="images, text or model.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write; default here.")] = Path(),
+    data: Annotated[Path | None, typer.Option(help="Your labelled images: choose settings from them.")] = None,
+    public: Annotated[Path | None, typer.Option(help="With --data: the folder of public images.")] = None,
+    clients: Annotated[int, typer.Option(min=1, help="With --data: how many sites to simulate.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Write a commented config to start from: for your images, your text, or a model and data of your own."""
+    from fedaux.config.starters import write_starter
+    from fedaux.config.toml import toml_value
+
+    choices = _choices(kind, folder, data, public, clients)
+    paths = write_starter(kind, folder, {choice.key: choice.value for choice in choices})
+    print_result(
+        as_json,
+        {"files": [str(path) for path in paths], "chosen": {choice.key: vars(choice) for choice in choices}},
+        *(
+            f"[bold]{choice.key}[/bold] = {escape(toml_value(choice.value))}  {escape(choice.why)}"
+            for choice in choices
+        ),
+        f"Wrote {' and '.join(map(str, paths))}.",
+        f"Next: look through it, then `fedaux run {paths[0]}`.",
+    )
+
+
+def _choices(kind: str, folder: Path, data: Path | None, public: Path | None, clients: int) -> list[Choice]:
+    """Settings from folders of images; none where no folder is named."""
+    if data is None and public is None:
+        return []
+    if kind != "images" or data is None or public is None:
+        raise typer.BadParameter("--data and --public go together, and with `fedaux init images`", param_hint="--data")
+    from fedaux.config.sections import AuxConfig, DataConfig
+    from fedaux.data.choices import choose_for_images
+    from fedaux.data.overlap import refuse_same_source
+
+    refuse_same_source(DataConfig("images", str(data)), AuxConfig("images", str(public)))
+    if folder.resolve() != Path.cwd():  # paths must hold from there as well
+        data, public = data.absolute(), public.absolute()
+    return choose_for_images(data, public, clients)
