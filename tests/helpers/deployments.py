@@ -21,7 +21,7 @@ from fedaux.config.sections import DataConfig, LocalConfig, PrivacyConfig
 from fedaux.deploy.layout import Address, init
 from fedaux.deploy.settings import demo_config
 from fedaux.deploy.site_checks import CheckResult
-from helpers.harness import free_port
+from helpers.harness import Patience, free_port
 
 AWKWARD = "50% of $HOME & Anna's"
 
@@ -34,9 +34,9 @@ def deploy(
 
 
 def until(ready: Callable[[], bool], seconds: float = 300.0) -> None:
-    end = time.monotonic() + seconds
+    patience = Patience(seconds)
     while not ready():
-        assert time.monotonic() < end, "it took too long"
+        assert not patience.over(), "it took too long"
         time.sleep(0.5)
 
 
