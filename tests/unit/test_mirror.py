@@ -20,7 +20,7 @@ WITHOUT_TWIN = {
     "deploy/audit/statements": AUDIT,
     "deploy/audit/texts": AUDIT,
     "deploy/audit/wire": AUDIT,
-    "experiments/region_app": "three calls in a row, which end_to_end/servers/test_regions.py makes",
+    "experiments/region_app": "a whole server, which end_to_end/test_region_app.py runs",
     "experiments/sweeps/tuning": "runs alone, which end_to_end/test_tune.py makes",
     "experiments/server_app": "four calls in a row, which end_to_end/test_server_app.py makes",
 }

@@ -24,6 +24,7 @@ from fedaux.algorithms.subtotals import subtotal
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Release, Reply, Subtotal
+from fedaux.core.progress import RoundFinished
 from fedaux.core.timing import Costs
 from fedaux.scoring.teacher_weights import PublicEmbedding
 
@@ -55,6 +56,10 @@ class Part:
     def clients(self, names: Sequence[str]) -> Sequence[str]:
         first, last = (len(names) * place // self.count for place in (self.number - 1, self.number))
         return names[first:last]
+
+    def folder(self, run: Path) -> Path:
+        """Of this region's server: its lock, and what it is doing."""
+        return run / FOLDER / f"{self.number}of{self.count}"
 
     def answer(self, folder: Path, request: int) -> Path:
         return folder / FOLDER / f"{request:06d}-{self.number}of{self.count}.safetensors"
@@ -107,6 +112,7 @@ class Region:
         self._server, self._federation, self._folder, self._part = server, federation, folder, part
         self._own = frozenset(part.clients(server.clients))
         self._first: RunState | None = None
+        self._round = 0  # the last that it has heard of
         self._embedding: PublicEmbedding | None = None
 
     def serve(self, wait: Callable[[], None] = _sleep) -> None:
@@ -132,7 +138,10 @@ class Region:
         """As the merging server saved it. Public features are computed once: extractors do not change."""
         state = RunState.load(self._folder)
         if self._first is None:
-            self._first, self._embedding = state, self._server.restore(state)
+            self._first, self._embedding, self._round = state, self._server.restore(state), state.round
+        for result in state.history[self._round :]:
+            self._server.on_progress(RoundFinished(result, self._server.config.rounds, privacy=""))
+        self._round = state.round
         return replace(state, extractors=self._first.extractors, public=self._first.public)
 
     def _prepare(self, state: RunState, own: list[str]) -> bytes:

@@ -15,6 +15,10 @@ from fedaux.core.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
 
+RunHome = Annotated[
+    Path | None,
+    typer.Option(help="The run's folder, if it is not server/run; of a regional server: OUT/regions/1of2, say."),
+]
 MARKS = {True: "[green]ok[/green]     ", False: "[bold red]problem[/bold red]", None: "[yellow]unknown[/yellow]"}
 
 
@@ -129,6 +133,7 @@ def status(
     stuck_after: Annotated[
         float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
     ] = None,
+    run: RunHome = None,
     as_json: Json = False,
 ) -> None:
     """Show what the run and its sites are doing. Ends with 1 if the run is stuck or failed, or the server is down."""
@@ -139,13 +144,13 @@ def status(
     server, console = server_folder(folder), console_for(as_json)
     link = ControlLink(server)
     if as_json or once or not console.is_terminal:
-        found = read_status(server, link, stuck_after=stuck_after)
+        found = read_status(server, link, stuck_after=stuck_after, folder=run)
         if as_json:
             print_json(found.to_dict())
         else:
             console.print(status_panel(found))
     else:
-        found = watch(console, lambda: read_status(server, link, stuck_after=stuck_after), every)
+        found = watch(console, lambda: read_status(server, link, stuck_after=stuck_after, folder=run), every)
     if found.problems:
         raise typer.Exit(Exit.NEGATIVE)
 
@@ -158,6 +163,7 @@ def metrics(
     stuck_after: Annotated[
         float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
     ] = None,
+    run: RunHome = None,
 ) -> None:
     """Serve the status to Prometheus, until Ctrl-C. It needs the package prometheus-client."""
     from fedaux.deploy.link import ControlLink
@@ -166,7 +172,7 @@ def metrics(
 
     server = server_folder(folder)
     link = ControlLink(server)
-    with serve(lambda: read_status(server, link, stuck_after=stuck_after), host, port) as address:
+    with serve(lambda: read_status(server, link, stuck_after=stuck_after, folder=run), host, port) as address:
         console_for(False).print(f"metrics of {escape(str(server))} at {address}", soft_wrap=True)
         signal.pause()
 

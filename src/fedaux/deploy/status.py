@@ -102,10 +102,19 @@ def server_folder(folder: Path) -> Path:
     )
 
 
-def read_status(server: Path, link: Watched, now: float | None = None, stuck_after: float | None = None) -> Status:
-    """`stuck_after` seconds without progress, instead of what the run itself has measured."""
-    now = time.time() if now is None else now
-    record, problems = RunStatus.load(server / RUN), list[str]()
+def read_status(
+    server: Path,
+    link: Watched,
+    now: float | None = None,
+    stuck_after: float | None = None,
+    folder: Path | None = None,
+) -> Status:
+    """`stuck_after` seconds without progress, instead of what the run itself has measured.
+
+    `folder` is where the run's status is, if not below the server's: a regional server has part of the sites.
+    """
+    now, home = time.time() if now is None else now, folder or server / RUN
+    record, problems = RunStatus.load(home), list[str]()
     nodes, flower, answers = list[Node](), None, True
     try:
         link.check()
@@ -114,11 +123,11 @@ def read_status(server: Path, link: Watched, now: float | None = None, stuck_aft
         answers = False
         problems.append(str(error))
     try:
-        names: Sequence[str] = Config.load(server / "fedaux.toml").federation.sites
+        names: Sequence[str] = () if folder else Config.load(server / "fedaux.toml").federation.sites
     except (FedauxError, OSError) as error:
         names = ()
         problems.append(f"the server's settings cannot be read: {error}")
-    alive = is_alive(server / RUN, now)
+    alive = is_alive(home, now)
     current = None if record is None or _is_old(record, alive, flower) else record
     limit = stuck_after or (current.stuck_after if current else START_TIMEOUT)
     state, reason = _state(current, alive, flower, now, limit)

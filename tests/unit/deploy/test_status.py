@@ -185,6 +185,19 @@ def test_sites_without_a_key_and_keys_without_a_site(server: Path) -> None:
     ]
 
 
+def test_a_regional_server_has_its_run_elsewhere_and_the_sites_of_its_region(server: Path, tmp_path: Path) -> None:
+    whole = Config.load(server / "fedaux.toml")
+    part = replace(whole, federation=replace(whole.federation, sites=("berlin",)))
+    status = RunStatus.start(part, None, START)
+    status.update(OrdersSent("train", ("berlin",), 1, 2000), START + 20)
+    (tmp_path / FILE).write_text(status.to_json())
+    os.utime(tmp_path / FILE, (START + 30, START + 30))
+    link = Link(known=[Node("berlin", 1, "online", iso(START - 60))])
+    found = read_status(server, link, START + 40, folder=tmp_path)
+    assert (found.state, found.round, [site.name for site in found.sites]) == ("running", 1, ["berlin"])
+    assert read(server, link=link).state == "none"
+
+
 def test_settings_that_cannot_be_read_are_a_problem(server: Path) -> None:
     (server / "fedaux.toml").write_text("rounds = -1\n")
     assert "cannot be read: rounds must be" in read(server).problems[0]
