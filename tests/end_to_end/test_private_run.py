@@ -1,5 +1,6 @@
 """A run that is private from end to end: scores and heads, one total, and no client beyond its budget."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from fedaux.algorithms.start import initial_state
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Failure, Refusal, Update
+from fedaux.core.messages import Account, Failure, Refusal, Update
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
 from fedaux.privacy.account_file import read_account
@@ -65,6 +66,27 @@ def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
     assert isinstance(refused, Failure)
     assert refused.reason == Refusal.BUDGET.description
     assert "planned for 2 rounds, and they are used up" in caplog.text
+
+
+def test_an_old_copy_of_a_vault_trains_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It would have trained the same round again, with fresh noise."""
+    config = replace(CONFIG, privacy=replace(CONFIG.privacy, sample_rate=1.0), pretrain=PretrainConfig(epochs=0))
+    data, vault = open_data(config), tmp_path / "clients" / "client-000"
+    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    state = initial_state(server)
+    server.restore(state)
+    site = in_process(config, tmp_path)
+    for round_ in range(2):
+        (reply,) = site.ask([server.orders.train(replace(state, round=round_), "client-000")])
+        assert isinstance(reply, Update)
+        if round_ == 0:
+            shutil.copytree(vault, tmp_path / "copy")
+    heard = state.with_accounts(["client-000"], {"client-000": Account.from_json(reply.account)})
+    shutil.rmtree(vault)
+    (tmp_path / "copy").rename(vault)
+    (refused,) = site.ask([server.orders.train(replace(heard, round=1), "client-000")])
+    assert refused == Failure("client-000", Refusal.BUDGET.description, Refusal.BUDGET.value)
+    assert "has 1 entries, but the server has heard of 2: this is an old copy" in caplog.text
 
 
 @pytest.mark.parametrize("change", [{"epochs": 20}, {"batch_size": 1}], ids=str)

@@ -1,10 +1,9 @@
 """A node's local API at a socket: only its own user gets there, and Flower's client speaks through it."""
 
 import stat
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import uvicorn
@@ -19,7 +18,9 @@ from flwr.supernode.main import create_app
 from flwr.supernode.nodestate import NodeState, NodeStateFactory
 from httpx import HTTPStatusError
 
+from fedaux.deploy import runtime_socket
 from fedaux.deploy.runtime_socket import SocketClient, launch, private_socket, serve_at
+from helpers.serving import serving
 
 
 def test_a_socket_lies_in_a_folder_of_its_user_and_goes_with_it() -> None:
@@ -39,14 +40,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, NodeState]]:
     with private_socket() as path:
         serve_at(path)
         config = uvicorn.Config(app=create_app(factory), host="127.0.0.1", port=9, log_level="error")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield path, factory.state()
-        server.should_exit = True
-        thread.join()
+        with serving(config):
+            yield path, factory.state()
 
 
 def client(path: Path, token: str = "") -> SocketClient:
@@ -71,7 +66,22 @@ def test_orders_are_taken_at_the_socket(served: tuple[Path, NodeState], monkeypa
         client(path, "ab" * 128).PullTaskInput(PullTaskInputRequest())
 
 
+def order(kind: TaskType, token: str = "token") -> ExecutionSpec:
+    return ExecutionSpec(kind, "/nowhere", token, True, None, False, 1, False, 1)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in TaskType if kind != TaskType.CLIENT_APP])
 def test_a_site_starts_nothing_but_a_client(kind: TaskType) -> None:
-    spec = ExecutionSpec(kind, "/nowhere", "token", True, None, False, 1, False, 1)
-    assert launch(SubprocessExecutor(), spec).status == LaunchResultStatus.FAILED
+    assert launch(SubprocessExecutor(), order(kind)).status == LaunchResultStatus.FAILED
+
+
+def test_a_token_goes_through_a_pipe_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was in the list of processes, for every user of the machine to read."""
+    started = Mock()
+    monkeypatch.setattr(runtime_socket.subprocess, "Popen", started)
+    assert launch(SubprocessExecutor(), order(TaskType.CLIENT_APP, "s3cret")).status == LaunchResultStatus.ACCEPTED
+    ((words,), options) = started.call_args
+    assert words[-3:-1] == ["clientapp", "/nowhere"]
+    assert "s3cret" not in repr((words, options))
+    started.return_value.stdin.write.assert_called_once_with(b"s3cret")
+    started.return_value.stdin.close.assert_called_once_with()

@@ -34,6 +34,7 @@ def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
     assert site == site_config(base, "paris")
     assert server.data.partition == site.data.partition == "own"
     assert (server.federation.sites, site.federation.sites) == (("berlin", "paris"), ("paris",))
+    assert server.federation.registered_only
     assert (server.method, server.rounds, server.seed) == (base.method, base.rounds, base.seed)
     assert (site.prototypes, site.local, site.head_only, site.rounds) == (
         base.prototypes,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import Server, make_server
@@ -275,6 +275,16 @@ def test_a_network_that_the_clients_own_settings_do_not_list_is_not_built(
         assert refused.reason == Refusal.ORDER.description
 
 
+@pytest.mark.parametrize("classes", [2, 11, 10**9])
+def test_an_order_for_other_classes_than_were_declared_is_refused(
+    site: GridFederation, server: Server, state: RunState, order: PrepareOrder, classes: int
+) -> None:
+    """A head has a row for each: an order could choose how large it is."""
+    for asked in (order, server.orders.train(state, "client-000")):
+        with pytest.raises(OrderError, match=f"for {classes} classes, 10 are declared"):
+            validate_order(context_of(site, "client-000"), replace(asked, classes=classes))
+
+
 def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(tmp_path: Path, network: str) -> None:
     config = replace(CONFIG, method="fedavg", prototypes=(PrototypeSpec.of(f"{network}:net", features=6),))
     data = open_data(config)
@@ -395,6 +405,13 @@ def test_what_an_error_quotes_does_not_leave_the_client(
     assert SECRET in caplog.text
     assert "prepare failed" in caplog.text
     assert not list(tmp_path.rglob("release-*.json"))
+
+
+@pytest.mark.parametrize("handler", sorted(app._registered_funcs))
+def test_no_handler_lets_an_error_out(site: GridFederation, handler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "deserialize", fail)
+    (reply,) = site.grid.send_and_receive([Message(RecordDict(), site.nodes["client-000"], handler)])
+    assert reply.error.reason == Refusal.FAILED.value
 
 
 def test_nothing_is_sent_that_is_not_stored(

@@ -19,7 +19,16 @@ from fedaux.core.cache import DECODED, list_cache
 from fedaux.core.messages import OrderError
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
-from fedaux.flower.client_data import account_path, feature_folder, load_features, load_records, load_task
+from fedaux.flower.client_data import (
+    MAX_RANDOM_FEATURES,
+    account_path,
+    cached_head,
+    feature_folder,
+    load_features,
+    load_mapped,
+    load_records,
+    load_task,
+)
 from fedaux.flower.client_data import ordered_extractor as extractor
 from fedaux.models import flatten_state
 
@@ -82,6 +91,17 @@ def test_an_extractor_is_what_its_hash_says(server: Server, state: RunState) -> 
     assert all(np.array_equal(array, order.extractor[name]) for name, array in found.items())
     with pytest.raises(OrderError, match="not the one asked for"):
         extractor(order, order.h0[::-1], SHAPE)
+
+
+@pytest.mark.parametrize("count", [-1, MAX_RANDOM_FEATURES + 1, 10**12])
+def test_more_random_features_than_a_site_has_room_for_are_refused(
+    server: Server, state: RunState, context: Any, count: int
+) -> None:
+    with pytest.raises(OrderError, match=f"asks for {count} random features"):
+        cached_head(8, 3, count, "", "cpu")
+    order = replace(server.orders.sums(state, "client-001", "class-sums"), random_features=count)
+    with pytest.raises(OrderError, match=f"asks for {count} random features"):
+        load_mapped(order, context)
 
 
 def test_what_a_site_decodes_stays_in_its_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,3 +78,11 @@ def test_too_few_sites_are_an_error_that_names_the_missing(monkeypatch: pytest.M
     server = replace(make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES)
     with pytest.raises(MissingSitesError, match=r"2 of 3 clients connected.*client-002"):
         connect(sites(2), server)
+
+
+def test_where_names_are_demanded_keys_without_one_take_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_registry, "POLL_INTERVAL", 0.01)
+    policy = replace(TINY_CONFIG.federation, connect_timeout=0.05, registered_only=True)
+    server = replace(make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES)
+    with pytest.raises(MissingSitesError, match="0 of 3 clients connected"):
+        connect(sites(3), server)
