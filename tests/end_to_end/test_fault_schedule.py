@@ -31,6 +31,7 @@ from fedaux.privacy.budget import BudgetStore
 from fedaux.scoring.base import bound_function
 
 FAULTS, ROUNDS, STARTS = 50, 4, 400
+POINTS = 8  # at which a client can be killed that works on an order
 CONFIG = Config(
     method="fedaux",
     rounds=ROUNDS,
@@ -72,16 +73,22 @@ class Fuse:
 
 
 class Schedule:
-    """Draws faults until there were enough of them, and remembers of which kind they were."""
+    """Draws faults until there were enough of them, and remembers of which kind they were.
+
+    Each round gets its share. An order that was answered once is answered from the disk, and no process that does so
+    can be killed at its work: so a client is killed at an order that it has not yet answered, or not at all.
+    """
 
     def __init__(self, seed: int) -> None:
-        self.rng, self.done = random.Random(seed), Counter[str]()
+        self.rng, self.done, self.answered = random.Random(seed), Counter[str](), set[tuple[int, int]]()
         self.client, self.server = Fuse(), Fuse()
 
-    def draw(self) -> str:
-        if self.done.total() >= FAULTS or self.rng.random() < 0.2:
+    def draw(self, node: int, round_: int) -> str:
+        if self.done.total() >= FAULTS * (round_ + 1) / (ROUNDS + 1) or self.rng.random() < 0.2:
             return ""
-        return self.rng.choice(["order lost", "reply lost", "too late", "client killed", "server killed"])
+        if (node, round_) not in self.answered and self.rng.random() < 0.5:
+            return "client killed"
+        return self.rng.choice(["order lost", "reply lost", "too late", "server killed"])
 
 
 class FaultyGrid(InProcessGrid):
@@ -95,25 +102,30 @@ class FaultyGrid(InProcessGrid):
                     yield reply
 
     def _disturbed(self, message: Message) -> Message | None:
-        plan, fault = self.schedule, self.schedule.draw()
+        plan, node = self.schedule, message.metadata.dst_node_id
+        round_ = int(str(message.content.config_records["fedaux"].get("round", 0)))  # 0: the release
+        fault = plan.draw(node, round_)
         plan.done.update([fault] if fault else [])
         if fault == "order lost":
             return Message(Error(5, "node unavailable"), reply_to=message)
         if fault == "client killed":
-            plan.client.left = plan.rng.randrange(1, 16)
+            plan.client.left = plan.rng.randrange(1, 1 + POINTS)
         try:
             reply = self._handle(message)
         except Killed:
             return Message(Error(8, "the app has crashed"), reply_to=message)
         finally:
             plan.client.left = -1
+        plan.answered.add((node, round_))
+        if fault == "client killed":  # when all was stored and nothing sent
+            return Message(Error(8, "the app has crashed"), reply_to=message)
         if fault == "server killed":
             if plan.rng.random() < 0.5:
                 raise Killed
             plan.server.left = plan.rng.randrange(1, 6)  # while it saves
         if fault == "too late":
             return None
-        lost = fault in ("reply lost", "client killed")
+        lost = fault == "reply lost"
         return Message(Error(plan.rng.choice([3, 8]), ""), reply_to=message) if lost else reply
 
 

@@ -55,8 +55,8 @@ def test_a_run_leaves_its_models(
 def test_a_second_server_in_the_same_folder_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart of the SuperLink the run was started again while it lived: two servers wrote one folder."""
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
-    config = tmp_path / "run.json"
-    config.write_text(json.dumps(TINY_CONFIG.to_dict()))
+    config, policy = tmp_path / "run.json", replace(TINY_CONFIG.federation, connect_timeout=0.1)
+    config.write_text(json.dumps(replace(TINY_CONFIG, federation=policy).to_dict()))
 
     def nobody(*_: object) -> Message:
         raise AssertionError("a site was asked")
