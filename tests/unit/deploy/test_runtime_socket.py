@@ -1,6 +1,8 @@
 """A node's local API at a socket: only its own user gets there, and Flower's client speaks through it."""
 
 import stat
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
@@ -20,7 +22,6 @@ from httpx import HTTPStatusError
 
 from fedaux.deploy import runtime_socket
 from fedaux.deploy.runtime_socket import SocketClient, launch, private_socket, serve_at
-from helpers.serving import serving
 
 
 def test_a_socket_lies_in_a_folder_of_its_user_and_goes_with_it() -> None:
@@ -40,8 +41,14 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, NodeState]]:
     with private_socket() as path:
         serve_at(path)
         config = uvicorn.Config(app=create_app(factory), host="127.0.0.1", port=9, log_level="error")
-        with serving(config):
-            yield path, factory.state()
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield path, factory.state()
+        server.should_exit = True
+        thread.join()
 
 
 def client(path: Path, token: str = "") -> SocketClient:
