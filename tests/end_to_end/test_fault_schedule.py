@@ -30,7 +30,7 @@ from fedaux.privacy.account_file import read_account
 from fedaux.privacy.budget import BudgetStore
 from fedaux.scoring.base import bound_function
 
-FAULTS, ROUNDS, STARTS = 50, 4, 400
+FAULTS, ROUNDS, STARTS = 50, 4, 40
 POINTS = 8  # at which a client can be killed that works on an order
 CONFIG = Config(
     method="fedaux",
@@ -194,6 +194,8 @@ def test_whatever_happens_each_round_is_paid_for_once_and_the_result_is_the_same
             with suppress(Killed, NoAnswerError):
                 start(tmp_path / "run", whole / "cache", schedule)
                 break
+        else:
+            pytest.fail(f"no budget is left for the rounds that are: {spent(tmp_path / 'run')}")
     assert schedule.done.total() >= FAULTS
     assert min(schedule.done.values()) >= 3
     assert len(schedule.done) == 5
