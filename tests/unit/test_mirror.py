@@ -102,6 +102,12 @@ def test_no_test_imports_a_test() -> None:
 def test_helpers_are_used() -> None:
     sources = [path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py")]
     used = {part for source in sources for pair in imports(source) for part in pair}
-    programs = {"big_replies", "kill_points", "lone_node", "memory_probe"}  # run by name, in processes of their own
+    programs = {
+        "big_replies",
+        "kill_points",
+        "lone_node",
+        "memory_probe",
+        "slow_training",
+    }  # run by name, in processes of their own
     for path in (TESTS / "helpers").glob("*.py"):
         assert path.stem in {"__init__", *programs} or {f"helpers.{path.stem}", path.stem} & used, path.name
