@@ -2,6 +2,8 @@
 
 python -m studies.measured                          # heads (studies/results/heads-cifar10.json)
 python -m studies.measured fedaux-demo/sweep.json   # and the demo, of `fedaux demo --seeds 5 --rounds 40`
+
+What is not made anew stays as it is.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def heads(found: dict[str, Any]) -> Iterator[Study]:
             curves = [
                 cell["curve"] for key, cell in found["cells"].items() if key.rsplit("|", 1)[0] == f"{clients}|{name}"
             ]
-            if arm.method in METHODS and len(curves) >= SPLITS:
+            if arm.method in METHODS and not arm.like and len(curves) >= SPLITS:
                 epsilon = float(arm.settings.get("privacy.epsilon", 1.0))
                 rows.append(row(arm.method, name, curves, epsilon, str(arm.settings.get("head_init", ""))))
         largest = max((one.rounds[-1] for one in rows), default=1)
@@ -62,9 +64,9 @@ def demo(sweep: dict[str, Any]) -> Study:
 def main(sweeps: Sequence[str]) -> None:
     studies = list(heads(DESIGN.found()))
     studies += [demo(json.loads(Path(path).read_text(encoding="utf-8"))) for path in sweeps]
-    TARGET.write_text(
-        json.dumps([asdict(one) for one in studies], indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    made, names = [asdict(one) for one in studies], {one.data for one in studies}
+    kept = [one for one in json.loads(TARGET.read_text(encoding="utf-8")) if one["data"] not in names]
+    TARGET.write_text(json.dumps([*made, *kept], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"{TARGET.name}: {', '.join(f'{one.data}, {len(one.rows)} rows' for one in studies)}")
 
 

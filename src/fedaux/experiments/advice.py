@@ -154,8 +154,10 @@ def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = Tru
         position = row.after(setting.rounds)
         if not share_sums and "sums of features" in row.needs:
             left_out.append(f"{row.label}: sums of features would leave the clients unprotected")
-        elif row.epsilon > setting.epsilon or position < 0:
-            left_out.append(f"{row.label} was measured after {row.rounds[0]} rounds and at ε = {row.epsilon:g}")
+        elif row.epsilon > setting.epsilon:
+            left_out.append(f"{row.label} was measured at ε = {row.epsilon:g}")
+        elif position < 0:
+            left_out.append(f"{row.label} was first measured after round {row.rounds[0]}")
         else:
             rows.append((row, position))
     rows = _strongest_epsilon(rows)
