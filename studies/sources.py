@@ -24,8 +24,10 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 def cifar10(limit: int = 50_000, test_limit: int = 10_000) -> Corpus:
     """CIFAR-10: 50,000 and 10,000 images, or the first so many; their order is random as it is."""
-    train, test = Records(*load("cifar10_train.webp.npz")), Records(*load("cifar10_test.webp.npz"))
-    return Corpus(train.take(np.arange(limit)), test.take(np.arange(test_limit)), CIFAR10)
+    train, test = (
+        _first(f"cifar10_{part}.webp.npz", count) for part, count in (("train", limit), ("test", test_limit))
+    )
+    return Corpus(train, test, CIFAR10)
 
 
 def tinyimagenet() -> Corpus:
@@ -61,6 +63,12 @@ def load(name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
     spec.loader.exec_module(module)
     x, y = module.load(_file(name))
     return x, y
+
+
+def _first(name: str, count: int) -> Records:
+    """As an array of their own: features are computed for whole arrays."""
+    x, y = load(name)
+    return Records(x[:count], None if y is None else y[:count])
 
 
 def _file(name: str) -> Path:
