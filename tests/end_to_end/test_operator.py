@@ -37,11 +37,6 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
     init(folder, SITES, Address("127.0.0.1", port), demo_config())
     env = folder / "server" / "server.env"
     env.write_text(env.read_text().replace("METRICS_PORT=9464", f"METRICS_PORT={metrics_port}"))
-    for name in SITES:
-        env = folder / "sites" / name / "site.env"
-        text = env.read_text()
-        old = next(line for line in text.splitlines() if line.startswith("PORT="))
-        env.write_text(text.replace(old, f"PORT={free_port()}"))
 
     def metrics() -> dict[str, float]:
         lines = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=60).text.splitlines()
