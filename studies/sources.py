@@ -35,6 +35,16 @@ def tinyimagenet() -> Corpus:
     return Corpus(Records(load("tinyimagenet32_24k.webp.npz")[0]))
 
 
+def fashion_mnist() -> Corpus:
+    """20,000 and 5,000 images of clothes in ten classes, 28×28."""
+    return Corpus(*(Records(*load(f"fashion_mnist_{part}.npz")) for part in ("train", "test")))
+
+
+def mnist() -> Corpus:
+    """10,000 handwritten digits, 28×28, without labels."""
+    return Corpus(Records(load("mnist_train.npz")[0]))
+
+
 def ag_news(limit: int = 0) -> Corpus:
     """AG News: 14,547 headlines with their first sentences in four topics, and the official 7,600 test records.
 
@@ -46,6 +56,11 @@ def ag_news(limit: int = 0) -> Corpus:
         return whole
     first = np.arange(limit)
     return Corpus(whole.train.take(first), whole.test.take(first), whole.classes)
+
+
+def amazon() -> Corpus:
+    """7,852 reviews of books, films, electronics and kitchenware with 1, 2, 4 or 5 stars."""
+    return csv_text(_file("amazon_reviews.csv.gz"), text=("title", "text"), label="rating")
 
 
 def books() -> Corpus:
