@@ -19,7 +19,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 
 from fedaux.deploy.runtime_socket import SocketClient
 from helpers.deployments import deploy
-from helpers.harness import SETTINGS, free_port
+from helpers.harness import SETTINGS, Patience, free_port
 
 NOBODY = 65534
 TOKEN = re.compile(rb"[0-9a-f]{64}")
@@ -83,9 +83,9 @@ def read(pid: int, name: str) -> bytes:
 
 
 def until(ready: Callable[[], bool], node: Node) -> None:
-    end = time.monotonic() + 60
+    patience = Patience(60)
     while not ready():
-        alive = node.process.poll() is None and time.monotonic() < end
+        alive = node.process.poll() is None and not patience.over()
         assert alive, (node.folder / "log").read_text()
         time.sleep(0.02)
 

@@ -40,7 +40,9 @@ def outcome_of(error: BaseException | None) -> tuple[Outcome, str]:
     """How a run has ended that this error left, or none; and the error in words."""
     if error is None:
         return "finished", ""
-    return "failed" if isinstance(error, Exception) else "stopped", str(error) or type(error).__name__
+    if not isinstance(error, Exception):  # of SystemExit and KeyboardInterrupt no text is for people
+        return "stopped", "it was told to stop"
+    return "failed", str(error) or type(error).__name__
 
 
 @dataclass

@@ -71,8 +71,8 @@ def test_many_events_are_few_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         (RuntimeError("no site\nanswers"), "failed", "no site answers"),
         (KeyError(), "failed", "KeyError"),
-        (KeyboardInterrupt(), "stopped", "KeyboardInterrupt"),
-        (SystemExit(1), "stopped", "1"),
+        (KeyboardInterrupt(), "stopped", "it was told to stop"),
+        (SystemExit(0), "stopped", "it was told to stop"),
     ],
     ids=repr,
 )

@@ -1,0 +1,113 @@
+"""What does an ensemble of whole networks know that the scores do not? Before any distillation, on test images.
+
+    python -m studies.ensembles studies/networks.toml --clients 20 --splits 3 --draws 1
+
+Every client trains the network from ridge's head; ensembles of all twenty answer. Beside the one that is weighted by
+the releases' scores stands the same with every network replaced by its client's class frequencies, whatever the image:
+what the two have in common is in the scores, and no rounds can add to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fedaux.algorithms.analytic_heads import ridge_head
+from fedaux.algorithms.feature_sums import Moments
+from fedaux.algorithms.local_training import train_local
+from fedaux.config.schema import Config
+from fedaux.core.rng import torch_stream
+from fedaux.data.records import Records
+from fedaux.models import flatten_state, load_state
+from fedaux.models.inference import predict
+from fedaux.models.optimizer import Optimizer
+from fedaux.report.tables import markdown
+from fedaux.scoring.closed_form import set_head
+from studies.scorers import Judged, Rows, Setting, from_command_line, over_splits
+
+LIMITS = {"options": (("limit", 10_000), ("test_limit", 5_000))}  # as in studies/networks.py
+NEGATIVES = 0.9
+TRAINED = {"SGD .003, 1 epoch": (0.003, 1), "SGD .01, 1 epoch": (0.01, 1), "SGD .003, 10 epochs": (0.003, 10)}
+
+
+class Networks(Setting):
+    """Teachers are whole networks that were trained from ridge's head on everybody's features."""
+
+    def __init__(self, config: Config, lr: float, epochs: int) -> None:
+        self.lr, self.epochs = lr, epochs
+        self.start: dict[str, np.ndarray] | None = None
+        super().__init__(config)
+
+    def _logits(self, index: int, records: Records) -> Rows:
+        model = self.server.learners.networks[self.config.prototypes[0].label]
+        if self.start is None:
+            set_head(model, *_ridge(self.own, len(self.data.classes)))
+            self.start = flatten_state(model)
+        load_state(model, self.start)
+        train_local(
+            model,
+            self.data.private.take(self.data.parts[index]),
+            epochs=self.epochs,
+            batch_size=32,
+            optimizer=Optimizer("sgd", self.lr),
+            generator=torch_stream(self.config.seed, "study", index),
+        )
+        return predict(model, self.data.test).astype(np.float64)
+
+    def scores_alone(self) -> Judged:
+        """Each teacher says what its client has most of, whatever it is asked."""
+        counts = self.data.counts()
+        known, self.logits = self.logits, [np.tile(row / row.sum(), (len(self.test), 1)) for row in counts]
+        judged = self.scored(self.config.privacy)
+        self.logits = known
+        return judged
+
+
+def _ridge(own: list[Records], classes: int) -> tuple[np.ndarray, np.ndarray]:
+    x, y = (np.concatenate(parts) for parts in ([one.gather() for one in own], [one.labels for one in own]))
+    x = x.astype(np.float64)
+    hot = np.eye(classes)[y]
+    head = ridge_head(Moments(hot.T @ x, hot.sum(axis=0), x.T @ x))
+    return head.weight.astype(np.float32), head.bias.astype(np.float32)
+
+
+def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
+    for name, (lr, epochs) in TRAINED.items():
+        for count in clients:
+            for split in range(splits):
+                if f"{name}|equal weights|{count}|{split}" in found:
+                    continue
+                data = replace(config.data, clients=count, **LIMITS)  # type: ignore[arg-type]
+                here = Networks(
+                    replace(config, seed=split, data=data, aux=replace(config.aux, negatives=NEGATIVES)), lr, epochs
+                )
+                rows = {
+                    "weights of the releases": [here.scored(config.privacy)[0] for _ in range(draws)],
+                    "the releases alone": [here.scores_alone()[0] for _ in range(draws)],
+                    "closed-form head": [here.closed_form(config.privacy)[0] for _ in range(draws)],
+                    "weights by the true class": [here.true_labels()[0]],
+                    "equal weights": [here.uniform()[0]],
+                }
+                found |= {f"{name}|{row}|{count}|{split}": values for row, values in rows.items()}
+                path.write_text(json.dumps(found, indent=0))
+                print(name, count, split, rows, flush=True)
+    return found
+
+
+def table(found: dict[str, list[float]]) -> str:
+    cells: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(dict)
+    for key, values in found.items():
+        name, row, count, split = key.split("|")
+        cells[row, f"{name}, {count} clients"][split] = values
+    rows, columns = (list(dict.fromkeys(key[at] for key in cells)) for at in (0, 1))
+    body = [(row, *(over_splits(cells[row, column]) for column in columns)) for row in rows]
+    return markdown(body, ("ensemble", *columns))
+
+
+if __name__ == "__main__":
+    from_command_line("ensembles", study, table, __doc__ or "")
