@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 MAX_BODY = 2**26  # bytes of a request: Flower cuts arrays into objects of 5 MB
+MAX_HEAD = 2**16  # bytes of a request before its body
 MAX_CONNECTIONS = 100  # at a time from one other machine, and new ones in a burst
 CONNECTION_RATE = 5.0  # new ones a second from one other machine, in the long run: a site keeps its own open
 REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then at least some of its body
@@ -29,7 +30,8 @@ REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, an
 
 def serve(app: Any, **options: Any) -> None:
     """Sites are whom the connection comes from, whatever the environment says about proxies."""
-    pinned = {"http": LimitedProtocol, "loop": "asyncio", "proxy_headers": False, "forwarded_allow_ips": ""}
+    limited = {"http": LimitedProtocol, "ws": "none", "loop": "asyncio"}  # a WebSocket would leave LimitedProtocol
+    pinned = {**limited, "proxy_headers": False, "forwarded_allow_ips": ""}
     config = uvicorn.Config(app, **{**options, **pinned})
     server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):
@@ -52,26 +54,26 @@ class LimitedListener(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         made, address = super().accept()
-        if _is_loopback(address[0]) or self.rate.allows(address[0]):
+        if is_loopback(address[0]) or self.rate.allows(machine(address[0])):
             return made, address
         made.close()
-        raise ConnectionAbortedError(f"too many connections from {address[0]}")  # asyncio goes on to the next
+        raise ConnectionAbortedError(f"too many connections from {address[0]}")  # asyncio goes on, at its next turn
 
 
 class ConnectionRate:
-    """A token bucket for each address."""
+    """A token bucket for each machine."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.buckets = clock, dict[str, tuple[float, float]]()  # tokens, and when they were counted
 
-    def allows(self, address: str) -> bool:
-        if len(self.buckets) > 10_000:  # who has so many addresses is not stopped by counting one
+    def allows(self, machine: str) -> bool:
+        if len(self.buckets) > 10_000:  # who has so many is not stopped by counting one
             self.buckets.clear()
         now = self.clock()
-        tokens, counted = self.buckets.get(address, (MAX_CONNECTIONS, now))
+        tokens, counted = self.buckets.get(machine, (MAX_CONNECTIONS, now))
         tokens = min(MAX_CONNECTIONS, tokens + (now - counted) * CONNECTION_RATE)
         allowed = tokens >= 1
-        self.buckets[address] = (tokens - allowed, now)
+        self.buckets[machine] = (tokens - allowed, now)
         return allowed
 
 
@@ -101,45 +103,56 @@ class BodyLimitMiddleware:
 
 
 class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-    """Uvicorn's, with a cap on connections from one address, and no patience with those that send nothing."""
+    """Uvicorn's, with a cap on connections from one machine, and no patience with those that send nothing."""
 
-    by_address: ClassVar[Counter[str]] = Counter()
-    _peer, _received, _before = "", 0, -1
+    by_machine: ClassVar[Counter[str]] = Counter()
+    _peer = ""
+    _head, _received = 0, 0  # bytes of a request whose headers are not all there yet; of everything
+    _before: tuple[Any, int] | None = None  # what was being waited for at the last look
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         name = transport.get_extra_info("peername")
-        self._peer = name[0] if name else ""
-        self.by_address[self._peer] += 1
-        if self.by_address[self._peer] > MAX_CONNECTIONS and not _is_loopback(self._peer):
+        address = name[0] if name else ""
+        self._peer = machine(address)
+        self.by_machine[self._peer] += 1
+        if self.by_machine[self._peer] > MAX_CONNECTIONS and not is_loopback(address):
             transport.close()
         else:
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.by_address[self._peer] -= 1
-        if self.by_address[self._peer] <= 0:
-            del self.by_address[self._peer]
+        self.by_machine[self._peer] -= 1
+        if self.by_machine[self._peer] <= 0:
+            del self.by_machine[self._peer]
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Uvicorn would read, and throw away, all of a body that has been answered already: with a 413, for one."""
+        """Uvicorn would read headers without end, and all of a body that has been answered already: with a 413, say."""
+        request, in_body = self.cycle, self._body_missing()
         self._received += len(data)
         super().data_received(data)
-        if self.cycle is not None and self.cycle.response_complete and self.cycle.more_body:
+        self._head = 0 if in_body or self.cycle is not request else self._head + len(data)
+        if self._head > MAX_HEAD or (self._body_missing() and self.cycle.response_complete):
             self.transport.abort()
+
+    def _body_missing(self) -> bool:
+        return self.cycle is not None and self.cycle.more_body
 
     def _watch(self) -> None:
         """Close a connection whose request does not arrive: no headers yet, or a body that has stopped growing."""
-        headers_missing = self.cycle is None and self._before >= 0
-        body_missing = self.cycle is not None and self.cycle.more_body and self._received == self._before
-        if headers_missing or body_missing:
+        awaited: tuple[Any, int] | None = None
+        if self._body_missing():
+            awaited = self.cycle, self._received
+        elif self.cycle is None or self._head > 0:
+            awaited = self.cycle, 0
+        if awaited is not None and awaited == self._before:
             self.transport.close()
             return
-        self._before = self._received
+        self._before = awaited
         self._timer = self.loop.call_later(REQUEST_TIMEOUT, self._watch)
 
 
@@ -149,8 +162,22 @@ def raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    found = _parsed(address)
+    return found is not None and found.is_loopback
+
+
+def machine(address: str) -> str:
+    """Whom to count: an IPv4 address, or the /64 that an IPv6 machine usually has to itself."""
+    found = _parsed(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(found), 64), strict=False))
+    return str(found or address)
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(address).is_loopback
+        found = ipaddress.ip_address(address)
     except ValueError:
-        return False
+        return None
+    return getattr(found, "ipv4_mapped", None) or found

@@ -10,13 +10,11 @@ fleet API answers only callers on this machine.
 
 from __future__ import annotations
 
-import ipaddress
-
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedaux.deploy.connection_limits import BodyLimitMiddleware, raise_file_limit, serve
+from fedaux.deploy.connection_limits import BodyLimitMiddleware, is_loopback, raise_file_limit, serve
 
 
 class LocalOnlyMiddleware:
@@ -37,11 +35,7 @@ def is_public(path: str) -> bool:
 
 
 def is_local(client: tuple[str, int] | None) -> bool:
-    try:
-        address = ipaddress.ip_address(client[0] if client else "")
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+    return client is not None and is_loopback(client[0])
 
 
 def main() -> None:

@@ -21,9 +21,12 @@ from fedaux.deploy.connection_limits import (
     BodyLimitMiddleware,
     ConnectionRate,
     LimitedProtocol,
+    is_loopback,
+    machine,
     raise_file_limit,
     serve,
 )
+from helpers.harness import Patience
 
 LIMIT = 1000
 read: list[int] = []
@@ -70,6 +73,21 @@ def call(port: int, data: bytes, wait: float = 10.0) -> bytes:
         return made.recv(4096)
 
 
+def until_fine(made: socket.socket) -> None:
+    """Until a whole answer is there."""
+    received = b""
+    while not received.endswith(b"fine"):
+        more = made.recv(4096)
+        assert more, "it hung up"
+        received += more
+
+
+def slowly(made: socket.socket, size: int) -> None:
+    for _ in range(size // 10_000):
+        made.sendall(10_000 * b"x")
+        time.sleep(0.01)
+
+
 @pytest.fixture(autouse=True)
 def empty() -> None:
     read.clear()
@@ -114,23 +132,85 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
         started = time.monotonic()
         assert b"200 OK" not in call(port, begun)
         assert 0.05 < time.monotonic() - started < 5
-        assert LimitedProtocol.by_address.total() <= 1
+        assert LimitedProtocol.by_machine.total() <= 1
+
+
+def test_a_second_request_that_does_not_arrive_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "REQUEST_TIMEOUT", 0.1)
+    with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
+        made.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        until_fine(made)
+        made.sendall(b"GET / HTTP/1.1\r\nHost:")
+        assert made.recv(4096) == b""
+
+
+def test_requests_that_do_arrive_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together their heads are longer than one may be."""
+    monkeypatch.setattr(connection_limits, "MAX_HEAD", 2000)
+    line = f"X-Long: {'x' * 1000}\r\n"
+    with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
+        for size in (0, 10, LIMIT, 0, 10):
+            made.sendall(f"POST / HTTP/1.1\r\nHost: x\r\n{line}Content-Length: {size}\r\n\r\n".encode())
+            made.sendall(bytes(size))
+            until_fine(made)
+    assert read == [0, 10, LIMIT, 0, 10]
+
+
+@pytest.mark.parametrize("begun", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\n" + 9 * b"X: x\r\n"])
+def test_headers_have_an_end(begun: bytes) -> None:
+    """A path of 20 MB kept the server busy for 11 s: it is put together anew with every packet."""
+    with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
+        made.sendall(begun)
+        with pytest.raises(ConnectionError):
+            slowly(made, 10**6)
+
+
+def test_no_connection_becomes_a_websocket() -> None:
+    """It left the count of connections one too high, for good: after a hundred its machine was shut out."""
+    upgrade = (
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    with serving() as port:
+        before = LimitedProtocol.by_machine.total()
+        assert b"200 OK" in call(port, upgrade)
+        patience = Patience(10)
+        while LimitedProtocol.by_machine.total() > before:
+            assert not patience.over(), LimitedProtocol.by_machine
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("address", "counted", "loopback"),
+    [
+        ("192.0.2.7", "192.0.2.7", False),
+        ("::ffff:192.0.2.7", "192.0.2.7", False),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("::ffff:127.0.0.1", "127.0.0.1", True),
+        ("::1", "::/64", True),
+        ("2001:db8::1:2:3:4", "2001:db8::/64", False),
+        ("", "", False),
+    ],
+)
+def test_whom_a_connection_counts_on(address: str, counted: str, loopback: bool) -> None:
+    """An IPv6 machine has 2⁶⁴ addresses to call from."""
+    assert (machine(address), is_loopback(address)) == (counted, loopback)
 
 
 def test_one_machine_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """991 half-open requests made /health unreachable."""
     monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
     monkeypatch.setattr(connection_limits, "CONNECTION_RATE", 1e9)
-    monkeypatch.setattr(connection_limits, "_is_loopback", lambda address: False)
+    monkeypatch.setattr(connection_limits, "is_loopback", lambda address: False)
     with serving() as port:
         half_open = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(5)]
         for made in half_open:
             made.sendall(b"GET / HTTP/1.1\r\n")
-        while LimitedProtocol.by_address.total() < 5:
+        while LimitedProtocol.by_machine.total() < 5:
             time.sleep(0.01)
         assert call(port, b"") == b""  # closed at once
         half_open.pop().close()
-        while LimitedProtocol.by_address.total() > 4:
+        while LimitedProtocol.by_machine.total() > 4:
             time.sleep(0.01)
         assert b"200 OK" in call(port, head("Content-Length: 0"))
         for made in half_open:
@@ -158,7 +238,7 @@ def test_a_machine_that_connects_too_often_is_hung_up_on_before_tls(monkeypatch:
     ask = head("Content-Length: 0")
     with serving() as port:
         assert all(b"200 OK" in call(port, ask) for _ in range(20))  # this machine may
-        monkeypatch.setattr(connection_limits, "_is_loopback", lambda address: False)
+        monkeypatch.setattr(connection_limits, "is_loopback", lambda address: False)
         assert all(b"200 OK" in call(port, ask) for _ in range(5))
         with socket.create_connection(("127.0.0.1", port), 10) as made:
             assert made.recv(1) == b""  # nothing was sent, nothing was waited for

@@ -78,4 +78,4 @@ def test_how_it_ended(tmp_path: Path, error: BaseException, event: str) -> None:
         raise error
     last = lines(tmp_path / "e")[-1]
     assert (last["event"], last["level"], last["round"]) == (event, "error", 2)
-    assert last["message"] == (str(error) or "KeyboardInterrupt")
+    assert last["message"] == (str(error) or "it was told to stop")
