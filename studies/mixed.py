@@ -9,9 +9,11 @@ Accuracy is the mean over the three students. studies/tuned.py says how a study 
 
 from __future__ import annotations
 
-from studies.heads import ARMS, BASE, LISTS
+from dataclasses import replace
+
+from studies import heads
 from studies.networks import SMALL
-from studies.tuned import Design, main
+from studies.tuned import main
 
 KEPT = (
     "ridge",
@@ -24,15 +26,12 @@ KEPT = (
     "FedAUX, ε = 1",
     "FedAUX, ε = 1, closed-form start",
 )
-DESIGN = Design(
+DESIGN = replace(
+    heads.DESIGN,
     name="mixed-cifar10",
     config="studies/mixed.toml",
-    base=BASE,
     cases={"heads": (), "whole networks": (*SMALL, "head_only=false")},
-    lists=LISTS,
-    arms={name: ARMS[name] for name in KEPT},
-    tuned_rounds=20,
-    budget=8,
+    arms={name: heads.ARMS[name] for name in KEPT},
 )
 
 if __name__ == "__main__":

@@ -46,9 +46,9 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedAVG+P": Arm("fedavg+p"),
     "FedDF+P": Arm("feddf+p"),
     "FedPROX+P": Arm("fedprox+p"),
-    "FedAUX, ε = 1, 10 epochs": Arm("fedaux", CLOSED, LONG),
-    "FedAVG+P, 10 epochs": Arm("fedavg+p", own=LONG),
-    "FedDF+P, 10 epochs": Arm("feddf+p", own=LONG),
+    "FedAUX, ε = 1, 10 epochs": Arm("fedaux", CLOSED, LONG, tuned_rounds=1),
+    "FedAVG+P, 10 epochs": Arm("fedavg+p", own=LONG, tuned_rounds=1),
+    "FedDF+P, 10 epochs": Arm("feddf+p", own=LONG, tuned_rounds=1),
     "FedAUX, ε = 1, ridge start, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1, ridge start"),
 }
 DESIGN = Design(

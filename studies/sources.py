@@ -24,10 +24,7 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 def cifar10(limit: int = 50_000, test_limit: int = 10_000) -> Corpus:
     """CIFAR-10: 50,000 and 10,000 images, or the first so many; their order is random as it is."""
-    train, test = (
-        _first(f"cifar10_{part}.webp.npz", count) for part, count in (("train", limit), ("test", test_limit))
-    )
-    return Corpus(train, test, CIFAR10)
+    return Corpus(_first("cifar10_train.webp.npz", limit), _first("cifar10_test.webp.npz", test_limit), CIFAR10)
 
 
 def tinyimagenet() -> Corpus:

@@ -40,6 +40,7 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     like: str = ""  # the arm whose winner it takes
+    tuned_rounds: int = 0  # as the design says, or so many
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,6 @@ class Study:
     design: Design
     work: Path
     budget: int
-    asked_rounds: int
     found: dict[str, Any]
 
     def config(self, case: str, rounds: int, settings: Mapping[str, Any], method: str, seed: int = 0) -> Config:
@@ -87,7 +87,7 @@ class Study:
     def winner(self, case: str, name: str) -> Mapping[str, Any]:
         """The settings of an arm, tuned where that has not been done."""
         arm, key = self.design.arms[name], f"{case}|{name}"
-        rounds = self.rounds(arm, min(self.design.tuned_rounds, self.asked_rounds))
+        rounds = self.rounds(arm, arm.tuned_rounds or self.design.tuned_rounds)
         if arm.like:
             tuned = dict(self.winner(case, arm.like))
             other = {} if arm.settings else {"teachers.standing": not tuned.get("teachers.standing", False)}
@@ -152,7 +152,7 @@ def main(design: Design, doc: str) -> None:
     parser.add_argument("--table", action="store_true", help="only write the table")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    study = Study(design, asked.work, asked.budget, asked.rounds, design.found())
+    study = Study(design, asked.work, asked.budget, design.found())
     for name in [] if asked.table else asked.arms:
         for case in asked.cases:
             for split in range(asked.splits):

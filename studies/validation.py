@@ -10,8 +10,10 @@ studies/tuned.py says how a study runs, stops and goes on.
 
 from __future__ import annotations
 
-from studies.heads import ARMS, BASE, LISTS
-from studies.tuned import Design, main
+from dataclasses import replace
+
+from studies import heads
+from studies.tuned import main
 
 KEPT = (
     "closed form, ε = 1",
@@ -27,10 +29,10 @@ KEPT = (
     "FedAUX, ε = 1, closed-form start",
     "FedAUX-SCAFFOLD, ε = 1, closed-form start",
 )
-DESIGN = Design(
+DESIGN = replace(
+    heads.DESIGN,
     name="heads-validation",
     config="studies/validation.toml",
-    base=BASE,
     cases={
         "Fashion-MNIST": ("data.source=studies.sources:fashion_mnist", "aux.source=studies.sources:mnist"),
         "Amazon reviews": (
@@ -40,10 +42,7 @@ DESIGN = Design(
             'prototypes=["encoder"]',
         ),
     },
-    lists=LISTS,
-    arms={name: ARMS[name] for name in KEPT},
-    tuned_rounds=20,
-    budget=8,
+    arms={name: heads.ARMS[name] for name in KEPT},
 )
 
 if __name__ == "__main__":

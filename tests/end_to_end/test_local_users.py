@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,21 +41,21 @@ class Node:
         temporary.mkdir()
         temporary.chmod(0o1777)
         self.environment = {
-            **os.environ,
+            **{name: text for name, text in os.environ.items() if not TOKEN.search(text.encode())},
             **SETTINGS,
             "PYTHONPATH": ":".join(paths),
             "PATH": programs,
             "TMPDIR": str(temporary),
             "FLWR_HOME": str(folder / "flwr"),
         }
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.lone_node", str(folder), *words, "--node-config", settings],
-            env=self.environment,
-            stdout=(folder / "log").open("w"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        until(lambda: b"superexec" in b"".join(self.command_lines().values()), self)
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "helpers.lone_node", str(folder), *words, "--node-config", settings],
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def order(self) -> None:
         (self.folder / "go").touch()
@@ -96,9 +97,13 @@ def node() -> Iterator[Node]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         started = Node(Path(folder))
-        yield started
-        os.killpg(started.process.pid, signal.SIGKILL)
-        started.process.wait()
+        try:
+            until(lambda: b"superexec" in b"".join(started.command_lines().values()), started)
+            yield started
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(started.process.pid, signal.SIGKILL)
+            started.process.wait()
 
 
 def as_nobody(work: Callable[[], str]) -> str:

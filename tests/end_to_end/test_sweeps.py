@@ -23,6 +23,7 @@ from fedaux.experiments.sweeps.grid import Sweep
 from fedaux.experiments.sweeps.result import SweepError
 from fedaux.experiments.sweeps.workers import Task, run_tasks
 from helpers.commands import fedaux, paragraph
+from helpers.harness import Patience
 from helpers.tiny import MLP, TINY, TINY_TOML
 
 QUICK = ["--seeds", "1", "--set", "pretrain.epochs=0", "--set", "distill.epochs=1", "--set", "rounds=1"]
@@ -220,8 +221,8 @@ def heed_interrupts() -> None:
 
 def wait_for_rounds(folder: Path, rounds: int) -> None:
     """Until some run has so many rounds."""
-    give_up = time.monotonic() + 90
-    while time.monotonic() < give_up:
+    patience = Patience(90)
+    while not patience.over():
         for path in folder.rglob(HISTORY):
             if path.read_text().count("\n") >= rounds:
                 return

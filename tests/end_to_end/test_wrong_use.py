@@ -19,6 +19,7 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import Exit
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism
+from helpers.harness import Patience
 from helpers.tiny import TINY_TOML
 
 MINE = """
@@ -394,9 +395,9 @@ def test_a_full_disk(place: Path) -> None:
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(place: Path) -> None:
     words = ("run", "tiny.toml", "--out", "out", "--set", "rounds=400")
     process = program(place, *words)
-    end = time.monotonic() + 240
+    patience = Patience(240)
     while not (place / "out" / "metrics.jsonl").is_file() or not (place / "out" / "metrics.jsonl").read_text():
-        assert time.monotonic() < end, "no round within 240 s"
+        assert not patience.over(), "no round within 240 s"
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)

@@ -48,7 +48,7 @@ def playing(script: Path, *words: str, on: Sequence[str] = ()) -> Iterator[subpr
         try:
             yield process
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            process.wait(300)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

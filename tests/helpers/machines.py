@@ -69,6 +69,14 @@ class Machines:
         return ["ip", "netns", "exec", self.space(name), *words]
 
     def __enter__(self) -> Machines:
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _make(self) -> None:
         for name in ("server", *self.sites):
             _ip("netns", "add", self.space(name))
             _ip("-n", self.space(name), "link", "set", "lo", "up")
@@ -81,7 +89,6 @@ class Machines:
             _ip("-n", client, "route", "add", "default", "dev", f"fedaux{number}c", "src", f"198.18.{number}.1")
             self.wires[site] = Wire((near, far), seed=number)
             self.wires[site].start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None

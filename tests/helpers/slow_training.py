@@ -1,8 +1,10 @@
 """FedAUX whose clients take their time, without using the processor: time enough to be killed in, whatever the load."""
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from fedaux import Hooks
 from fedaux.config.methods import METHODS
 
 SECONDS = 12.0
+FOLDER = "SLOW_TRAINING"  # in the environment: where a file named by its process says that it has begun
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class SlowStart(Hooks):
         self, theta: Tensor, start: Tensor, received: Mapping[str, Tensor], state: Mapping[str, Tensor]
     ) -> None:
         if torch.equal(theta, start):  # the first step
+            Path(os.environ[FOLDER], str(os.getpid())).touch()
             time.sleep(SECONDS)
 
 

@@ -9,6 +9,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
 from fedaux.privacy.account_file import read_account
 from helpers.harness import Servers
+from helpers.slow_training import FOLDER
 
 CONFIG = Config(
     rounds=2,
@@ -29,7 +30,9 @@ class Federation:
         self.folder, self.servers, self.config = folder, servers, config
         self.file = folder / "config.json"
         self.file.write_text(json.dumps(config.to_dict()))
-        self.out = folder / "run"
+        self.out, self.training = folder / "run", folder / "training"  # by process, where it is slow
+        self.training.mkdir(exist_ok=True)
+        servers.environment[FOLDER] = str(self.training)
 
     def site(self, name: str, **changes: str) -> None:
         vault = str(self.folder / "vaults")

@@ -52,7 +52,9 @@ def restore(
 
 
 def _spent(entries: dict[str, int]) -> str:
-    return "; ".join(f"{path}: {count} entries" for path, count in entries.items()) or "no account"
+    from fedaux.report.terminal import plural
+
+    return "; ".join(f"{path}: {plural(count, 'entry', 'entries')}" for path, count in entries.items()) or "no account"
 
 
 @app.command("write-off", epilog=examples("fedaux deploy write-off hospitals/sites/berlin --entries 7"))

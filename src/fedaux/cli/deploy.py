@@ -15,6 +15,9 @@ from fedaux.core.errors import Exit
 
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
 
+StuckAfter = Annotated[
+    float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
+]
 RunHome = Annotated[
     Path | None,
     typer.Option(help="The run's folder, if it is not server/run; of a regional server: OUT/regions/1of2, say."),
@@ -130,9 +133,7 @@ def status(
     folder: Annotated[Path, typer.Argument(help="The folder of the deployment, or of its server.")] = Path(),
     once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    stuck_after: Annotated[
-        float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
-    ] = None,
+    stuck_after: StuckAfter = None,
     run: RunHome = None,
     as_json: Json = False,
 ) -> None:
@@ -160,9 +161,7 @@ def metrics(
     folder: Annotated[Path, typer.Argument(help="The folder of the deployment, or of its server.")] = Path(),
     host: Annotated[str, typer.Option(help="Address to listen at; nobody is asked for a password.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 9464,
-    stuck_after: Annotated[
-        float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
-    ] = None,
+    stuck_after: StuckAfter = None,
     run: RunHome = None,
 ) -> None:
     """Serve the status to Prometheus, until Ctrl-C. It needs the package prometheus-client."""

@@ -23,6 +23,7 @@ from fedaux.deploy.certificates import load_key, public_key_bytes
 from fedaux.deploy.settings import sends_sums
 from fedaux.privacy.accounting import BudgetError, round_up
 from fedaux.privacy.budget import BudgetStore
+from fedaux.report.terminal import plural
 
 MAX_FEATURE_BYTES = 2048 * 4  # of one record
 MARGIN_BYTES = 2**28  # for logs and models
@@ -163,7 +164,7 @@ def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
     each = np.unique(records.persons, return_counts=True)[1]
     unused = int(np.maximum(each - privacy.max_records_per_person, 0).sum())
     beyond = f"records beyond privacy.max_records_per_person = {privacy.max_records_per_person} and left out"
-    return len(each), f"{len(each):,} person{'s' * (len(each) != 1)}; {beyond}: {unused:,}"
+    return len(each), f"{plural(len(each), 'person')}; {beyond}: {unused:,}"
 
 
 def check_disk(folder: Path, records: int) -> CheckResult:
