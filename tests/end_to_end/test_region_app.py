@@ -1,4 +1,7 @@
-"""Regional servers as Flower starts them, over grids in this process: each says what it does, and of its own sites."""
+"""Regional servers as Flower starts them, over grids in this process, and the one that merges them.
+
+Each says what it does: of its own sites, or of the regions.
+"""
 
 import json
 import threading
@@ -9,9 +12,11 @@ from typing import Any
 
 import pytest
 from flwr.app import Context, Message, RecordDict
+from typer.testing import CliRunner
 
 from fedaux.algorithms.regions import Part
 from fedaux.algorithms.run_lock import LockedError, RunLock
+from fedaux.cli import app as command
 from fedaux.data.federated import client_names
 from fedaux.experiments.region_app import app as region
 from fedaux.experiments.run_status import RunStatus
@@ -66,6 +71,16 @@ def test_each_says_what_it_does_and_of_its_own_sites(folder: Path) -> None:
         accounts.update({name: site.epsilon for name, site in status.sites.items()})
     assert accounts == {name: account.epsilon for name, account in state.accounts.items()}
     assert sorted(state.history[-1].client_metrics) == NAMES
+    shown = CliRunner().invoke(command, ["deploy", "status", str(folder / "run"), "--json"], catch_exceptions=False)
+    found = json.loads(shown.stdout)
+    assert (shown.exit_code, found["state"], found["finished_rounds"], found["rounds"]) == (0, "finished", 2, 2)
+    assert [(site["name"], site["replies"], site["connection"]) for site in found["sites"]] == [
+        (part.name, 3, "offline")
+        for part in PARTS  # its server has ended
+    ]
+    assert [site["epsilon"] for site in found["sites"]] == [
+        max(accounts[name] for name in part.clients(NAMES)) for part in PARTS
+    ]
 
 
 def test_a_second_server_of_a_region_asks_nobody(folder: Path) -> None:

@@ -23,8 +23,8 @@ from fedaux.algorithms.server import Server
 from fedaux.algorithms.subtotals import subtotal
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Release, Reply, Subtotal
-from fedaux.core.progress import RoundFinished
+from fedaux.core.messages import Account, Failure, Federation, Order, PrepareOrder, Release, Reply, Subtotal
+from fedaux.core.progress import OnProgress, OrdersSent, ReplyReceived, RoundFinished, Task, no_progress
 from fedaux.core.timing import Costs
 from fedaux.scoring.teacher_weights import PublicEmbedding
 
@@ -53,16 +53,24 @@ class Part:
             raise RegionError(f'region = {text!r} is none; the first of two is region="1/2"')
         return cls(int(found[1]), int(found[2]))
 
+    @classmethod
+    def all(cls, count: int) -> list[Part]:
+        return [cls(number, count) for number in range(1, count + 1)]
+
+    @property
+    def name(self) -> str:
+        return f"{self.number}of{self.count}"
+
     def clients(self, names: Sequence[str]) -> Sequence[str]:
         first, last = (len(names) * place // self.count for place in (self.number - 1, self.number))
         return names[first:last]
 
     def folder(self, run: Path) -> Path:
         """Of this region's server: its lock, and what it is doing."""
-        return run / FOLDER / f"{self.number}of{self.count}"
+        return run / FOLDER / self.name
 
     def answer(self, folder: Path, request: int) -> Path:
-        return folder / FOLDER / f"{request:06d}-{self.number}of{self.count}.safetensors"
+        return folder / FOLDER / f"{request:06d}-{self.name}.safetensors"
 
 
 WHOLE = Part(1, 1)
@@ -73,20 +81,29 @@ def _sleep() -> None:
 
 
 class Regions:
-    """So many regional servers. One that is down is waited for: started again, it answers what was last asked."""
+    """So many regional servers. One that is down is waited for: started again, it answers what was last asked.
 
-    def __init__(self, folder: Path, count: int, wait: Callable[[], None] = _sleep) -> None:
-        self._folder, self._wait = folder, wait
-        self._parts = [Part(number, count) for number in range(1, count + 1)]
+    `on_progress` hears what each region is asked for and what it answers, under the region's name.
+    """
+
+    def __init__(
+        self, folder: Path, count: int, wait: Callable[[], None] = _sleep, on_progress: OnProgress = no_progress
+    ) -> None:
+        self._folder, self._wait, self._on_progress = folder, wait, on_progress
+        self._parts = Part.all(count)
+        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Releases of all regions, or one `Subtotal` of each, as they arrive."""
-        kind = "prepare" if isinstance(orders[0], PrepareOrder) else "train"
+        task: Task = "release" if isinstance(orders[0], PrepareOrder) else "train"
+        kind = "prepare" if task == "release" else "train"
         number, missing = self._request(kind, [order.client for order in orders]), list(self._parts)
+        names, round_ = tuple(part.name for part in missing), getattr(orders[0], "round", None)
+        self._on_progress(OrdersSent(task, names, round_, bytes=0))
         while missing:
             arrived = [part for part in missing if part.answer(self._folder, number).is_file()]
             for part in arrived:
-                yield from _read_answer(part.answer(self._folder, number))
+                yield from self._receive(part, task, part.answer(self._folder, number))
             missing = [part for part in missing if part not in arrived]
             if missing and not arrived:
                 self._wait()
@@ -94,6 +111,15 @@ class Regions:
     def end(self) -> None:
         """All rounds are done, and regional servers may end."""
         self._request("end", [])
+
+    def _receive(self, part: Part, task: Task, path: Path) -> Iterator[Reply]:
+        """A region's account is the largest of its clients'."""
+        replies, accounts, failures = _read_answer(path)
+        account = max(accounts, key=lambda one: one.epsilon, default=None)
+        self._on_progress(ReplyReceived(part.name, task, path.stat().st_size, account))
+        for failure in failures:
+            self._on_progress(ReplyReceived(part.name, task, 0, failure=failure.under(part.name)))
+        yield from replies
 
     def _request(self, kind: str, clients: list[str]) -> int:
         """Its number. Whatever was asked before, nobody needs to answer any more."""
@@ -166,10 +192,12 @@ def _newest(folder: Path) -> int:
     return max((int(match[1]) for match in found if match), default=0)
 
 
-def _read_answer(path: Path) -> Iterator[Reply]:
+def _read_answer(path: Path) -> tuple[list[Reply], list[Account], list[Failure]]:
+    """(replies, what clients have spent, who failed)."""
     facts, rooms = read(path)
     if "subtotal" in facts:
-        yield Subtotal(facts["subtotal"], rooms)
-    else:
-        yield from (release_of(row) for row in facts["releases"])
-        yield from (Failure(**row) for row in facts["failures"])
+        part = facts["subtotal"]
+        accounts = [Account(**row) for row in part["accounts"].values()]
+        return [Subtotal(part, rooms)], accounts, [Failure(**row) for row in part["failures"]]
+    releases, failures = [release_of(row) for row in facts["releases"]], [Failure(**row) for row in facts["failures"]]
+    return [*releases, *failures], [Account.from_json(release.account) for release in releases], failures

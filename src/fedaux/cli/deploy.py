@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -13,10 +15,16 @@ from rich.markup import escape
 from fedaux.cli.common import Json, console_for, examples, print_json, print_result
 from fedaux.core.errors import Exit
 
+if TYPE_CHECKING:
+    from fedaux.deploy.status import Status
+
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
 
 StuckAfter = Annotated[
     float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
+]
+Watched = Annotated[
+    Path, typer.Argument(help="The folder of the deployment, of its server, or of a run that merges regions.")
 ]
 RunHome = Annotated[
     Path | None,
@@ -130,7 +138,7 @@ def renew(
     )
 )
 def status(
-    folder: Annotated[Path, typer.Argument(help="The folder of the deployment, or of its server.")] = Path(),
+    folder: Watched = Path(),
     once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
     stuck_after: StuckAfter = None,
@@ -138,42 +146,46 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show what the run and its sites are doing. Ends with 1 if the run is stuck or failed, or the server is down."""
-    from fedaux.deploy.link import ControlLink
-    from fedaux.deploy.status import read_status, server_folder
     from fedaux.deploy.status_panel import status_panel, watch
 
-    server, console = server_folder(folder), console_for(as_json)
-    link = ControlLink(server)
+    read, console = _reader(folder, run, stuck_after), console_for(as_json)
     if as_json or once or not console.is_terminal:
-        found = read_status(server, link, stuck_after=stuck_after, folder=run)
+        found = read()
         if as_json:
             print_json(found.to_dict())
         else:
             console.print(status_panel(found))
     else:
-        found = watch(console, lambda: read_status(server, link, stuck_after=stuck_after, folder=run), every)
+        found = watch(console, read, every)
     if found.problems:
         raise typer.Exit(Exit.NEGATIVE)
 
 
 @app.command(epilog=examples("fedaux deploy metrics hospitals     # curl http://127.0.0.1:9464/metrics"))
 def metrics(
-    folder: Annotated[Path, typer.Argument(help="The folder of the deployment, or of its server.")] = Path(),
+    folder: Watched = Path(),
     host: Annotated[str, typer.Option(help="Address to listen at; nobody is asked for a password.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 9464,
     stuck_after: StuckAfter = None,
     run: RunHome = None,
 ) -> None:
     """Serve the status to Prometheus, until Ctrl-C. It needs the package prometheus-client."""
-    from fedaux.deploy.link import ControlLink
     from fedaux.deploy.metrics import serve
+
+    with serve(_reader(folder, run, stuck_after), host, port) as address:
+        console_for(False).print(f"metrics of {escape(str(folder.absolute()))} at {address}", soft_wrap=True)
+        signal.pause()
+
+
+def _reader(folder: Path, run: Path | None, stuck_after: float | None) -> Callable[[], Status]:
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.regional_servers import RegionalServers, merges_regions
     from fedaux.deploy.status import read_status, server_folder
 
+    if merges_regions(folder):
+        return partial(read_status, folder, RegionalServers(folder), stuck_after=stuck_after, folder=folder)
     server = server_folder(folder)
-    link = ControlLink(server)
-    with serve(lambda: read_status(server, link, stuck_after=stuck_after, folder=run), host, port) as address:
-        console_for(False).print(f"metrics of {escape(str(server))} at {address}", soft_wrap=True)
-        signal.pause()
+    return partial(read_status, server, ControlLink(server), stuck_after=stuck_after, folder=run)
 
 
 @app.command(epilog=examples("fedaux deploy check hospitals/sites/berlin     # at the site, before it takes part"))

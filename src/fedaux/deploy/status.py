@@ -111,7 +111,8 @@ def read_status(
 ) -> Status:
     """`stuck_after` seconds without progress, instead of what the run itself has measured.
 
-    `folder` is where the run's status is, if not below the server's: a regional server has part of the sites.
+    `folder` is where the run's status is, if not below the server's: a regional server has part of the sites. One that
+    merges regions has no folder but the run's.
     """
     now, home = time.time() if now is None else now, folder or server / RUN
     record, problems = RunStatus.load(home), list[str]()
@@ -221,9 +222,11 @@ def _sites(
 
 
 def _run_problems(status: Status, server: Path) -> Iterator[str]:
+    deployed = (server / "run.sh").is_file()
+    command, other = (server / "run.sh", "supernode.sh") if deployed else ("The same command", "flwr run")
     if status.state == "failed":
         after = f" after round {status.finished_rounds}" if status.finished_rounds else ""
-        yield f"the run has failed{after}: {status.error or 'see its log'}. {server / 'run.sh'} goes on with it."
+        yield f"the run has failed{after}: {status.error or 'see its log'}. {command} goes on with it."
     elif status.state == "stuck" and not status.phase:
         yield "a run was handed in and has not begun: is superexec.sh running?"
     elif status.state == "stuck":
@@ -231,7 +234,7 @@ def _run_problems(status: Status, server: Path) -> Iterator[str]:
         silent = f"no sign of progress for {format_seconds(status.silence)}, in the phase {status.phase}"
         if waiting:
             names = ", ".join(f"{site.name} ({site.connection})" for site in waiting[:10])
-            yield f"{silent}; not answered: {names}. Look at the log of supernode.sh there."
+            yield f"{silent}; not answered: {names}. Look at the log of {other} there."
         else:
             yield f"{silent}, which is the server's own work. Look at its log, its memory and its disk."
 

@@ -89,7 +89,9 @@ class RunStatus:
     failed: dict[str, list[str]] = field(default_factory=dict)  # kinds by client, in this round
 
     @classmethod
-    def start(cls, config: Config, before: RunStatus | None, now: float) -> RunStatus:
+    def start(
+        cls, config: Config, before: RunStatus | None, now: float, sites: Iterable[str] | None = None
+    ) -> RunStatus:
         """Of a run that begins or goes on; where `before` is of the same run, what is known of its sites is kept."""
         known = before.sites if before is not None and before.run == config.run_id else {}
         return cls(
@@ -102,7 +104,7 @@ class RunStatus:
             started=now,
             phase_since=now,
             last_progress=now,
-            sites={site: known.get(site, SiteRecord()) for site in config.federation.sites},
+            sites={site: known.get(site, SiteRecord()) for site in sites or config.federation.sites},
         )
 
     def restore(self, history: Iterable[RoundResult], accounts: dict[str, Account]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedaux.algorithms.advice import collapse_warning
 from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.regions import RegionError, Regions
+from fedaux.algorithms.regions import Part, RegionError, Regions
 from fedaux.algorithms.results import Result
 from fedaux.algorithms.run_lock import RunLock
 from fedaux.algorithms.run_state import RunState
@@ -19,14 +19,17 @@ from fedaux.algorithms.server import Server, make_server
 from fedaux.algorithms.start import initial_state, pretrain_extractor
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
+from fedaux.core.event_log import EventLog
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Federation
-from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, no_progress
+from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, each_of, no_progress
 from fedaux.core.work import listening
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.experiments.callbacks import Callback, Callbacks, JsonLines
 from fedaux.experiments.folders import stored_state
+from fedaux.experiments.progress_log import ProgressLog
+from fedaux.experiments.status_file import StatusFile
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
@@ -85,7 +88,8 @@ def run_over_regions(
 ) -> Result:
     """As `run`, with the clients of so many regional servers (`experiments/region_app.py`), which see `folder`.
 
-    It waits for all of them, and ends in the bits of one server that asks all clients itself.
+    It waits for all of them, and ends in the bits of one server that asks all clients itself. What it is doing, and
+    what each region has last answered, is in status.json of the folder.
     """
     if config.teachers.standing or config.analytic_head is not None:
         raise RegionError(
@@ -94,12 +98,22 @@ def run_over_regions(
         )
     folder = Path(folder)
     with RunLock(folder) as lock:
-        state = stored_state(config, folder)
-        server, federation = make_server(config, on_progress, cache, state), Regions(folder, regions)
-        on_progress(Notice(f"waiting for {regions} regional servers, which are started with out = {folder.absolute()}"))
-        result = run_in_folder(folder, server, federation, state, callbacks, lock=lock)
-        federation.end()
-        return result
+        state, log = stored_state(config, folder), ProgressLog(EventLog.from_environment(config.run_id))
+        shown = {client: part.name for part in Part.all(regions) for client in part.clients(client_names(config))}
+        with log, StatusFile(folder, config, shown) as status:
+            status.restore(state)
+            watch = each_of(status.on_progress, log.on_progress)
+            on_progress = each_of(watch, on_progress)
+            server, federation = (
+                make_server(config, on_progress, cache, state),
+                Regions(folder, regions, on_progress=watch),
+            )
+            where = f"which are started with out = {folder.absolute()}"
+            on_progress(Notice(f"waiting for {regions} regional servers, {where}"))
+            with listening(on_progress):
+                result = run_in_folder(folder, server, federation, state, callbacks, lock=lock)
+            federation.end()
+            return result
 
 
 def run_in_folder(

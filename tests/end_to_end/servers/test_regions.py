@@ -13,6 +13,7 @@ from fedaux import run
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
 from fedaux.algorithms.start import initial_state
+from fedaux.experiments.run_status import RunStatus
 from helpers.harness import BIN, Servers
 from helpers.three_sites import CONFIG as THREE
 
@@ -62,6 +63,10 @@ def test_two_superlinks_and_one_merge_give_the_bits_of_one_process(tmp_path: Pat
             servers.run(config, out, server="fedaux.experiments.region_app:app", region=region)
         merging.start("run", str(BIN / "fedaux"), "run", str(config), "--out", str(out), "--regions", "2", "--json")
         assert merging.processes["run"].wait(240) == 0, merging.log("run") + regional[0].log("run")
+        status = RunStatus.load(out)
+        assert status is not None
+        assert (status.outcome, status.finished_rounds) == ("finished", 2)
+        assert {name: site.replies for name, site in status.sites.items()} == {"1of2": 3, "2of2": 3}
         for servers in regional:
             servers.until(r"all rounds are done")
     check_same(tmp_path, out)

@@ -3,11 +3,13 @@
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fedaux.core.progress import Notice, OrdersSent
+from fedaux.core.messages import NO_ANSWER, Account, Failure
+from fedaux.core.progress import Notice, OrdersSent, RoundFinished
 from fedaux.experiments import status_file
 from fedaux.experiments.run_status import FILE, RunStatus
 from fedaux.experiments.status_file import StatusFile, is_alive
@@ -89,6 +91,29 @@ def test_rounds_of_before_count(tmp_path: Path) -> None:
         status.restore(state)
     assert load(tmp_path).finished_rounds == state.round
     assert load(tmp_path).sites.keys() == state.accounts.keys()
+
+
+def test_a_server_that_merges_regions_counts_regions(tmp_path: Path) -> None:
+    """One reply a round, whatever the number of its clients; what they spent is the most that one of them has."""
+    state = finished_state()
+    one, two, three = state.history[0].client_metrics
+    accounts = {
+        name: Account(ε, 1e-5, "replace-one", "record", 2) for name, ε in ((one, 0.5), (two, 0.4), (three, 0.7))
+    }
+    lost = Failure(two, "gone", NO_ANSWER)
+    result = replace(state.history[0], failures=(lost, Failure("left", "gone", NO_ANSWER)))
+    shown = {one: "1of2", two: "1of2", three: "2of2"}
+    with StatusFile(tmp_path, TINY_CONFIG, shown) as status:
+        assert list(load(tmp_path).sites) == ["1of2", "2of2"]
+        status.restore(replace(state, history=(result,), accounts=accounts | {"left": accounts[three]}))
+        status.on_progress(RoundFinished(replace(result, round=2), 2, ""))
+    found = load(tmp_path)
+    assert found.finished_rounds == 2
+    assert {name: (site.replies, site.failures, site.epsilon) for name, site in found.sites.items()} == {
+        "1of2": (1, {NO_ANSWER: 2}, 0.5),
+        "2of2": (1, {}, 0.7),
+    }
+    assert found.sites["1of2"].last_error == f"{two}: gone"
 
 
 def test_a_disk_that_is_full_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,67 @@
+"""What the operator of a merging server is told of its regions, from the folder that all servers share."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from fedaux.algorithms.regions import FOLDER, Part
+from fedaux.core.progress import OrdersSent, ReplyReceived
+from fedaux.deploy.regional_servers import RegionalServers, merges_regions
+from fedaux.deploy.status import Status, read_status
+from fedaux.experiments.run_status import FILE, RunStatus
+from helpers.tiny import TINY_CONFIG
+
+NOW = float(int(time.time()))
+REGIONS = [part.name for part in Part.all(3)]
+
+
+def write(folder: Path, status: RunStatus, moment: float) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text(status.to_json())
+    os.utime(folder / FILE, (moment, moment))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The first region is at work and has answered, the second was killed, the third was never started."""
+    for name, moment in zip(REGIONS, (NOW, NOW - 3600), strict=False):
+        write(tmp_path / FOLDER / name, RunStatus.start(TINY_CONFIG, None, NOW - 7200), moment)
+    status = RunStatus.start(TINY_CONFIG, None, NOW - 7200, REGIONS)
+    status.update(OrdersSent("release", tuple(REGIONS), None, 0), NOW - 7000)
+    status.update(ReplyReceived(REGIONS[0], "release", 10), NOW - 6900)
+    write(tmp_path, status, NOW)
+    return tmp_path
+
+
+def read(run: Path, **options: float) -> Status:
+    return read_status(run, RegionalServers(run), NOW, folder=run, **options)
+
+
+def test_regions_by_name_with_what_each_is_asked_for(run: Path) -> None:
+    found = read(run, stuck_after=1e6)
+    assert (found.state, found.phase, found.link, found.problems) == ("running", "score", True, ())
+    assert [(site.name, site.connection, site.asked_for) for site in found.sites] == [
+        ("1of3", "online", ""),
+        ("2of3", "offline", "release"),
+        ("3of3", "unregistered", "release"),
+    ]
+    assert found.sites[0].last_reply == NOW - 6900
+    assert [site.since for site in found.sites] == [NOW - 7200, NOW - 3600, None]
+
+
+def test_a_run_that_waits_too_long_says_for_which_region(run: Path) -> None:
+    (problem,) = read(run).problems
+    assert "not answered: 2of3 (offline), 3of3 (unregistered). Look at the log of flwr run there." in problem
+
+
+def test_a_run_that_was_killed_goes_on_with_the_same_command(run: Path) -> None:
+    os.utime(run / FILE, (NOW - 120, NOW - 120))
+    (problem,) = read(run).problems
+    assert problem.endswith("The same command goes on with it.")
+
+
+def test_a_folder_without_regions_is_no_merging_servers(run: Path) -> None:
+    assert merges_regions(run)
+    assert not merges_regions(run / FOLDER / "1of3")
