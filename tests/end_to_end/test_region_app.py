@@ -5,15 +5,18 @@ Each says what it does: of its own sites, or of the regions.
 
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from flwr.app import Context, Message, RecordDict
 from typer.testing import CliRunner
 
+from fedaux.algorithms import regions
 from fedaux.algorithms.regions import Part
 from fedaux.algorithms.run_lock import LockedError, RunLock
 from fedaux.cli import app as command
@@ -23,6 +26,7 @@ from fedaux.experiments.run_status import RunStatus
 from fedaux.experiments.runner import run_over_regions
 from fedaux.flower.client_app import app as clients
 from fedaux.flower.in_process import InProcessGrid
+from helpers.harness import Patience
 from helpers.tiny import TINY_CONFIG
 
 NAMES = client_names(TINY_CONFIG)
@@ -50,6 +54,13 @@ def serve(folder: Path, part: Part, app: Any = clients) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    patience = Patience(240)
+
+    def sleep(seconds: float) -> None:
+        assert not patience.over(), "another server must have ended"
+        time.sleep(seconds)
+
+    monkeypatch.setattr(regions, "time", SimpleNamespace(sleep=sleep))
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
     (tmp_path / "run.json").write_text(json.dumps(TINY_CONFIG.to_dict()))
     return tmp_path

@@ -132,10 +132,18 @@ class Regions:
 
 
 class Region:
-    """A regional server: `federation` are the clients of its part."""
+    """A regional server: `federation` are the clients of its part. `check` raises where another has taken its place."""
 
-    def __init__(self, server: Server, federation: Federation, folder: Path, part: Part) -> None:
+    def __init__(
+        self,
+        server: Server,
+        federation: Federation,
+        folder: Path,
+        part: Part,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self._server, self._federation, self._folder, self._part = server, federation, folder, part
+        self._check = check
         self._own = frozenset(part.clients(server.clients))
         self._first: RunState | None = None
         self._round = 0  # the last that it has heard of
@@ -152,11 +160,16 @@ class Region:
         answer = self._part.answer(self._folder, number)
         if number == 0 or answer.is_file():
             return False
-        request = json.loads((self._folder / FOLDER / f"{number:06d}.json").read_text("utf-8"))
+        try:
+            request = json.loads((self._folder / FOLDER / f"{number:06d}.json").read_text("utf-8"))
+        except FileNotFoundError:  # something newer has been asked since
+            return False
         state, own = self._read_state(), [client for client in request["clients"] if client in self._own]
         if request["kind"] == "end":
             return state.round >= self._server.config.rounds  # an earlier, shorter run may have left it
+        self._check()
         answers = self._prepare(state, own) if request["kind"] == "prepare" else self._train(state, request, own)
+        self._check()
         write_atomically(answer, answers)
         return False
 

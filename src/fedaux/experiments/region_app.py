@@ -15,11 +15,12 @@ from fedaux.algorithms.run_lock import RunLock
 from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
 from fedaux.core.event_log import EventLog
-from fedaux.core.progress import each_of
+from fedaux.core.progress import RunStarted, each_of
 from fedaux.core.work import listening
 from fedaux.data.federated import client_names
 from fedaux.experiments.folders import stored_state
 from fedaux.experiments.progress_log import ProgressLog
+from fedaux.experiments.runner import describe
 from fedaux.experiments.status_file import StatusFile
 from fedaux.flower.server_app import Connect, regional_app
 from fedaux.report.progress import print_progress
@@ -28,13 +29,14 @@ from fedaux.report.progress import print_progress
 def main(config: Config, folder: Path, part: Part, connect: Connect) -> None:
     home, own = part.folder(folder), {client: client for client in part.clients(client_names(config))}
     log = ProgressLog(EventLog.from_environment(config.run_id))
-    with RunLock(home), log, StatusFile(home, config, own) as status:
+    with RunLock(home) as lock, log, StatusFile(home, config, own) as status:
         on_progress = each_of(status.on_progress, log.on_progress, print_progress)
         with listening(on_progress):
             state = stored_state(config, folder)
             status.restore(state)
-            server = make_server(config, on_progress, state=state)
-            Region(server, ReportingFederation(connect(server), on_progress), folder, part).serve()
+            server, before = make_server(config, on_progress, state=state), state.history if state else ()
+            on_progress(RunStarted(server.method.label, describe(config), before, config.rounds))
+            Region(server, ReportingFederation(connect(server), on_progress), folder, part, lock.check).serve()
     print(f"region {part.number} of {part.count}: all rounds are done", flush=True)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedaux import Config
+from fedaux.algorithms import regions as regions_module
 from fedaux.algorithms.loop import run
 from fedaux.algorithms.regions import FOLDER, Part, Region, RegionError, Regions
 from fedaux.algorithms.run_state import RunState
@@ -140,6 +141,31 @@ def test_servers_that_are_stopped_go_on_to_the_same_bits(tmp_path: Path) -> None
     assert saved.round == 1
     regions = Regions(tmp_path, 2, lambda: [region.step() for region, _ in made] and None)
     assert_same(run(make_server(CONFIG), regions, saved, RunWriter(tmp_path, saved).save), alone)
+
+
+def test_a_request_that_gives_way_to_a_newer_one_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merging server that starts again takes the old one away, perhaps between the region's two looks."""
+    _, made = merged(tmp_path)
+    monkeypatch.setattr(regions_module, "_newest", lambda folder: 1)
+    assert made[0][0].step() is False
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_server_whose_place_was_taken_asks_nobody_and_answers_nothing(tmp_path: Path, answered: int) -> None:
+    looks = 0
+
+    def check() -> None:
+        nonlocal looks
+        looks += 1
+        if looks > answered:
+            raise StoppedError
+
+    federation = Scripted({})
+    region = Region(make_server(CONFIG), federation, tmp_path, Part(1, 1), check)
+    with pytest.raises(StoppedError):
+        run(make_server(CONFIG), Regions(tmp_path, 1, lambda: region.step() and None), None, RunWriter(tmp_path).save)
+    assert bool(federation.asked) == bool(answered)  # lost while it asked
+    assert not Part(1, 1).answer(tmp_path, 1).is_file()
 
 
 def test_a_damaged_request_is_an_error(tmp_path: Path) -> None:
