@@ -45,8 +45,8 @@ class Federation:
                 self.servers.register(name)
             self.site(name)
 
-    def begin(self, name: str = "run") -> None:
-        self.servers.run(self.file, self.out, name)
+    def begin(self, name: str = "run", client: str = "fedaux.flower.client_app:app") -> None:
+        self.servers.run(self.file, self.out, name, client=client)
 
     def spent(self, name: str) -> list[str]:
         """What the site's account has: one entry for each release that was ever begun."""

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedaux import run
+from fedaux import run as run_here
 from fedaux.algorithms.run_state import RunState
 from fedaux.algorithms.server import make_server
 from fedaux.algorithms.start import initial_state
 from fedaux.experiments.run_status import RunStatus
-from helpers.harness import BIN, Servers
+from helpers.harness import BIN, Servers, wait_for
 from helpers.three_sites import CONFIG as THREE
 
 CONFIG = replace(
@@ -35,7 +35,7 @@ def check_same(folder: Path, out: Path) -> None:
     """A run of the same clients in this process has the same weights, to the bit, and they have learned something."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as the servers have
-    here, there = run(CONFIG, folder / "here", cache=folder / "cache").state, RunState.load(out)
+    here, there = run_here(CONFIG, folder / "here", cache=folder / "cache").state, RunState.load(out)
     torch.set_num_threads(threads)
     before = initial_state(make_server(CONFIG, cache=folder / "cache")).weights
     for label, arrays in here.weights.items():
@@ -62,7 +62,9 @@ def test_two_superlinks_and_one_merge_give_the_bits_of_one_process(tmp_path: Pat
             start(servers, config, clients)
             servers.run(config, out, server="fedaux.experiments.region_app:app", region=region)
         merging.start("run", str(BIN / "fedaux"), "run", str(config), "--out", str(out), "--regions", "2", "--json")
-        assert merging.processes["run"].wait(240) == 0, merging.log("run") + regional[0].log("run")
+        run = merging.processes["run"]
+        wait_for(lambda: run.poll() is not None, 240, "the merging server has not ended", merging, "run")
+        assert run.returncode == 0, merging.log("run") + regional[0].log("run")
         status = RunStatus.load(out)
         assert status is not None
         assert (status.outcome, status.finished_rounds) == ("finished", 2)
