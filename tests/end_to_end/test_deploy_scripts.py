@@ -91,8 +91,31 @@ def test_every_key_that_the_server_has_is_registered(stage: Path, tmp_path: Path
     assert calls(tmp_path) == [
         [*register, "keys/berlin.pub", "fedaux", "--name", "berlin"],
         [*register, "keys/paris.pub", "fedaux", "--name", "paris"],
-        ["flwr", "supernode", "list", "fedaux"],
     ]
+
+
+REGISTER = """#!/bin/bash
+case "$3" in
+  keys/berlin.pub) echo "[code: 23] Public key already in use." >&2; exit 1 ;;
+  keys/paris.pub) [ "$UP" = yes ] || { echo "Connection to the SuperLink is unavailable." >&2; exit 1; } ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("up", "code", "printed"),
+    [("yes", 0, "berlin: was registered\nparis: registered\n"), ("no", 1, "berlin: was registered\n")],
+)
+def test_registration_ends_with_zero_only_if_all_keys_are_known(
+    stage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up: str, code: int, printed: str
+) -> None:
+    """Of a server that was not up yet it said that the key was registered already, and ended with 0."""
+    (tmp_path / "programs" / "flwr").write_text(REGISTER)
+    monkeypatch.setenv("UP", up)
+    words = [str(stage / "server" / "register.sh")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/", timeout=60)
+    assert (done.returncode, done.stdout) == (code, printed), done.stderr
+    assert ("paris: NOT registered\nConnection to the SuperLink is unavailable." in done.stderr) == (up == "no")
 
 
 def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ MAX_BODY = 2**26  # bytes of a request: Flower cuts arrays into objects of 5 MB
 MAX_HEAD = 2**16  # bytes of a request before its body
 MAX_CONNECTIONS = 100  # at a time from one other machine, and new ones in a burst
 CONNECTION_RATE = 5.0  # new ones a second from one other machine, in the long run: a site keeps its own open
+SHUTDOWN_TIMEOUT = 5  # seconds in which requests may end when the server is stopped: a log is followed for hours
 REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then at least some of its body
 
 
@@ -32,7 +33,7 @@ def serve(app: Any, **options: Any) -> None:
     """Sites are whom the connection comes from, whatever the environment says about proxies."""
     limited = {"http": LimitedProtocol, "ws": "none", "loop": "asyncio"}  # a WebSocket would leave LimitedProtocol
     pinned = {**limited, "proxy_headers": False, "forwarded_allow_ips": ""}
-    config = uvicorn.Config(app, **{**options, **pinned})
+    config = uvicorn.Config(app, **{**options, **pinned}, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT)
     server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[LimitedListener.of(config.bind_socket())])

@@ -126,8 +126,8 @@ class ControlLink:
         from flwr.cli.typing import SuperLinkConnection
         from flwr.cli.utils import init_http_client_from_connection
 
-        address = self._address
-        connection = SuperLinkConnection("fedaux", address, str(self.folder / "ca.crt"), insecure=False)
+        address, authority = self._address, (self.folder / "ca.crt").absolute()  # Flower takes no relative path
+        connection = SuperLinkConnection("fedaux", address, str(authority), insecure=False)
         client = None
         try:
             with redirect_stdout(StringIO()):  # it says which server it calls, even to who wants JSON

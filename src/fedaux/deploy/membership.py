@@ -26,8 +26,10 @@ def add_site(folder: Path, name: str, link: Link) -> bool:
     folder = _deployment(folder)
     FederationConfig(sites=(name,))  # validates the name
     sites, server = _members(folder), folder / "server"
-    if name in sites or (folder / "sites" / name).exists():
+    if name in sites:
         raise DeployError(f"there is a site {name} already; rotate-key gives it another key")
+    if (folder / "sites" / name).exists():
+        raise DeployError(f"{folder / 'sites' / name} is there already, of a site that has left? Move it away first.")
     base, authority = Config.load(server / "fedaux.toml"), (server / "ca.crt").read_bytes()
     write_site(folder / "sites" / name, name, _address(folder), base, authority)
     public = server / "keys" / f"{name}.pub"

@@ -60,7 +60,8 @@ class RunControl:
             return Exit.STOPPED
         if status == "finished:completed":
             return 0
-        self.say(f"run {run} ended as {status}{details and ': '}{details}. run.sh goes on after its last whole round.")
+        reason = f": {details.rstrip('.')}" if details else ""
+        self.say(f"run {run} ended as {status}{reason}. run.sh goes on after its last whole round.")
         return Exit.STOPPED if status == "finished:stopped" else Exit.NEGATIVE
 
     def living(self) -> str:

@@ -226,7 +226,8 @@ def _run_problems(status: Status, server: Path) -> Iterator[str]:
     command, other = (server / "run.sh", "supernode.sh") if deployed else ("The same command", "flwr run")
     if status.state == "failed":
         after = f" after round {status.finished_rounds}" if status.finished_rounds else ""
-        yield f"the run has failed{after}: {status.error or 'see its log'}. {command} goes on with it."
+        reason = status.error.rstrip(".") or "see its log"
+        yield f"the run has failed{after}: {reason}. {command} goes on with it."
     elif status.state == "stuck" and not status.phase:
         yield "a run was handed in and has not begun: is superexec.sh running?"
     elif status.state == "stuck":

@@ -1,11 +1,12 @@
 """A server under attack, before anybody has shown a key: it stays reachable, and reads no more than it must."""
 
+import asyncio
 import resource
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import pytest
@@ -13,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from fedaux.deploy import connection_limits
@@ -40,10 +41,22 @@ async def answer(request: Request) -> PlainTextResponse:
     return PlainTextResponse("fine", headers={"caller": request.client.host if request.client else ""})
 
 
+async def follow(request: Request) -> StreamingResponse:
+    """A log that goes on for as long as the run does."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        while True:
+            yield b"line"
+            await asyncio.sleep(0.1)
+
+    return StreamingResponse(lines())
+
+
 @contextmanager
 def serving() -> Iterator[int]:
     app = Starlette(
-        routes=[Route("/", answer, methods=["GET", "POST"])], middleware=[Middleware(BodyLimitMiddleware, limit=LIMIT)]
+        routes=[Route("/", answer, methods=["GET", "POST"]), Route("/log", follow)],
+        middleware=[Middleware(BodyLimitMiddleware, limit=LIMIT)],
     )
     servers: list[uvicorn.Server] = []
 
@@ -64,6 +77,7 @@ def serving() -> Iterator[int]:
     finally:
         servers[0].should_exit = True
         thread.join(10)
+    assert not thread.is_alive()
 
 
 def call(port: int, data: bytes, wait: float = 10.0) -> bytes:
@@ -224,6 +238,15 @@ def test_there_are_as_many_files_as_there_may_be() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_server_that_is_stopped_does_not_wait_for_who_follows_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While `run.sh` showed the log of a run, `superlink.sh` took no calls any more, and did not end either."""
+    monkeypatch.setattr(connection_limits, "SHUTDOWN_TIMEOUT", 1)
+    with ExitStack() as stack, serving() as port:
+        follower = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+        follower.sendall(b"GET /log HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert b"200 OK" in follower.recv(4096)
 
 
 def test_who_calls_is_whom_the_connection_comes_from() -> None:

@@ -18,6 +18,8 @@ def test_a_server_that_is_down_is_an_error_that_names_it(folder: Path) -> None:
 
 
 def test_keys_are_sent_as_flower_sends_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a relative folder, too, as in `fedaux deploy add-site hospitals oslo`."""
+
     class Client:
         def RegisterNode(self, request: object) -> object:
             self.request = request
@@ -28,7 +30,8 @@ def test_keys_are_sent_as_flower_sends_them(folder: Path, monkeypatch: pytest.Mo
 
     client, path = Client(), folder / "server" / "keys" / "berlin.pub"
     monkeypatch.setattr("flwr.cli.utils.init_http_client_from_connection", lambda connection: client)
-    assert ControlLink(folder / "server").register(path, "berlin") == 7
+    monkeypatch.chdir(folder)
+    assert ControlLink(Path("server")).register(path, "berlin") == 7
     key = serialization.load_ssh_public_key(path.read_bytes())
     assert client.request.public_key == public_key_to_bytes(key)  # type: ignore[attr-defined,arg-type]
     assert client.request.name == "berlin"  # type: ignore[attr-defined]

@@ -98,6 +98,8 @@ def test_a_site_leaves(folder: Path) -> None:
     assert set(link.by_name) == {"paris"}
     assert registered_next(folder) == ["paris"]
     assert (folder / "sites" / "berlin" / "key").exists()  # what is at the site is the site's
+    with pytest.raises(DeployError, match=r"sites/berlin is there already, .* Move it away"):
+        add_site(folder, "berlin", link)
     with pytest.raises(DeployError, match="there is no site berlin; there are paris"):
         remove_site(folder, "berlin", link)
     with pytest.raises(DeployError, match="the only site"):
