@@ -65,7 +65,7 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
     with playing(server / "superlink.sh"), playing(server / "superexec.sh"):
         until(lambda: "Uvicorn running" in log.read_text())
         assert "does not know this key" in checked()
-        subprocess.run([str(server / "register.sh")], check=True, timeout=60)
+        subprocess.run([str(server / "register.sh")], check=True, timeout=300)
         assert "problem" not in checked()
         assert status() == "registered"
         with playing(site / "supernode.sh") as script:
@@ -77,7 +77,7 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             assert "accuracy" in done.stdout, done.stdout
             assert (server / "run" / "state.safetensors").is_file()
             assert Config.load(server / "fedaux.toml").rounds > 1  # the override was one
-            assert "ε = 1 of 1 spent in 1 entries" in checked()
+            assert "ε = 1 of 1 spent in 1 entry" in checked()
 
             stranger = tmp_path / "stranger"
             stranger.mkdir()
@@ -93,8 +93,7 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
 
             node = subprocess.run(["pgrep", "-P", str(script.pid)], capture_output=True, text=True, check=True)
             os.kill(int(node.stdout), signal.SIGKILL)
-            until(lambda: told.read_text().count("SuperNode ID") == 2)  # refused for a minute, then let in
-            assert "Exit Code: 305" in told.read_text()
+            until(lambda: told.read_text().count("SuperNode ID") == 2)  # may be refused for a minute, and is let in
         until(lambda: status() == "offline")
 
 

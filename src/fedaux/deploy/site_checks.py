@@ -181,7 +181,8 @@ def check_budget(config: Config, vault: Path) -> CheckResult:
         spent = BudgetStore(vault, privacy).account()
     except BudgetError as error:
         return CheckResult("account", False, str(error), "until then the site refuses everything")
-    detail = f"ε = {round_up(spent.epsilon)} of {privacy.epsilon_budget:g} spent in {spent.entries} entries"
+    entries = plural(spent.entries, "entry", "entries")
+    detail = f"ε = {round_up(spent.epsilon)} of {privacy.epsilon_budget:g} spent in {entries}"
     if spent.epsilon + privacy.epsilon <= privacy.epsilon_budget or spent.entries == 0:
         return CheckResult("account", True, detail)
     remedy = (

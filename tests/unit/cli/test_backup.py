@@ -27,7 +27,7 @@ def test_an_old_vault_comes_back_and_what_it_misses_is_written_off(
 ) -> None:
     spend(site, "x")
     assert fedaux(monkeypatch, "deploy", "backup", site, "berlin.tar.gz") == 0
-    assert "berlin.tar.gz holds the site, vault: 1 entries" in capsys.readouterr().out
+    assert "berlin.tar.gz holds the site, vault: 1 entry" in capsys.readouterr().out
     spend(site, "y")
     assert fedaux(monkeypatch, "deploy", "restore", "berlin.tar.gz", "back") == 0
     assert "If it has sent anything under noise since, this vault is too old" in capsys.readouterr().out

@@ -112,7 +112,7 @@ def test_account(config: Config, tmp_path: Path) -> None:
         store.release("x", release_mechanism(9, config.privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     spent = checks.check_budget(config, tmp_path)
     assert spent.ok is None
-    assert "ε = 1 of 1 spent in 1 entries" in spent.detail
+    assert "ε = 1 of 1 spent in 1 entry" in spent.detail
     assert "privacy.epsilon_total in site.toml" in spent.remedy
     more = replace(config, privacy=replace(config.privacy, epsilon_total=3.0))
     fine(checks.check_budget(more, tmp_path), "ε = 1 of 3 spent")
