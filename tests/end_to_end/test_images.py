@@ -25,7 +25,8 @@ INSIDE = "10001"  # who root's containers are, by compose.yaml
 
 
 def run(*words: str | Path, cwd: Path | None = None, seconds: float = 1800) -> str:
-    environment = {**os.environ, "FEDAUX_IMAGE": "fedaux-test", "PODMAN_USERNS": "keep-id" if os.getuid() else ""}
+    keep = {"PODMAN_USERNS": "keep-id"} if os.getuid() else {}
+    environment = {**os.environ, **keep, "FEDAUX_IMAGE": "fedaux-test"}
     done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout

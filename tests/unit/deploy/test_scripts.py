@@ -41,6 +41,7 @@ def test_containers_see_their_own_folder_only(folder: Path) -> None:
         mounted, script = service["volumes"][0].split(":"), service["command"][1]
         assert (folder / mounted[0] / Path(script).relative_to(mounted[1])).is_file()
         assert service["network_mode"] == "host"
+        assert not service["user"].startswith("0:")  # root's deployment neither
 
 
 def test_what_the_readme_names_is_there(folder: Path) -> None:
