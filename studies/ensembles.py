@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +26,9 @@ from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
 from fedaux.report.tables import markdown
 from fedaux.scoring.closed_form import set_head
+from studies.networks import SMALL
 from studies.scorers import Judged, Rows, Setting, from_command_line, over_splits
 
-LIMITS = {"options": (("limit", 10_000), ("test_limit", 5_000))}  # as in studies/networks.py
-NEGATIVES = 0.9
 TRAINED = {"SGD .003, 1 epoch": (0.003, 1), "SGD .01, 1 epoch": (0.01, 1), "SGD .003, 10 epochs": (0.003, 10)}
 
 
@@ -82,10 +80,8 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
             for split in range(splits):
                 if f"{name}|equal weights|{count}|{split}" in found:
                     continue
-                data = replace(config.data, clients=count, **LIMITS)  # type: ignore[arg-type]
-                here = Networks(
-                    replace(config, seed=split, data=data, aux=replace(config.aux, negatives=NEGATIVES)), lr, epochs
-                )
+                overrides = [*SMALL, f"data.clients={count}", f"seed={split}"]
+                here = Networks(Config.from_dict(config.to_dict(), overrides), lr, epochs)
                 rows = {
                     "weights of the releases": [here.scored(config.privacy)[0] for _ in range(draws)],
                     "the releases alone": [here.scores_alone()[0] for _ in range(draws)],

@@ -94,6 +94,7 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             node = subprocess.run(["pgrep", "-P", str(script.pid)], capture_output=True, text=True, check=True)
             os.kill(int(node.stdout), signal.SIGKILL)
             until(lambda: told.read_text().count("SuperNode ID") == 2)  # may be refused for a minute, and is let in
+            assert "the node ended; it starts again" in told.read_text()
         until(lambda: status() == "offline")
 
 

@@ -104,10 +104,8 @@ def run_over_regions(
             status.restore(state)
             watch = each_of(status.on_progress, log.on_progress)
             on_progress = each_of(watch, on_progress)
-            server, federation = (
-                make_server(config, on_progress, cache, state),
-                Regions(folder, regions, on_progress=watch),
-            )
+            server = make_server(config, on_progress, cache, state)
+            federation = Regions(folder, regions, on_progress=watch)
             where = f"which are started with out = {folder.absolute()}"
             on_progress(Notice(f"waiting for {regions} regional servers, {where}"))
             with listening(on_progress):

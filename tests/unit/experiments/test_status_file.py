@@ -75,6 +75,7 @@ def test_many_events_are_few_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (KeyError(), "failed", "KeyError"),
         (KeyboardInterrupt(), "stopped", "it was told to stop"),
         (SystemExit(0), "stopped", "it was told to stop"),
+        (SystemExit(1), "stopped", "it was told to stop"),
     ],
     ids=repr,
 )
