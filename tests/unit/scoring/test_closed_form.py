@@ -52,4 +52,5 @@ def test_with_ample_budget_it_is_the_pooled_discriminant() -> None:
 
 def test_with_little_budget_it_is_worse_and_with_none_it_is_chance() -> None:
     assert releases(1.0)[0] > 0.8
-    assert releases(0.001)[0] < 0.7
+    drowned = [releases(0.001)[0] for _ in range(15)]  # a random head: now and then one is right by luck
+    assert np.median(drowned) < 0.6
