@@ -2,8 +2,9 @@
 
     python -m studies.artifact restore studies/networks.toml
     python -m studies.networks --splits 1                          # 10,000 images: half an hour of one core an arm
-    python -m studies.networks --splits 1 --cases "10,000 images, everybody in every round" --rounds 1 \\
-        --arms "FedAUX, ε = 1, 10 epochs" "FedAVG+P, 10 epochs" "FedDF+P, 10 epochs"   # one-shot
+    python -m studies.networks --splits 1 --cases "10,000 images, everybody, α = 0.16" --rounds 1 --budget 3 \\
+        --arms "ridge" "closed form, ε = 1" "FedAUX, ε = 1, 10 epochs" "FedAVG+P, closed-form start, 10 epochs" \\
+        "FedDF+P, closed-form start, 10 epochs"                    # one-shot
     python -m studies.networks --cases "50,000 images" --splits 3  # all of them: on a GPU, with --budget 8
     python -m studies.networks --table                             # of what there is
 
@@ -47,6 +48,8 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedDF+P": Arm("feddf+p"),
     "FedPROX+P": Arm("fedprox+p"),
     "FedAUX, ε = 1, 10 epochs": Arm("fedaux", CLOSED, LONG, tuned_rounds=1),
+    "FedAVG+P, closed-form start, 10 epochs": Arm("fedavg+p", CLOSED, LONG, tuned_rounds=1),
+    "FedDF+P, closed-form start, 10 epochs": Arm("feddf+p", CLOSED, LONG, tuned_rounds=1),
     "FedAVG+P, 10 epochs": Arm("fedavg+p", own=LONG, tuned_rounds=1),
     "FedDF+P, 10 epochs": Arm("feddf+p", own=LONG, tuned_rounds=1),
     "FedAUX, ε = 1, ridge start, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1, ridge start"),
@@ -58,7 +61,8 @@ DESIGN = Design(
     cases={  # the part of Tiny-ImageNet that is distilled on: 2,400 and 6,000 images
         "10,000 images": SMALL,
         "10,000 images, α = 100": (*SMALL, "data.alpha=100.0"),
-        "10,000 images, everybody in every round": (*SMALL, "fraction=1.0"),
+        "10,000 images, everybody": (*SMALL, "fraction=1.0"),
+        "10,000 images, everybody, α = 0.16": (*SMALL, "fraction=1.0", "data.alpha=0.16"),
         "50,000 images": ("aux.negatives=0.75",),
         "50,000 images, α = 100": ("aux.negatives=0.75", "data.alpha=100.0"),
     },

@@ -18,6 +18,7 @@ import pytest
 from fedaux.algorithms.run_state import RunState
 from fedaux.core.messages import Refusal
 from helpers.harness import _family, wait_for
+from helpers.slow_training import SECONDS
 from helpers.three_sites import SITES, Federation
 
 pytestmark = pytest.mark.slow
@@ -92,16 +93,29 @@ def test_a_clientapp_killed_in_a_round_is_asked_again(federation: Make) -> None:
     assert [len(result.client_metrics) for result in state.history] == [3, 3]
 
 
-def test_a_straggler_is_not_waited_for(federation: Make) -> None:
-    """Stopped, not killed: its node still lives, its answer never comes."""
-    made = federation(slow=True, timeout=90, rounds=1)
+def test_a_clientapp_that_hangs_is_asked_again(federation: Make) -> None:
+    """Stopped, not killed: it says nothing any more."""
+    made = federation(slow=True, rounds=1)
     made.up()
     made.begin()
     os.kill(training(made, SITES[2]), signal.SIGSTOP)
     made.servers.finish(seconds=400)
-    state = checked(made, rounds=1)
-    assert [(one.client, one.kind) for one in state.history[0].failures] == [(SITES[2], "no-answer")]
-    assert len(state.history[0].client_metrics) == 2
+    (result,) = checked(made, rounds=1).history
+    assert (len(result.client_metrics), result.failures) == (3, ())
+
+
+def test_a_straggler_is_not_waited_for(federation: Make) -> None:
+    """It lives and says so, and trains for an hour."""
+    made = federation(slow=True, timeout=90, rounds=1)
+    made.servers.superlink()
+    for name in SITES:
+        made.servers.environment[SECONDS] = "3600" if name == SITES[2] else "1"
+        made.site(name)
+    made.begin()
+    made.servers.finish(seconds=400)
+    (result,) = checked(made, rounds=1).history
+    assert [(one.client, one.kind) for one in result.failures] == [(SITES[2], "no-answer")]
+    assert len(result.client_metrics) == 2
 
 
 def test_a_superlink_killed_and_restarted_costs_nothing(federation: Make) -> None:
