@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("helpers")  # an assertion that fails in a helper says what it compared
 
-# A build must not depend on luck: in CI, property tests try the same examples every time; elsewhere, new ones.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# A build must not depend on luck: in CI, property tests try the same examples every time; elsewhere, new ones. Nor on
+# what else the machine does: to draw an example and to try it may take any time.
+settings.register_profile("elsewhere", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("elsewhere"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "elsewhere")
 
 
 @pytest.fixture

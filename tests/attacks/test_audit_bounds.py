@@ -28,7 +28,8 @@ def draws(epsilon: float, count: int, calibration: str, factor: float = 1.0) -> 
     ],
 )
 def test_what_is_claimed_is_nearly_reached_and_never_passed(epsilon: float, calibration: str, count: int) -> None:
-    any_mechanism, gaussian = lower_bounds(*draws(epsilon, count, calibration), 1e-5)
+    """The noise is just enough: at a confidence of 95 %, the bound passes ε by chance once in 350 tests."""
+    any_mechanism, gaussian = lower_bounds(*draws(epsilon, count, calibration), 1e-5, confidence=0.999)
     assert any_mechanism <= epsilon
     assert 0.6 * epsilon <= gaussian <= epsilon
 

@@ -44,6 +44,6 @@ def test_it_runs_again_and_learns_as_much(tmp_path: Path, monkeypatch: pytest.Mo
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     text = "".join(printed(cell) for cell in code_cells(notebook))
     accuracy = {name: float(last) for name, last in re.findall(r"(FedAVG|FedAUX) +.*?(\d\.\d{3})\n", text)}
-    assert accuracy["FedAUX"] > 0.8
+    assert accuracy["FedAUX"] > 0.7  # four runs: .844 to .919
     assert accuracy["FedAUX"] - accuracy["FedAVG"] > 0.3
     assert "(1, 1e-05)-differentially private" in text

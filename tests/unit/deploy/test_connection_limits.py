@@ -150,7 +150,7 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_second_request_that_does_not_arrive_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "REQUEST_TIMEOUT", 0.1)
+    monkeypatch.setattr(connection_limits, "REQUEST_TIMEOUT", 0.5)  # the first has to arrive in it
     with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
         made.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         until_fine(made)
