@@ -40,7 +40,7 @@ def test_your_own_network_and_data_from_python(tmp_path: Path) -> None:
     printed = play(folder, sys.executable, "train.py")
     curves = {line.split()[0]: [float(word) for word in line.split()[1:]] for line in printed.splitlines()[:3]}
     assert [len(curve) for curve in curves.values()] == [5, 5, 5]
-    assert curves["fedaux"][-1] > 0.75  # six runs: .876 ± .018, on 114 records
+    assert curves["fedaux"][-1] > 0.75  # 46 runs: .898 ± .025, on 114 records
     assert curves["fedaux"][-1] - max(curves["fedavg"][-1], curves["feddf"][-1]) > 0.1
     assert "(1, 1e-05)-differentially private" in printed
 
