@@ -24,10 +24,14 @@ QUICK = 'set="rounds=2; pretrain.epochs=1; distill.epochs=1"'
 INSIDE = "10001"  # who root's containers are, by compose.yaml
 
 
-def run(*words: str | Path, cwd: Path | None = None, seconds: float = 1800) -> str:
+def called(*words: str | Path, cwd: Path | None = None, seconds: float = 3600) -> subprocess.CompletedProcess[str]:
     keep = {"PODMAN_USERNS": "keep-id"} if os.getuid() else {}
     environment = {**os.environ, **keep, "FEDAUX_IMAGE": "fedaux-test"}
-    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+
+
+def run(*words: str | Path, cwd: Path | None = None) -> str:
+    done = called(*words, cwd=cwd)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -38,7 +42,7 @@ def run(*words: str | Path, cwd: Path | None = None, seconds: float = 1800) -> s
 @pytest.mark.skipif("FEDAUX_BUILD" not in os.environ, reason="$FEDAUX_BUILD does not ask for an image to be built")
 def test_a_federation_in_containers_of_the_image(tmp_path: Path) -> None:
     run("podman", "build", "--pull=never", *shlex.split(os.environ["FEDAUX_BUILD"]), "--tag", "fedaux-test", ROOT)
-    assert re.match(r"fedaux \d", run("podman", "run", "--rm", "fedaux-test", "fedaux", "--version"))
+    assert re.match(r"fedaux \d", run("podman", "run", "--rm", "--network=none", "fedaux-test", "fedaux", "--version"))
     folder = tmp_path / "hospitals"
     init(folder, SITES, Address("127.0.0.1", free_port()), demo_config())
     owner = str(os.getuid())
@@ -48,8 +52,8 @@ def test_a_federation_in_containers_of_the_image(tmp_path: Path) -> None:
     compose = ["podman-compose", "--in-pod=false"]
     run(*compose, "up", "--detach", cwd=folder)
     try:
-        until(lambda: status(folder)[0] == 0)
-        run(*compose, "exec", "-T", "superlink", "bash", "/server/register.sh", cwd=folder)
+        register = [*compose, "exec", "-T", "superlink", "bash", "/server/register.sh"]
+        until(lambda: called(*register, cwd=folder).returncode == 0)
         for service in ("superlink", "superexec", *(f"site-{name}" for name in SITES)):
             told = run(*compose, "exec", "-T", service, "cat", "/proc/1/status", cwd=folder)
             facts = {name: value.split() for name, value in (line.split(":", 1) for line in told.splitlines())}
