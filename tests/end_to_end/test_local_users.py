@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -149,9 +150,6 @@ def at_socket(path: Path) -> SocketClient:
 def test_another_user_gets_neither_orders_nor_tokens(node: Node) -> None:
     """Any user of the machine could take an order at the port, or read its token in the list of processes."""
     paths = list((node.folder / "tmp").glob("fedaux-*/runtime.sock"))
-    node.order()
-    assert as_nobody(lambda: steal(at_port(node.port))).startswith("ConnectError")
-    assert ["Permission denied" in as_nobody(lambda path=path: steal(at_socket(path))) for path in paths] == [True]
     seen: set[bytes] = set()
 
     def look() -> bool:
@@ -159,7 +157,13 @@ def test_another_user_gets_neither_orders_nor_tokens(node: Node) -> None:
         seen.update(lines.values(), (read(pid, "environ") for pid in lines))
         return bool(node.reply)
 
-    until(look, node)
+    with ThreadPoolExecutor() as watching:  # before there is an order: it may be done while others ask for it
+        watched = watching.submit(until, look, node)
+        node.order()
+        assert as_nobody(lambda: steal(at_port(node.port))).startswith("ConnectError")
+        told = [as_nobody(lambda path=path: steal(at_socket(path))) for path in paths]
+        assert ["Permission denied" in one for one in told] == [True]
+        watched.result()
     assert node.reply == "query.hello"
     assert any(b"clientapp" in line for line in seen)
     assert not [line for line in seen if TOKEN.search(line) or b"--token" in line]
