@@ -77,11 +77,13 @@ def test_unpacking_again_replaces_settings_and_keeps_what_was_written(tmp_path: 
     packed, folder = tmp_path / "packed", tmp_path / "state" / "site"
     (packed / "vault").mkdir(parents=True)
     (packed / "vault" / "account").write_text("of the day it was packed")
+    (packed / "accounts.json").write_text("of the day it was packed")  # a server's, of what its sites spent
     (packed / "site.toml").write_text("new")
     with tarfile.open(tmp_path / "folder.tar", "w") as tar:
         tar.add(packed, arcname=".")
     (folder / "vault").mkdir(parents=True)
     (folder / "vault" / "account").write_text("of today")
+    (folder / "accounts.json").write_text("of today")
     (folder / "site.toml").write_text("old")
     (unpack,) = rendered("site")["StatefulSet"]["spec"]["template"]["spec"]["initContainers"]
     bash, flag, script = unpack["command"]
@@ -89,3 +91,4 @@ def test_unpacking_again_replaces_settings_and_keeps_what_was_written(tmp_path: 
     subprocess.run([bash, flag, script], check=True, timeout=60)
     assert (folder / "site.toml").read_text() == "new"
     assert (folder / "vault" / "account").read_text() == "of today"
+    assert (folder / "accounts.json").read_text() == "of today"

@@ -58,6 +58,7 @@ def test_the_lines_that_the_readme_names_turn_fedavg_into_fedaux(
     assert len(before_) == len(after) == 6
     assert before_[0] == after[0]
     # ten runs: .817 ± .034 against .502 ± .005; after three rounds .725 ± .043 against .320: six deviations are allowed
+    assert after[-1] > 0.61
     assert after[-1] > before_[-1] + 0.1
     assert after[3] > before_[3] + 0.15
     assert not list((tmp_path / "home").rglob("client-*"))  # the node's own vault was used, not the code's
