@@ -9,11 +9,14 @@ what the two have in common is in the scores, and no rounds can add to it.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import defaultdict
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from torch import nn
 
 from fedaux.algorithms.analytic_heads import ridge_head
 from fedaux.algorithms.feature_sums import Moments
@@ -21,7 +24,6 @@ from fedaux.algorithms.local_training import train_local
 from fedaux.config.schema import Config
 from fedaux.core.rng import torch_stream
 from fedaux.data.records import Records
-from fedaux.models import flatten_state, load_state
 from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
 from fedaux.report.tables import markdown
@@ -35,17 +37,19 @@ TRAINED = {"SGD .003, 1 epoch": (0.003, 1), "SGD .01, 1 epoch": (0.01, 1), "SGD 
 class Networks(Setting):
     """Teachers are whole networks that were trained from ridge's head on everybody's features."""
 
-    def __init__(self, config: Config, lr: float, epochs: int) -> None:
+    def __init__(self, config: Config, lr: float = 0.0, epochs: int = 0) -> None:
         self.lr, self.epochs = lr, epochs
-        self.start: dict[str, np.ndarray] | None = None
         super().__init__(config)
 
-    def _logits(self, index: int, records: Records) -> Rows:
+    @cached_property
+    def start(self) -> nn.Module:
+        """The pre-trained network with ridge's head."""
         model = self.server.learners.networks[self.config.prototypes[0].label]
-        if self.start is None:
-            set_head(model, *_ridge(self.own, len(self.data.classes)))
-            self.start = flatten_state(model)
-        load_state(model, self.start)
+        set_head(model, *_ridge(self.own, len(self.data.classes)))
+        return model
+
+    def _logits(self, index: int, records: Records) -> Rows:
+        model = copy.deepcopy(self.start)
         train_local(
             model,
             self.data.private.take(self.data.parts[index]),

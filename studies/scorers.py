@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +74,7 @@ Rows = NDArray[np.float64]
 
 
 class Setting:
-    """One split of one number of clients: features of everything, and a trained head for every client."""
+    """One split of one number of clients: features of everything, and a head for every client, trained when asked."""
 
     def __init__(self, config: Config) -> None:
         self.config, self.data = config, open_data(config)
@@ -86,7 +86,11 @@ class Setting:
         self.negatives = aux.take(self.server.public.split.negatives)
         whole = h0.features(self.data.private)
         self.own = [whole.take(part) for part in self.data.parts]
-        self.logits = [self._logits(index, records) for index, records in enumerate(self.own)]
+
+    @cached_property
+    def logits(self) -> list[Rows]:
+        """What every client's model says of the test records."""
+        return [self._logits(index, records) for index, records in enumerate(self.own)]
 
     def _logits(self, index: int, records: Records) -> Rows:
         with seeded_torch(derive_seed(self.config.seed, "study", index)):
