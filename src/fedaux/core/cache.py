@@ -56,10 +56,14 @@ def _entry(path: Path) -> CacheEntry | None:
         source = (path / SOURCE).read_text("utf-8").strip() if (path / SOURCE).is_file() else ""
         kind = "half-written data" if path.name.startswith(".") else f"decoded {match[1]}"
         return CacheEntry(path, kind, size, used, source, private=True)
-    if path.name.startswith("features-"):
-        alone = path.name.startswith("features-alone-")
-        return CacheEntry(path, "features of private records" if alone else "features", size, used, "", alone)
-    if path.name.startswith("extractor-"):
+    name, half = path.name.removeprefix("."), "half-written " if path.name.startswith(".") else ""  # of a killed run
+    if name.startswith("features-"):
+        alone = name.startswith("features-alone-")
+        kind = "features of private records" if alone else "features"
+        return CacheEntry(path, half + kind, size, used, "", alone)
+    if name.startswith("extractor-"):
         kinds = {".checkpoint": "unfinished pre-training", ".safetensors": "extractor"}
-        return CacheEntry(path, kinds.get(path.suffix, "card of an extractor"), size, used)
+        return CacheEntry(
+            path, half + ("extractor" if half else kinds.get(path.suffix, "card of an extractor")), size, used
+        )
     return None

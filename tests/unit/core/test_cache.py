@@ -15,6 +15,8 @@ def filled(folder: Path) -> Path:
     (folder / ".images-abcdefgh").mkdir()
     for name, size in (
         ("features-alone-1-abc.npy", 500),
+        (".features-alone-1-def.npy.x1y2z3a4", 450),  # of a run that was killed
+        (".extractor-def.checkpoint.x1y2z3a4", 30),
         ("features-abc.npy", 400),
         ("extractor-abc.safetensors", 300),
         ("extractor-abc.json", 20),
@@ -33,7 +35,9 @@ def test_entries_are_known_by_their_names_largest_first(tmp_path: Path) -> None:
     decoded = found["images-0123456789abcdef0123"]
     assert (decoded.kind, decoded.source, decoded.bytes) == ("decoded images", "/data/scans", 1011)
     private = {name for name, entry in found.items() if entry.private}
-    assert private == {"images-0123456789abcdef0123", ".images-abcdefgh", "features-alone-1-abc.npy"}
+    half = ".features-alone-1-def.npy.x1y2z3a4"
+    assert private == {"images-0123456789abcdef0123", ".images-abcdefgh", "features-alone-1-abc.npy", half}
+    assert found[half].kind == "half-written features of private records"
     assert list_cache(tmp_path / "nowhere") == []
 
 
