@@ -20,12 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fedaux.algorithms.evaluation import evaluate
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import numpy_stream
 from fedaux.data.records import Records
 from fedaux.models.compute import forward
-from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
 from fedaux.report.tables import markdown
 from studies.ensembles import Networks
@@ -33,7 +33,7 @@ from studies.networks import SMALL
 from studies.scorers import RESULTS
 from studies.sources import cifar10
 
-SEEN, HELD_OUT = 10_000, 5_000
+HELD_OUT = 5_000
 SHOWN = (1, 2, 5, 10, 20)  # rounds
 
 
@@ -52,7 +52,10 @@ TRIALS = {
 
 
 def curve(model: nn.Module, records: Records, judged: Records, trial: Trial, seed: int) -> Iterator[float]:
-    """Accuracy after each round; BatchNorm keeps the statistics of the start."""
+    """Accuracy after each round; BatchNorm keeps the statistics of the start.
+
+    A loop of its own: `train_local` would start Adam anew in every round, and ends with an epoch.
+    """
     rng, descent = numpy_stream(seed, "without drift"), trial.optimizer.make(list(model.parameters()))
     labels = torch.from_numpy(np.ascontiguousarray(records.labels))
     for _ in range(SHOWN[-1]):
@@ -66,14 +69,15 @@ def curve(model: nn.Module, records: Records, judged: Records, trial: Trial, see
 
 
 def accuracy(model: nn.Module, judged: Records) -> float:
-    return float(np.mean(predict(model, judged).argmax(axis=1) == judged.labels))
+    return evaluate(model, judged)[0] / len(judged)
 
 
 def main() -> None:
     torch.set_num_threads(1)
     config = Config.load("studies/networks.toml", [*SMALL])
     here = Networks(config)
-    judged = cifar10(SEEN + HELD_OUT).train.take(np.arange(SEEN, SEEN + HELD_OUT))
+    seen = len(here.data.private)
+    judged = cifar10(seen + HELD_OUT).train.take(np.arange(seen, seen + HELD_OUT))
     path = RESULTS / "without-drift-cifar10.json"
     found = json.loads(path.read_text()) if path.is_file() else {"ridge": [accuracy(here.start, judged)]}
     for name, trial in TRIALS.items():

@@ -52,18 +52,17 @@ def _entry(path: Path) -> CacheEntry | None:
     size = sum(file.stat().st_size for file in files)
     stats = [file.stat() for file in files] or [path.stat()]
     used = max(max(stat.st_atime, stat.st_mtime) for stat in stats)
-    if path.is_dir() and (match := re.fullmatch(r"\.?(\w+)-[\w]{8,}", path.name)):
-        source = (path / SOURCE).read_text("utf-8").strip() if (path / SOURCE).is_file() else ""
-        kind = "half-written data" if path.name.startswith(".") else f"decoded {match[1]}"
-        return CacheEntry(path, kind, size, used, source, private=True)
     name, half = path.name.removeprefix("."), "half-written " if path.name.startswith(".") else ""  # of a killed run
+    if path.is_dir() and (match := re.fullmatch(r"(\w+)-[\w]{8,}", name)):
+        source = (path / SOURCE).read_text("utf-8").strip() if (path / SOURCE).is_file() else ""
+        kind = f"{half}data" if half else f"decoded {match[1]}"
+        return CacheEntry(path, kind, size, used, source, private=True)
     if name.startswith("features-"):
         alone = name.startswith("features-alone-")
         kind = "features of private records" if alone else "features"
         return CacheEntry(path, half + kind, size, used, "", alone)
     if name.startswith("extractor-"):
         kinds = {".checkpoint": "unfinished pre-training", ".safetensors": "extractor"}
-        return CacheEntry(
-            path, half + ("extractor" if half else kinds.get(path.suffix, "card of an extractor")), size, used
-        )
+        kind = f"{half}extractor" if half else kinds.get(path.suffix, "card of an extractor")
+        return CacheEntry(path, kind, size, used)
     return None
