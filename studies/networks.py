@@ -25,6 +25,9 @@ LISTS: dict[str, tuple[Any, ...]] = {
     "distill.lr": (1e-4, 1e-3),
     "distill.epochs": (1,),
 }
+RANDOM: dict[str, tuple[Any, ...]] = {  # a head that must first be learned wants larger rates
+    "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.003, 0.01, 0.03))
+}
 LONG: dict[str, tuple[Any, ...]] = {"local.epochs": (10,), "distill.epochs": (5,)}  # where there is one round
 SMALL = ("data.options={limit = 10000, test_limit = 5000}", "aux.negatives=0.9")
 ALL: dict[str, Any] = {"prepare": "all"}
@@ -43,15 +46,15 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedDF+P, ridge start": Arm("feddf+p", RIDGE),
     "all images in one place, ridge start": Arm("fedavg+p", {**RIDGE, "data.clients": 1, "fraction": 1.0}),
     "FedAUX, ε = 1": Arm("fedaux", {**CLOSED, **STANDING}),
-    "SCAFFOLD+P": Arm("scaffold+p"),
-    "FedAVG+P": Arm("fedavg+p"),
-    "FedDF+P": Arm("feddf+p"),
-    "FedPROX+P": Arm("fedprox+p"),
+    "SCAFFOLD+P": Arm("scaffold+p", own=RANDOM),
+    "FedAVG+P": Arm("fedavg+p", own=RANDOM),
+    "FedDF+P": Arm("feddf+p", own=RANDOM),
+    "FedPROX+P": Arm("fedprox+p", own=RANDOM),
     "FedAUX, ε = 1, 10 epochs": Arm("fedaux", CLOSED, LONG, tuned_rounds=1),
     "FedAVG+P, closed-form start, 10 epochs": Arm("fedavg+p", CLOSED, LONG, tuned_rounds=1),
     "FedDF+P, closed-form start, 10 epochs": Arm("feddf+p", CLOSED, LONG, tuned_rounds=1),
-    "FedAVG+P, 10 epochs": Arm("fedavg+p", own=LONG, tuned_rounds=1),
-    "FedDF+P, 10 epochs": Arm("feddf+p", own=LONG, tuned_rounds=1),
+    "FedAVG+P, 10 epochs": Arm("fedavg+p", own={**RANDOM, **LONG}, tuned_rounds=1),
+    "FedDF+P, 10 epochs": Arm("feddf+p", own={**RANDOM, **LONG}, tuned_rounds=1),
     "FedAUX, ε = 1, ridge start, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1, ridge start"),
 }
 DESIGN = Design(
