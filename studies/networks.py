@@ -25,8 +25,9 @@ LISTS: dict[str, tuple[Any, ...]] = {
     "distill.lr": (1e-4, 1e-3),
     "distill.epochs": (1,),
 }
-RANDOM: dict[str, tuple[Any, ...]] = {  # a head that must first be learned wants larger rates
-    "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.003, 0.01, 0.03))
+RANDOM: dict[str, tuple[Any, ...]] = {  # a head that must first be learned wants larger rates and more steps
+    "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.01, 0.03, 0.1)),
+    "local.epochs": (1, 3),
 }
 LONG: dict[str, tuple[Any, ...]] = {"local.epochs": (10,), "distill.epochs": (5,)}  # where there is one round
 SMALL = ("data.options={limit = 10000, test_limit = 5000}", "aux.negatives=0.9")
@@ -46,6 +47,7 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedDF+P, ridge start": Arm("feddf+p", RIDGE),
     "all images in one place, ridge start": Arm("fedavg+p", {**RIDGE, "data.clients": 1, "fraction": 1.0}),
     "FedAUX, ε = 1": Arm("fedaux", {**CLOSED, **STANDING}),
+    "FedAVG+P, closed-form start": Arm("fedavg+p", CLOSED),
     "SCAFFOLD+P": Arm("scaffold+p", own=RANDOM),
     "FedAVG+P": Arm("fedavg+p", own=RANDOM),
     "FedDF+P": Arm("feddf+p", own=RANDOM),
