@@ -1,15 +1,16 @@
 """What `fedaux advise` knows: results of the studies as one table that comes with the package.
 
-python -m studies.measured                          # heads (studies/results/heads-cifar10.json)
-python -m studies.measured fedaux-demo/sweep.json   # and the demo, of `fedaux demo --seeds 5 --rounds 40`
+python -m studies.measured                                   # heads (studies/results/heads-cifar10.json)
+python -m studies.measured --demo fedaux-demo/sweep.json     # and the demo, of `fedaux demo --seeds 5 --rounds 40`
+python -m studies.measured --mixed runs/mixed/sweep.json     # and three architectures (studies/results/mixed-digits.md)
 
 What is not made anew stays as it is.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,10 +20,12 @@ import numpy as np
 
 from fedaux.config.methods import METHODS, find_method
 from fedaux.config.presets import DEMO
+from fedaux.config.schema import Config
 from fedaux.experiments.advice import Row, Setting, Study
 from studies.heads import DESIGN
 
 TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "experiments" / "measured.json"
+MIXED = Path(__file__).parents[1] / "examples" / "mixed.toml"
 ROUNDS = (1, 5, 20, 40, 100)
 SPLITS = 3  # a row needs so many
 
@@ -53,17 +56,35 @@ def heads(found: dict[str, Any]) -> Iterator[Study]:
         yield Study("features of CIFAR-10", "docs/analytic.md#tuned", setting, SPLITS, tuple(rows))
 
 
-def demo(sweep: dict[str, Any]) -> Study:
+def digits(config: Config, sweep: dict[str, Any]) -> Study:
+    """Of whole networks: the demo, or the example with several architectures."""
     names = {find_method(name).label: name for name in METHODS}
-    rows = tuple(row(names[arm["label"]], arm["label"], arm["curves"], DEMO.privacy.epsilon) for arm in sweep["arms"])
-    records = round(1797 * (1 - DEMO.data.test_fraction) * (1 - DEMO.aux.fraction) / DEMO.data.clients)
-    setting = Setting(DEMO.data.clients, records, DEMO.data.alpha, False, 1, DEMO.privacy.epsilon, rows[0].rounds[-1])
-    return Study("digits", "docs/results.md#digits", setting, len(sweep["arms"][0]["seeds"]), rows)
+    rows = tuple(row(names[arm["label"]], arm["label"], arm["curves"], config.privacy.epsilon) for arm in sweep["arms"])
+    records = round(1797 * (1 - config.data.test_fraction) * (1 - config.aux.fraction) / config.data.clients)
+    setting = Setting(
+        config.data.clients,
+        records,
+        config.data.alpha,
+        config.head_only,
+        len(config.prototypes),
+        config.privacy.epsilon,
+        rows[0].rounds[-1],
+    )
+    several = len(config.prototypes) > 1
+    data = "digits in three architectures" if several else "digits"
+    section = "three-architectures-side-by-side" if several else "digits"
+    return Study(data, f"docs/results.md#{section}", setting, len(sweep["arms"][0]["seeds"]), rows)
 
 
-def main(sweeps: Sequence[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--demo", type=Path, help="sweep.json of `fedaux demo`")
+    parser.add_argument("--mixed", type=Path, help="sweep.json of `fedaux compare examples/mixed.toml`")
+    asked = parser.parse_args()
     studies = list(heads(DESIGN.found()))
-    studies += [demo(json.loads(Path(path).read_text(encoding="utf-8"))) for path in sweeps]
+    for config, sweep in ((DEMO, asked.demo), (Config.load(MIXED), asked.mixed)):
+        if sweep is not None:
+            studies.append(digits(config, json.loads(sweep.read_text(encoding="utf-8"))))
     made, names = [asdict(one) for one in studies], {one.data for one in studies}
     kept = [one for one in json.loads(TARGET.read_text(encoding="utf-8")) if one["data"] not in names]
     TARGET.write_text(json.dumps([*made, *kept], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -71,4 +92,4 @@ def main(sweeps: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
