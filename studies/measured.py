@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from fedaux.config.methods import METHODS, find_method
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
-from fedaux.experiments.advice import Row, Setting, Study
+from fedaux.experiments.advice import Row, Setting, Study, setting_of
 from studies.heads import DESIGN
 
 TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "experiments" / "measured.json"
@@ -60,20 +60,10 @@ def digits(config: Config, sweep: dict[str, Any]) -> Study:
     """Of whole networks: the demo, or the example with several architectures."""
     names = {find_method(name).label: name for name in METHODS}
     rows = tuple(row(names[arm["label"]], arm["label"], arm["curves"], config.privacy.epsilon) for arm in sweep["arms"])
-    records = round(1797 * (1 - config.data.test_fraction) * (1 - config.aux.fraction) / config.data.clients)
-    setting = Setting(
-        config.data.clients,
-        records,
-        config.data.alpha,
-        config.head_only,
-        len(config.prototypes),
-        config.privacy.epsilon,
-        rows[0].rounds[-1],
-    )
-    several = len(config.prototypes) > 1
-    data = "digits in three architectures" if several else "digits"
-    section = "three-architectures-side-by-side" if several else "digits"
-    return Study(data, f"docs/results.md#{section}", setting, len(sweep["arms"][0]["seeds"]), rows)
+    setting = replace(setting_of(config), rounds=rows[0].rounds[-1])
+    mixed = ("digits in three architectures", "docs/results.md#three-architectures-side-by-side")
+    data, source = mixed if setting.architectures > 1 else ("digits", "docs/results.md#digits")
+    return Study(data, source, setting, len(sweep["arms"][0]["seeds"]), rows)
 
 
 def main() -> None:
