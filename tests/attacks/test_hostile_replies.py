@@ -126,7 +126,9 @@ PROMISES = [
 ]
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-TEXT = st.text(max_size=30).filter(lambda name: name not in ("a", "float32", "int64", "values", "Update", "Release"))
+TEXT = st.text(max_size=30).filter(
+    lambda name: name not in ("a", "parameters", "counters", "values", "Update", "Release")
+)
 ENDLESS = st.sampled_from([float("nan"), float("inf"), float("-inf")])
 ANYTHING = st.one_of(TEXT, st.floats(), INT64, st.booleans(), st.binary(max_size=9), st.lists(INT64, max_size=3))
 
@@ -179,15 +181,15 @@ def junk(room: str, name: str) -> Changes:
 
 def put(value: float) -> Callable[[int], Change]:
     def change(place: int) -> Change:
-        return entries("weights", "float32", lambda array: np.where(np.arange(6) == place, np.float32(value), array))
+        return entries("weights", "parameters", lambda array: np.where(np.arange(6) == place, np.float32(value), array))
 
     return change
 
 
 UPDATES = st.one_of(
     lies(Update),
-    junk("weights", "float32"),
-    junk("weights", "int64"),
+    junk("weights", "parameters"),
+    junk("weights", "counters"),
     fact("round", INT64.filter(lambda number: number != 2)),
     fact("loss", ENDLESS),
     fact("seconds", ENDLESS | st.floats(max_value=-1e-9, allow_infinity=False)),
@@ -196,8 +198,10 @@ UPDATES = st.one_of(
     fact("steps", st.integers(-(2**63), -1) | st.integers(10**6 + 1, 2**63 - 1)),
     ENDLESS.flatmap(lambda value: st.integers(0, 5).map(put(value))),
     st.floats(1e5, 3e38).flatmap(lambda value: st.integers(0, 5).map(put(value))),
-    st.just(arrays("weights", lambda known: {"float32": known["int64"], "int64": known["float32"]})),
-    st.integers(10**7, 2**63 - 1).map(lambda count: entries("weights", "int64", lambda _: np.array([count], np.int64))),
+    st.just(arrays("weights", lambda known: {"parameters": known["counters"], "counters": known["parameters"]})),
+    st.integers(10**7, 2**63 - 1).map(
+        lambda count: entries("weights", "counters", lambda _: np.array([count], np.int64))
+    ),
 )
 
 
@@ -285,7 +289,7 @@ def flipped(room: str, name: str) -> Changes:
 
 
 @settings(deadline=None, max_examples=300)
-@given(flipped("weights", "float32") | flipped("weights", "int64"))
+@given(flipped("weights", "parameters") | flipped("weights", "counters"))
 def test_an_average_stays_finite_whatever_survives(change: Change) -> None:
     reply, total = answer(Update, change), Contribution.of("p", HONEST[Update].weights, 7)
     if isinstance(reply, Failure):
@@ -316,7 +320,7 @@ def test_an_ensemble_stays_finite_whatever_survives(change: Change, share: float
     assert 1 - 1e-6 <= ensemble.effective_teachers() <= len(known) + 1e-6
 
 
-@pytest.mark.parametrize(("kind", "room", "name"), [(Update, "weights", "float32"), (Release, "arrays", "values")])
+@pytest.mark.parametrize(("kind", "room", "name"), [(Update, "weights", "parameters"), (Release, "arrays", "values")])
 @pytest.mark.parametrize("promise", PROMISES, ids=range(len(PROMISES)))
 def test_a_header_that_promises_gigabytes_takes_no_memory(kind: type, room: str, name: str, promise: bytes) -> None:
     change = raw(room, name, lambda _: promise)

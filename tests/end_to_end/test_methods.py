@@ -70,7 +70,7 @@ def test_control_variates_stay_in_step_when_replies_are_lost(tmp_path: Path) -> 
     (kept,) = state.method_state.values()
     own = {}
     for client in SIZES:
-        states = ClientState(folder / "clients" / client, client, config.run_id)
+        states = ClientState(folder / "clients" / client, client, config.run_id, "plain")
         own[client] = states.load(state.last_round.get(client, 0)).get("c", np.zeros_like(kept["c"]))
     assert sum(bool(array.any()) for array in own.values()) >= 4
     assert np.allclose(kept["c"], sum(own.values()) / len(SIZES), atol=1e-6)

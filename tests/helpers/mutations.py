@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,17 +16,20 @@ from flwr.clientapp import ClientApp
 import fedaux.flower.dropin_client as flower_client
 import fedaux.privacy.dp_sgd as private
 from fedaux.algorithms.run_state import RunState
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account, Release, SumsOrder, Update
 from fedaux.data import federated
+from fedaux.data.image_folder import image_folder
+from fedaux.data.sources import SOURCES
 from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
-from fedaux.flower import client_data, client_training
+from fedaux.flower import client_data, client_training, serialization
 from fedaux.flower.serialization import make_reply
 from fedaux.models.inference import predict_batches
-from fedaux.privacy import account_file, accounting, gaussian, ledger, per_record, site_account
+from fedaux.privacy import account_file, accounting, gaussian, ledger, module_validation, per_record, site_account
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
-from fedaux.scoring import class_sums, embedding
+from fedaux.scoring import class_sums, embedding, registry
 
 USUAL = AuditConfig()
 FINE = AuditConfig(draws=400)  # twice the distance, seen with certainty
@@ -62,6 +67,49 @@ def matrix_product(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(embedding, "project", project)
 
 
+def wrapping_integers(patch: pytest.MonkeyPatch) -> None:
+    """Any type of number crosses, and the magnitude of an integer is the integer or its negative."""
+    patch.setattr(serialization, "check_order", lambda order: None)
+
+    def project(rows: Any, mean: Any, basis: Any) -> Any:
+        bits = (53 - (len(basis) - 1).bit_length()) // 2
+        largest = np.maximum(basis.max(axis=1, keepdims=True, initial=0), -basis.min(axis=1, keepdims=True, initial=0))
+        balance = np.frexp(np.asarray(largest, np.float64))[1]
+        weights = np.rint(np.ldexp(np.asarray(basis, np.float64), bits - balance))
+        steps = np.subtract(rows, mean, dtype=np.float64) * np.ldexp(1.0, balance.T)
+        unit = np.frexp(np.abs(steps).max(axis=1, keepdims=True))[1] - bits
+        return np.ldexp(np.rint(np.ldexp(steps, -unit)) @ weights, unit - bits)
+
+    patch.setattr(embedding, "project", project)
+
+
+def trusted_modules(patch: pytest.MonkeyPatch) -> None:
+    """What a network is made of is not looked at, before a pass or after it."""
+    patch.setattr(per_record, "validate_module", lambda module, training=False: None)
+    patch.setattr(per_record, "verified", lambda replicas, attempt: nullcontext())
+
+
+def only_layers_drop(patch: pytest.MonkeyPatch) -> None:
+    """Dropout is looked for in layers of that type alone."""
+    patch.setattr(module_validation, "_dropouts", lambda module: [])
+
+
+def one_colour(patch: pytest.MonkeyPatch) -> None:
+    """What a client keeps of plain and of private training lies in the same place."""
+    patch.setattr(PrivacyConfig, "colour", "plain")
+
+
+def records_counted(patch: pytest.MonkeyPatch) -> None:
+    """Replies state how many records there are, whatever was declared."""
+    for module in (client, client_training, registry):
+        patch.setattr(module, "public_size", lambda records, privacy: len(records))
+
+
+def seeds_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The owner's total does not know that its noise was seeded."""
+    patch.setattr(site_account.SiteAccount, "unsafe", False)
+
+
 def batched_gradients(patch: pytest.MonkeyPatch) -> None:
     """Gradients of all drawn records from one pass over them."""
 
@@ -88,6 +136,15 @@ def evaluate_again(patch: pytest.MonkeyPatch) -> None:
 def labels_by_record(patch: pytest.MonkeyPatch) -> None:
     """Labels are numbered from the records that are there."""
     patch.setattr(federated, "_cached_private", lambda data, classes: federated._open_corpus(data).train)
+
+
+def guessed_split(patch: pytest.MonkeyPatch) -> None:
+    """A sub-folder called train is taken for the training images."""
+
+    def guessing(path: Path, declared: Any = (), **options: Any) -> Any:
+        return image_folder(path / "train" if (path / "train").is_dir() else path, declared=declared, **options)
+
+    patch.setitem(SOURCES, "images", guessing)
 
 
 def classes_by_record(patch: pytest.MonkeyPatch) -> None:
@@ -167,6 +224,18 @@ def unstored(patch: pytest.MonkeyPatch) -> None:
             return replace(make(), account=self._account(self._read()).to_json())
 
     patch.setattr(BudgetStore, "release", release)
+
+
+def any_size(patch: pytest.MonkeyPatch) -> None:
+    """The size that an order states is entered, whatever its public arrays make of it; and see `any_entry`."""
+    patch.setattr(registry, "stored_release", _stated_size)
+    patch.setattr(client, "stored_release", _stated_size)
+    any_entry(patch)
+
+
+def _stated_size(order: Any, request: str, store: BudgetStore, own_data: Any) -> Release:
+    mechanism = registry.release_mechanism(order.size, store.privacy)
+    return store.release(request, mechanism, lambda: registry.release_scores(order, *own_data(), store.privacy))
 
 
 def any_entry(patch: pytest.MonkeyPatch) -> None:
@@ -305,10 +374,18 @@ def _all() -> Iterator[Mutation]:
     text = "text-length"
     yield Mutation("whole batches", whole_batches, (text, "batch-shape-network"))  # 1, 2
     yield Mutation("a matrix product", matrix_product, ("batch-shape-map",))  # 2
+    yield Mutation("wrapping integers", wrapping_integers, ("integer-map",))
+    yield Mutation("trusted modules", trusted_modules, ("embedding-memory",))
+    yield Mutation("only layers drop", only_layers_drop, ("functional-dropout",))
+    yield Mutation("one colour", one_colour, ("kept-state",))
+    yield Mutation("records counted", records_counted, ("declared-size",))
+    yield Mutation("seeds forgotten", seeds_forgotten, ("seeded",))
     yield Mutation("batched gradients", batched_gradients, ("batch-shape-training",))  # 2
     yield Mutation("evaluate", evaluate_again, ("oracle",))  # 3
     yield Mutation("sums for anybody", sums_for_anybody, ("oracle",))
-    yield Mutation("labels by record", labels_by_record, ("new-label",))  # 4
+    tables = ("odd-arrays", "odd-lines", "odd-parquet", "odd-datasets")
+    yield Mutation("labels by record", labels_by_record, ("new-label", *tables))  # 4
+    yield Mutation("a split that is guessed", guessed_split, ("odd-images",))
     yield Mutation("classes by record", classes_by_record, ("hello",))  # 4
     yield Mutation("unchecked modules", unchecked_modules, ("drop-in-batchnorm",))  # 5
     yield Mutation("history only", history_only, ("lost-replies",))  # 6
@@ -324,7 +401,8 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("extra field", extra_field, ("fields",))
     yield Mutation("account unwritten", unwritten, ("questions",))
     yield Mutation("answers unstored", unstored, ("questions", "many-names"))
-    yield Mutation("any entry", any_entry, ("wrong-size", "half-way"))
+    yield Mutation("any entry", any_entry, ("half-way",))
+    yield Mutation("any size", any_size, ("wrong-size",))
     yield Mutation("heard ignored", heard_ignored, ("old-copy",))
     yield Mutation("scores only", scores_only, ("reported",))
     yield Mutation("persons ignored", persons_ignored, ("person", "person-training"))

@@ -11,7 +11,7 @@ ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
 
 
 def weights(value: float = 1.0) -> dict[str, Any]:
-    return {"float32": np.full((6,), value, np.float32), "int64": np.array([3], np.int64)}
+    return {"parameters": np.full((6,), value, np.float32), "counters": np.array([3], np.int64)}
 
 
 def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
@@ -23,7 +23,10 @@ def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
         "h0": "f00d",
         "heard": 0,
         "extractor": weights(),
-        "public": {"mean": np.zeros(3, np.float32), "basis": np.asfortranarray(np.arange(6.0).reshape(3, 2))},
+        "public": {
+            "mean": np.zeros(3, np.float32),
+            "basis": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(3, 2)),
+        },
     }
     return PrepareOrder(client, **{**facts, **changes})
 

@@ -11,13 +11,17 @@ UNIT, PACKAGE = TESTS / "unit", TESTS.parent / "src" / "fedaux"
 TEMPLATES = PACKAGE / "config" / "templates"  # copied by `fedaux init`, never imported
 
 AUDIT = "attacks on a whole client: end_to_end/test_audit_mutations.py puts back every defect that they must find"
+OWN = "attacks on a site's own settings: end_to_end/test_audit_own_site.py runs them in every format"
 WITHOUT_TWIN = {
     "config/presets": "one constant, which end_to_end/test_demo.py runs",
     "core/progress": "types alone, one of each in unit/report/test_progress.py",
     "deploy/audit/accounts": AUDIT,
     "deploy/audit/dropin": AUDIT,
     "deploy/audit/noise": AUDIT,
+    "deploy/audit/own_site": OWN,
+    "deploy/audit/sources": AUDIT,
     "deploy/audit/statements": AUDIT,
+    "deploy/audit/synthetic": OWN,
     "deploy/audit/texts": AUDIT,
     "deploy/audit/wire": AUDIT,
     "experiments/region_app": "a whole server, which end_to_end/test_region_app.py runs",

@@ -2,6 +2,9 @@
 
 A reply may be lost after the client has moved on, and the server asks again from the round that it knows of. So the
 file holds two states: the one that the last order started from, and the one that it ended in.
+
+State that plain training leaves behind depends on records without any noise, so private training must not start from
+it. Each colour has files of its own: whoever switches private training on or off starts anew.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save
 
+from fedaux.config.sections import Colour
 from fedaux.core.io import delete_all_but_newest, hashed_name, write_atomically
 from fedaux.core.messages import Arrays
 
@@ -22,11 +26,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClientState:
-    """The state of `client` in the run with this id. Their names are hashed in that of its file."""
+    """The state of `client` in the run with this id, of one colour. Names are hashed in that of its file."""
 
     folder: Path
     client: str
     run: str
+    colour: Colour
 
     @property
     def path(self) -> Path:
@@ -52,7 +57,7 @@ class ClientState:
 
     @property
     def _stem(self) -> str:
-        return f"state-{hashed_name(self.client)}"
+        return f"state-{self.colour}-{hashed_name(self.client)}"
 
     def _read(self) -> dict[int, Arrays]:
         states: dict[int, Arrays] = {}

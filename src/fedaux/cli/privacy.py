@@ -13,6 +13,7 @@ from fedaux.core.errors import Exit
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fedaux.core.progress import ProgressEvent
     from fedaux.deploy.audit.attack_result import AttackResult
     from fedaux.scoring.planner import Planner
 
@@ -158,6 +159,7 @@ def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:
         "fedaux privacy audit     # about a minute",
         "fedaux privacy audit --draws 2000     # ten times as many replies: bounds come closer to the claims",
         "fedaux privacy audit --only noise-scores --only canaries",
+        "fedaux privacy audit --site site.toml     # at a site: its own settings, with records that are made up",
     )
 )
 def audit(
@@ -167,18 +169,28 @@ def audit(
     delta: Annotated[float, typer.Option(help="Its δ.")] = 1e-5,
     draws: Annotated[int, typer.Option(min=100, help="Replies drawn of each neighbour; attacks scale it.")] = 200,
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This attack; may be given often.")] = None,
+    site: Annotated[Path | None, typer.Option(help="Attack the settings in this site.toml, at its own ε.")] = None,
     as_json: Json = False,
 ) -> None:
     """Attack the whole client: data on disk, a hostile server, the real handlers, real noise."""
+    from fedaux.config.schema import Config
     from fedaux.deploy.audit.attack_result import AuditConfig
-    from fedaux.deploy.audit.run import ATTACKS, audit_client
+    from fedaux.deploy.audit.run import audit_client, audit_site
     from fedaux.report.progress import describe
 
-    console, names = console_for(as_json), only or list(ATTACKS)
+    console, own = console_for(as_json), Config.load(with_local_modules(site)) if site else None
+    delta = own.privacy.delta if own else delta
     with console.status("attacking") as status:
-        found = list(
-            audit_client(AuditConfig(epsilon, delta, draws), names, lambda event: status.update(describe(event)))
+
+        def show(event: ProgressEvent) -> None:
+            status.update(describe(event))
+
+        attacks = (
+            audit_site(own, only or (), show)
+            if own
+            else audit_client(AuditConfig(epsilon, delta, draws), only or (), show)
         )
+        found = list(attacks)
     violated = [one.name for one in found if one.violated]
     if as_json:
         print_json({"violated": bool(violated), "delta": delta, "findings": [_finding_facts(one) for one in found]})
@@ -189,6 +201,9 @@ def audit(
                 console.print(f"{one.name}: {'skipped, ' if one.skipped else ''}{one.detail}")
     if violated:
         console.print(f"[bold red]The claim does not hold[/bold red] against {', '.join(violated)}.")
+        raise typer.Exit(Exit.NEGATIVE)
+    if all(one.skipped for one in found):
+        console.print("[bold red]Nothing could be attacked[/bold red], for the reasons above.")
         raise typer.Exit(Exit.NEGATIVE)
     console.print(
         "[bold]No violation was found.[/bold] An audit can refute a claim, not prove it: docs/privacy.md does."

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError, unknown_name
 
-Option = int | float | str | bool | tuple[str, ...]
+Option = int | float | str | bool | tuple[str, ...] | tuple[int, ...]
 Options = tuple[tuple[str, Option], ...]  # sorted by name
 
 RENAMED = {
@@ -151,12 +151,12 @@ def to_plain(value: Any) -> Any:
 
 
 def sorted_options(key: str, options: Options) -> Options:
-    """Options sorted by name; each must be a scalar or a tuple of strings."""
+    """Options sorted by name; each must be a scalar, or a tuple of texts or of whole numbers."""
     for name, item in options:
-        strings = isinstance(item, tuple) and all(isinstance(text, str) for text in item)
+        kinds = set(map(type, item)) if isinstance(item, tuple) else set()
         require(
-            strings or isinstance(item, (int, float, str)),
-            f"{key}.{name} must be a number, text, true/false or a list of text.",
+            isinstance(item, (int, float, str)) or (isinstance(item, tuple) and kinds in (set(), {str}, {int})),
+            f"{key}.{name} must be a number, text, true/false, or a list of text or of whole numbers.",
         )
     return tuple(sorted(options))
 

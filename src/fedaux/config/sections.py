@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from fedaux.config.parsing import Options, require, require_choice, require_within, sorted_options
+
+Colour = Literal["plain", "private"]  # of what a client keeps: whether noise stands between it and the records
 
 
 @dataclass(frozen=True)
@@ -189,6 +192,11 @@ class PrivacyConfig:
     def epsilon_budget(self) -> float:
         """ε of all releases and private training of a client, ever."""
         return self.epsilon_total or self.epsilon
+
+    @property
+    def colour(self) -> Colour:
+        """Of all that training under these settings leaves behind: private only under noise that nobody knows."""
+        return "private" if self.private_training and self.unsafe_seed < 0 else "plain"
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.parsing import ConfigError
 from fedaux.core.cache import SOURCE
 from fedaux.core.io import cache_folder
 from fedaux.core.work import track
+from fedaux.data.array_values import decoded, load_values
+from fedaux.data.labels import DeclaredClasses
 from fedaux.data.persons import persons_from_array
-from fedaux.data.records import UNDECLARED, Corpus, Records
+from fedaux.data.record_spec import RecordsError
+from fedaux.data.records import Corpus, Records
 
 Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
 
@@ -48,17 +52,22 @@ def require_file(file: Path, what: str) -> Path:
 def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
     """A folder as above, or its file of `x`. `person` names another array in it, with the person of each row.
 
-    With `declared` classes, invalid labels become `UNDECLARED` instead of an error.
+    With `declared` classes a label is read by itself, whatever the type of y: a number from 0 on, also as a text, or
+    the name of a class; any other is `UNDECLARED`. What rows are is the type of x: images (uint8), numbers or texts.
     """
     folder, x = (path.parent, path) if path.suffix == ".npy" else (path, path / "x.npy")
-    train = _records(require_file(x, "your own arrays (np.save)"), folder / "y.npy", bool(declared))
+    class_file = folder / "classes.txt"
+    names = read_classes(class_file) if class_file.exists() else ()
+    require_file(x, "your own arrays (np.save)")
     test = None
-    if (folder / "x_test.npy").exists():
-        test = _records(folder / "x_test.npy", folder / "y_test.npy", bool(declared))
+    if declared:
+        train = _own_records(x, folder / "y.npy", _declared_numbers(declared, names))
+    else:
+        train = _records(x, folder / "y.npy")
+        test = _records(folder / "x_test.npy", folder / "y_test.npy") if (folder / "x_test.npy").exists() else None
     if person:
         train = replace(train, person=persons_from_array(folder / f"{person}.npy", len(train)))
-    class_file = folder / "classes.txt"
-    return Corpus(train, test, read_classes(class_file) if class_file.exists() else ())
+    return Corpus(train, test, tuple(declared) or names)
 
 
 def read_classes(file: Path) -> tuple[str, ...]:
@@ -66,39 +75,61 @@ def read_classes(file: Path) -> tuple[str, ...]:
     return tuple(line.strip() for line in file.read_text("utf-8-sig").rstrip().splitlines())
 
 
-def _records(x_file: Path, y_file: Path, lenient: bool) -> Records:
-    x = np.load(x_file, mmap_mode="r")
-    if x.dtype == np.uint8 and x.ndim == 3:
-        x = x[..., None]  # greyscale images without a channel axis
+def _rows(file: Path) -> NDArray[Any]:
+    x: NDArray[Any] = np.load(file, mmap_mode="r")
+    return x[..., None] if x.dtype == np.uint8 and x.ndim == 3 else x  # greyscale images without a channel axis
+
+
+def _records(x_file: Path, y_file: Path) -> Records:
+    x = _rows(x_file)
     if not y_file.exists():
         return Records(x)
     y = np.load(y_file).reshape(-1)
-    valid = np.issubdtype(y.dtype, np.integer) and y.min(initial=0) >= 0
-    if len(y) != len(x) or not (valid or (lenient and y.dtype.kind in "iuf")):
+    if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer) or y.min(initial=0) < 0:
         raise ValueError(f"{y_file} must hold one integer from 0 on for each of the {len(x)} rows of {x_file.name}")
-    return Records(x, y.astype(np.int64) if valid else _valid_labels(y))
+    return Records(x, y.astype(np.int64))
 
 
-def _valid_labels(y: NDArray[Any]) -> NDArray[np.int64]:
-    """Labels with all invalid ones replaced by `UNDECLARED`; missing labels are NaN in a float array."""
-    valid = (y >= 0) & (y < 2**53) & (y == np.floor(y))
-    return np.where(valid, y, UNDECLARED).astype(np.int64)
+def _own_records(x_file: Path, y_file: Path, classes: DeclaredClasses) -> Records:
+    """Those of a site: no row is rejected for its content."""
+    x = _rows(x_file)
+    if x.dtype.kind == "U" and x.ndim == 1:
+        x = np.array(decoded(x), dtype=object)
+    elif x.dtype.kind not in "biuf":
+        raise RecordsError(f"{x_file} has rows of {x.dtype}; save numbers, uint8 images or a list of texts")
+    if not y_file.exists():
+        return Records(x)
+    y = load_values(y_file)
+    if len(y) != len(x):
+        raise ValueError(f"{y_file} must hold one label for each of the {len(x)} rows of {x_file.name}, not {len(y)}")
+    return Records(x, np.array([classes.array_label(value) for value in y], dtype=np.int64))
+
+
+def _declared_numbers(declared: Sequence[str], names: Sequence[str]) -> DeclaredClasses:
+    for number, name in enumerate(("False", "True")):
+        if name in declared and declared.index(name) != number:
+            raise ConfigError(
+                f"in arrays {name} is the label {number}, and data.classes has it elsewhere: declare "
+                'classes = ["False", "True"] in this order, or give them other names.'
+            )
+    return DeclaredClasses.of(declared, names)
 
 
 def npz(path: Path, test: str | None = None, person: str = "", declared: Sequence[str] = ()) -> Corpus:
     """One `.npz` with x, y, x_test, y_test (only x is required), or two with x and y each: a second file `test`, or a
-    folder with train.npz and test.npz. Further options as for `npy`."""
+    folder with train.npz and test.npz. Further options as for `npy`. With `declared` classes only x and y are read."""
     paths = [path / "train.npz", *path.glob("test.npz")] if path.is_dir() else [path, *([Path(test)] if test else [])]
-    files = [require_file(file, "your own arrays (np.savez)") for file in paths]
+    files = [require_file(file, "your own arrays (np.savez)") for file in (paths[:1] if declared else paths)]
 
     def write(folder: Path) -> None:
         for name in ("x", "y"):
             _extract(files[0], name, folder / f"{name}.npy")
-            _extract(files[-1], name if len(files) == 2 else f"{name}_test", folder / f"{name}_test.npy")
+            if not declared:
+                _extract(files[-1], name if len(files) == 2 else f"{name}_test", folder / f"{name}_test.npy")
         if person:
             _extract(files[0], person, folder / "person.npy")
 
-    folder = convert_once("npz", files, (person,) if person else (), write)
+    folder = convert_once("npz", files, (person, bool(declared)), write)
     return npy(folder, "person" if person else "", declared)
 
 
@@ -120,8 +151,8 @@ def _extract(file: Path, name: str, target: Path) -> None:
 
 def convert_once(kind: str, files: Sequence[Path], options: object, write: Callable[[Path], None]) -> Path:
     """The cache folder of these files, filled by `write` the first time and renamed into place when complete."""
-    stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    key = hashlib.sha256(repr((VERSION, kind, options, stats)).encode()).hexdigest()[:20]
+    stamps = [_stamp(file) for file in files]
+    key = hashlib.sha256(repr((VERSION, kind, options, stamps)).encode()).hexdigest()[:20]
     root = cache_folder()
     folder = root / f"{kind}-{key}"
     if folder.exists():
@@ -130,7 +161,7 @@ def convert_once(kind: str, files: Sequence[Path], options: object, write: Calla
     temporary = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=root))
     try:
         write(temporary)
-        (temporary / SOURCE).write_text("".join(str(file.parent) for file in files[:1]), "utf-8")
+        (temporary / SOURCE).write_text("".join(str(file.parent) for file in files[:1]), "utf-8", "replace")
         temporary.replace(folder)
     except OSError:
         if not folder.exists():  # otherwise another process has written the same
@@ -138,6 +169,17 @@ def convert_once(kind: str, files: Sequence[Path], options: object, write: Calla
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def _stamp(file: Path) -> tuple[str, tuple[int, ...]]:
+    """What changes with a file's content, also where its size and time stay; of a link that leads nowhere, its own."""
+    for look in (file.stat, file.lstat):
+        try:
+            found = look()
+        except OSError:
+            continue
+        return str(file.absolute()), (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return str(file.absolute()), ()
 
 
 def convert(
@@ -163,7 +205,9 @@ def convert(
         if classes:
             (folder / "classes.txt").write_text("\n".join(classes), "utf-8")
         if skipped:
-            (folder / "skipped.txt").write_text("\n".join(str(files.index(file)) for file in skipped), "utf-8")
+            lost = set(skipped)
+            places = (str(place) for place, file in enumerate(files) if file in lost)
+            (folder / "skipped.txt").write_text("\n".join(places), "utf-8")
 
     folder = convert_once(kind, files, (options, len(train), tuple(classes)), write)
     if skipped is not None and (folder / "skipped.txt").is_file():

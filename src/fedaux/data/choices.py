@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from fedaux.data.arrays import require_file
-from fedaux.data.image_folder import UNREADABLE, find_subfolder, list_images, subfolders
+from fedaux.data.image_folder import UNREADABLE, find_splits, list_images, subfolders
 
 SAMPLE = 200  # images that are looked at
 LARGEST_SIZE = 64  # to which larger images, and those of several sizes, are shrunk
@@ -35,26 +35,28 @@ class Choice:
 
 def choose_for_images(private: Path, public: Path, clients: int, test_fraction: float = 0.2) -> list[Choice]:
     """For `fedaux init images --data PRIVATE --public PUBLIC`."""
-    root = find_subfolder(require_file(private, "your own images"), "train")
+    split, test = find_splits(require_file(private, "your own images"))
+    root = private / split
     counts = {folder.name: len(list_images(folder)) for folder in subfolders(root)}
     if len(counts) < 2:
         raise ValueError(f"{root} must have a folder of images for each of at least two classes, not {len(counts)}")
     seen = list_images(require_file(public, "public images"))
     if len(seen) < 2:
         raise ValueError(f"{public} holds {len(seen)} images; public ones, of any content, are what clients meet on")
-    records, has_test = sum(counts.values()), root != private and (private / "test").is_dir()
+    records = sum(counts.values())
     size, mode, how = _format([*list_images(root), *seen])
-    share = records * (1 if has_test else 1 - test_fraction) / clients
+    share = records * (1 if test else 1 - test_fraction) / clients
     batches = max(1, math.ceil(share / BATCH))
     epochs = max(1, math.ceil(HEAD_STEPS / batches))
     pretraining = min(100, max(10, round(VIEWS / (2 * len(seen)))))
     options = {"size": size, "mode": mode}
+    parts = {name: folder for name, folder in (("split", split), ("test", test)) if folder}
     small = size <= SMALL_SIZE
-    held = "of your own test folder" if has_test else f"{test_fraction:.0%} of them are held out for testing"
+    held = f"tested on those in {test}" if test else f"{test_fraction:.0%} of them are held out for testing"
     names = ", ".join(f"{count:,} {name}" for name, count in list(counts.items())[:10])
     return [
         Choice("data.path", str(private), f"{records:,} images: {names}; {held}"),
-        Choice("data.options", options, how),
+        Choice("data.options", options | parts, how),
         Choice("data.clients", clients, f"about {share:,.0f} images each"),
         Choice("aux.path", str(public), f"{len(seen):,} public images"),
         Choice("aux.options", options, "as the private ones"),

@@ -21,7 +21,7 @@ from fedaux.data.classes import declared_classes, named_by_numbers, relabel, rel
 from fedaux.data.overlap import refuse_overlap, refuse_same_source
 from fedaux.data.partition import class_counts, partition
 from fedaux.data.records import Corpus, Indices, Records
-from fedaux.data.sources import accepts, open_source
+from fedaux.data.sources import SOURCES, accepts, can_be_private, open_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,16 @@ def class_names(config: Config, client: str = "") -> tuple[str, ...]:
 
 
 def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
-    """All records of a site's own source. No record is rejected for its content if the source accepts `declared`."""
+    """All records of a site's own source, which accepts `declared` and rejects no record for its content.
+
+    A source of the user's own may do without; its author then vouches for it.
+    """
+    if not can_be_private(data.source):
+        able = ", ".join(name for name in SOURCES if accepts(name, "declared"))
+        raise ConfigError(
+            f"data.source = {data.source!r} reads a published data set as a whole, in which one record may decide on "
+            f"others. A site's own records can be read with {able}, or with a function of your own, module:function."
+        )
     lenient = {"declared": classes} if accepts(data.source, "declared") else {}
     return relabel(_open_corpus(data, **lenient), classes).train
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,33 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedaux.data.arrays import Block, convert, require_file
-from fedaux.data.image_folder import crop_and_resize, find_subfolder, image_files, list_images
+from fedaux.data.image_folder import crop_and_resize, image_files, list_images
+from fedaux.data.pickles import load_pickle
 from fedaux.data.records import Corpus, Records
-
-PICKLE_GLOBALS = {  # everything a dictionary of arrays, numbers and strings needs, pickled by any NumPy
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy._core.numeric", "_frombuffer"),
-    ("_codecs", "encode"),
-}
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickles arrays only: an unrestricted pickle could execute any code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        module = module.replace("numpy.core", "numpy._core")
-        if (module, name) not in PICKLE_GLOBALS:
-            raise pickle.UnpicklingError(f"refused {module}.{name}: this is not the published file; download it again")
-        return super().find_class(module, name)
-
-
-def load_pickle(file: Path) -> dict[str, Any]:
-    """A dictionary of arrays and lists, pickled by Python 2 or 3."""
-    with file.open("rb") as stream:
-        content = _ArrayUnpickler(stream, encoding="latin1").load()
-    return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
 
 
 def cifar10(path: Path) -> Corpus:
@@ -154,6 +129,11 @@ def tinyimagenet(path: Path, wnids: Sequence[str] = (), size: int | None = None)
     test = {root / "val" / "images" / file: wnids.index(wnid) for file, wnid in annotations if wnid in wnids}
     titles = dict(line.split("\t", 1) for line in _lines(root / "words.txt"))
     return image_files("tinyimagenet", train, test, [titles.get(wnid, wnid) for wnid in wnids], size, "RGB")[0]
+
+
+def find_subfolder(path: Path, *names: str) -> Path:
+    """The first of these sub-folders that exists, else `path` itself."""
+    return next((path / name for name in names if (path / name).is_dir()), path)
 
 
 def _to_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:

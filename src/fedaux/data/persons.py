@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.parsing import ConfigError
+from fedaux.data.array_values import load_values
+
+WHOLE = re.compile(r"\A(-?[0-9]+)\.0+\Z")  # 1.0 in an array of texts: a number that came among them
 
 
 def to_name(value: Any) -> str | None:
@@ -20,6 +23,14 @@ def to_name(value: Any) -> str | None:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
+def name_or_nobody(value: Any) -> str:
+    """The name, or "" where there is none, or where it cannot be told: nested without end, a number beyond print."""
+    try:
+        return to_name(value) or ""
+    except (ValueError, RecursionError):
+        return ""
+
+
 def factorize(names: Iterable[Hashable]) -> NDArray[np.int64]:
     """Integer ids in the order of first appearance."""
     ids: dict[Hashable, int] = {}
@@ -27,15 +38,15 @@ def factorize(names: Iterable[Hashable]) -> NDArray[np.int64]:
 
 
 def persons_from_array(file: Path, rows: int) -> NDArray[np.int64]:
-    """Ids from an array with one name or number for each row."""
+    """Ids from an array with one name or number for each row, the same whatever type the array has."""
     if not file.exists():
         raise FileNotFoundError(
             f"{file} is missing; data.person = {file.stem!r} names it: one person for each row of x"
         )
-    persons = np.load(file).reshape(-1)
+    persons = load_values(file)
     if len(persons) != rows:
         raise ValueError(f"{file} must hold one person for each of the {rows} rows of x, not {len(persons)}")
-    return factorize(to_name(value) or "" for value in persons.tolist())
+    return factorize(WHOLE.sub(r"\1", name_or_nobody(value)) for value in persons)
 
 
 def persons_from_paths(pattern: str, files: Sequence[Path], root: Path) -> NDArray[np.int64]:

@@ -102,7 +102,8 @@ def to_tensor(x: NDArray[Any]) -> Tensor:
     """
     if is_image(x):
         return torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2).float().sub_(127.5).div_(63.75)
-    return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+    with np.errstate(over="ignore"):  # a number beyond float32 is infinite
+        return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
 
 
 @dataclass(frozen=True, eq=False)

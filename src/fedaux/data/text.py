@@ -2,7 +2,9 @@
 ones by value.
 
 With `declared` classes a label is its position among them, and no row is rejected or affects another: a missing text is
-empty, a missing or undeclared label is `UNDECLARED`.
+empty, a missing or undeclared label is `UNDECLARED`. Every line of a .csv or .jsonl is one record then, an empty or
+malformed one as well, and ends at the next line feed: texts with line breaks belong into .jsonl, which escapes them, or
+.parquet.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.arrays import require_file
-from fedaux.data.persons import factorize, to_name
-from fedaux.data.records import UNDECLARED, Corpus, Records
+from fedaux.data.labels import DeclaredClasses
+from fedaux.data.persons import factorize, name_or_nobody, to_name
+from fedaux.data.records import Corpus, Records
 
 Row = Mapping[str, Any]
 MAX_FIELD_SIZE = 2**31 - 1  # characters; the csv module's default is 131,072
@@ -38,22 +41,60 @@ def csv_text(
 ) -> Corpus:
     """A .csv or .csv.gz. `text` names one or several columns, `label=""` means no labels, `test` is a second file.
 
-    `columns` names the columns of a file without a header, `person` the column of persons.
+    `columns` names the columns of a file without a header, `person` the column of persons. With `declared` classes a
+    record ends with its line, also within quotes.
     """
 
     def read(file: Path, table: _Table) -> Iterator[Row]:
         csv.field_size_limit(MAX_FIELD_SIZE)
-        with _open(file, table) as stream:
-            reader = csv.DictReader(stream, fieldnames=columns)
-            table.require_columns(file, reader.fieldnames or ())
-            yield from reader
+        if table.declared:
+            lines = _lines(file)
+            names = columns or _fields(next(lines, ""))
+            table.require_columns(file, names)
+            yield from (dict(zip(names, _fields(line), strict=False)) for line in lines)
+        else:
+            with _open(file, "rt", encoding="utf-8", newline="") as stream:
+                reader = csv.DictReader(stream, fieldnames=columns)
+                table.require_columns(file, reader.fieldnames or ())
+                yield from reader
 
     return _corpus(read, path, text, label, test, person, declared)
 
 
+def _fields(line: str) -> list[str]:
+    """Of one line by itself: a quote that is not closed ends with it, and a malformed line has none."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
+
+
 def _read_jsonl(file: Path, table: _Table) -> Iterator[Row]:
-    with _open(file, table) as stream:
-        yield from (_parse_line(line, table) for line in stream if line.strip())
+    if table.declared:
+        yield from map(_object, _lines(file))
+    else:
+        with _open(file, "rt", encoding="utf-8", newline="") as stream:
+            yield from (json.loads(line) for line in stream if line.strip())
+
+
+def _object(line: str) -> Row:
+    """Of one line by itself: an invalid one is an empty row."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _lines(file: Path) -> Iterator[str]:
+    """Each as long as the next line feed is away, and decoded by itself."""
+    with _open(file, "rb") as stream:
+        for line in stream:
+            yield line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
+
+
+def _open(file: Path, mode: str, **options: Any) -> Any:
+    return gzip.open(file, mode, **options) if file.suffix == ".gz" else file.open(mode, **options)
 
 
 def _read_parquet(file: Path, table: _Table) -> Iterator[Row]:
@@ -63,8 +104,25 @@ def _read_parquet(file: Path, table: _Table) -> Iterator[Row]:
         raise MissingPackageError("reading parquet needs pyarrow: pip install 'fedaux[parquet]'") from error
     parquet = ParquetFile(file)
     table.require_columns(file, parquet.schema_arrow.names)
-    for batch in parquet.iter_batches():
-        yield from batch.to_pylist()
+    if not table.declared:
+        for batch in parquet.iter_batches():
+            yield from batch.to_pylist()
+        return
+    for batch in parquet.iter_batches(columns=table.needed):
+        columns = [map(_python_value, column) for column in batch.columns]
+        yield from (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def _python_value(scalar: Any) -> Any:
+    """Of one value by itself: bytes that are no text are replaced, and what Python cannot hold is missing."""
+    try:
+        value = scalar.as_py()
+    except UnicodeDecodeError:
+        text = getattr(scalar, "value", scalar)  # that of a dictionary
+        value = text.as_buffer().to_pybytes() if hasattr(text, "as_buffer") else None
+    except Exception:
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 @dataclass(frozen=True)
@@ -80,9 +138,13 @@ class _Table:
     def required(self) -> list[str]:
         return [*self.texts, *([self.label] if self.label else [])]
 
+    @property
+    def needed(self) -> list[str]:
+        return [*self.required, *([self.person] if self.person else [])]
+
     def require_columns(self, file: Path, present: Sequence[str]) -> None:
         """A missing column is an error also with declared classes: it depends on no record."""
-        needed = [*(self.required if self.declared else []), *([self.person] if self.person else [])]
+        needed = self.needed if self.declared else [self.person] if self.person else []
         missing = [name for name in needed if name not in present]
         if missing:
             raise ValueError(
@@ -99,28 +161,12 @@ class _Table:
             )
 
     def text(self, row: Row) -> str:
-        joined = " ".join(to_name(row.get(name)) or "" for name in self.texts)
-        return joined.encode("utf-8", "replace").decode("utf-8")  # tokenizers reject lone surrogates
+        return valid_text(" ".join(name_or_nobody(row.get(name)) for name in self.texts))
 
 
-def _open(file: Path, table: _Table) -> TextIO:
-    errors = "replace" if table.declared else "strict"
-    return (
-        gzip.open(file, "rt", encoding="utf-8", errors=errors, newline="")
-        if file.suffix == ".gz"
-        else file.open(encoding="utf-8", errors=errors, newline="")
-    )
-
-
-def _parse_line(line: str, table: _Table) -> Row:
-    """A JSON object; with declared classes, an invalid line is an empty row."""
-    if not table.declared:
-        return json.loads(line)  # type: ignore[no-any-return]
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
+def valid_text(text: str) -> str:
+    """Without lone surrogates, which tokenizers reject."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _corpus(
@@ -142,10 +188,10 @@ def _corpus(
         raise ValueError(
             f"{test} has labels that {path} has not: {', '.join(unknown[:5])}; check the column {table.label!r}"
         )
-    position = {name: index for index, name in enumerate(names)}
+    classes = DeclaredClasses.of(names)
 
     def to_records(x: list[str], y: list[str], persons: list[str]) -> Records:
-        labels = np.array([position.get(name, UNDECLARED) for name in y], dtype=np.int64) if table.label else None
+        labels = np.array([classes.by_name(name) for name in y], dtype=np.int64) if table.label else None
         return Records(np.array(x, dtype=object), labels, person=factorize(persons) if table.person else None)
 
     train, *rest = [to_records(*columns) for columns in tables]
@@ -164,9 +210,9 @@ def _columns(table: _Table, rows: Iterable[Row], file: Path) -> tuple[list[str],
             table.require_values(file, count, row)
         texts.append(table.text(row))
         if table.label:
-            labels.append(to_name(row.get(table.label)) or "")
+            labels.append(name_or_nobody(row.get(table.label)))
         if table.person:
-            persons.append(to_name(row.get(table.person)) or "")
+            persons.append(name_or_nobody(row.get(table.person)))
     return texts, labels, persons
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from functools import cache
 
+import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
@@ -17,9 +18,9 @@ from fedaux.algorithms.client_state import ClientState
 from fedaux.algorithms.feature_sums import FeatureSums, Moments
 from fedaux.algorithms.hooks import Hooks, hooks_of
 from fedaux.config.methods import SUMS
-from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import (
+    Arrays,
     Hello,
     HelloOrder,
     Order,
@@ -41,6 +42,7 @@ from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.flower.teaching import prepare_teaching
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.units import public_size
 from fedaux.scoring.registry import stored_release
 
 app = ClientApp()
@@ -84,7 +86,9 @@ def sums(message: Message, context: Context) -> Message:
     features, records = load_mapped(order, context)
     found = FeatureSums.of(Moments.of(features, labelled(records), order.classes, order.sends == "moments"))
     account = BudgetStore(account_path(context, order), config.privacy).account()
-    return make_reply(message, Sums(order.client, len(records), account.to_json(), found.to_arrays()))
+    return make_reply(
+        message, Sums(order.client, public_size(records, config.privacy), account.to_json(), found.to_arrays())
+    )
 
 
 @app.train()
@@ -105,18 +109,19 @@ def train(message: Message, context: Context) -> Message:
 def open_task(order: TrainOrder, context: Context) -> ClientTask:
     config, folder = validate_order(context, order), account_path(context, order)
     hooks, store = ordered_hooks(order, config), BudgetStore(folder, config.privacy)
-    states, results = ClientState(folder, order.client, order.run), ResultStore(folder, order.client)
+    colour = config.privacy.colour
+    states, results = ClientState(folder, order.client, order.run, colour), ResultStore(folder, order.client, colour)
     return ClientTask(order, context, config, hooks, store, results, states, states.load(order.last_round))
 
 
 def validate_order(context: Context, order: Order) -> Config:
     """The client's own settings, or an `OrderError` if the order does not respect them."""
-    config, spec = load_site_config(context), PrototypeSpec.from_json(order.prototype)
+    config = load_site_config(context)
     if order.client not in node_clients(context):
         raise OrderError(f"this client is not {order.client!r}")
-    if spec not in config.prototypes:  # it might name code or files, or be larger than this machine
+    if order.prototype not in {own.to_json() for own in config.prototypes}:  # it might name code, or be too large
         raise OrderError(
-            f"the order is for the network {spec.label!r}; this client's own settings list "
+            f"the order is for the network {order.prototype[:200]}; this client's own settings list "
             f"{', '.join(own.label for own in config.prototypes)}"
         )
     if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
@@ -137,9 +142,18 @@ def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
     if ":" in order.method and (order.method, order.method_options) != own:
         raise OrderError(f"the order names code, the method {order.method!r}, which this client's own settings do not")
     try:
-        return hooks_of(order.method, json.loads(order.method_options))
-    except ValueError as error:
+        hooks = hooks_of(order.method, json.loads(order.method_options))
+    except (ValueError, TypeError) as error:
         raise OrderError(f"the order asks for a method that is not known here: {error}") from error
+    theta = np.zeros(order.weights["parameters"].shape, np.float32) if "parameters" in order.weights else np.zeros(0)
+    expected, sent = (array_shapes(arrays) for arrays in (hooks.broadcast(hooks.server_state(theta)), order.broadcast))
+    if sent != expected:
+        raise OrderError(f"beside the model, {order.method} sends arrays of the shapes {expected}, not {sent}")
+    return hooks
+
+
+def array_shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in arrays.items()}
 
 
 def request_hash(order: PrepareOrder) -> str:

@@ -13,7 +13,7 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.cache import DECODED
 from fedaux.core.io import caching_in
-from fedaux.core.messages import Order, OrderError, SumsOrder, TrainOrder
+from fedaux.core.messages import Arrays, Order, OrderError, SumsOrder, TrainOrder
 from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records
@@ -24,8 +24,6 @@ from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.budget import account_folder
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import extractor_hash
-
-MAX_RANDOM_FEATURES = 100_000
 
 
 def load_records(context: Context, order: Order) -> Records:
@@ -43,8 +41,15 @@ def load_records(context: Context, order: Order) -> Records:
 def load_task(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
     """The ordered model and the rows it is for."""
     model, records = open_rows(order, context)
-    load_state(model, order.weights)
+    load_ordered(model, order.weights)
     return model, records
+
+
+def load_ordered(module: nn.Module, weights: Arrays) -> None:
+    try:
+        load_state(module, weights)
+    except ValueError as error:
+        raise OrderError(f"the order's weights are not those of its network: {error}") from error
 
 
 def open_rows(order: TrainOrder, context: Context) -> tuple[Prototype, Records]:
@@ -67,7 +72,6 @@ def load_mapped(order: SumsOrder, context: Context) -> tuple[HeadFeatures, Recor
     """(what a head makes of features, the client's records as features of h0)."""
     records = load_records(context, order)
     features = replace(records, x=features_of(order, context, Records(records.x)))
-    check_random_features(order.random_features)
     mapped = HeadFeatures(features.x.shape[1], order.random_features)
     standardise(mapped, order)
     if mapped.width != order.width:
@@ -80,11 +84,6 @@ def standardise(features: HeadFeatures, order: SumsOrder | TrainOrder) -> None:
         features.standardise(order.standardisation)
     except ValueError as error:
         raise OrderError(f"the order's statistics of features cannot be used: {error}") from error
-
-
-def check_random_features(count: int) -> None:
-    if not 0 <= count <= MAX_RANDOM_FEATURES:
-        raise OrderError(f"the order asks for {count} random features; more than {MAX_RANDOM_FEATURES} are refused")
 
 
 def load_features(order: Order, context: Context) -> Rows:
@@ -103,7 +102,7 @@ def ordered_extractor(
     """h0 from the order, or this site's own copy of a published encoder: to the bit what the hash says."""
     module = cached_model(order.prototype, shape, 2, device, precision).features  # the head plays no part here
     if order.extractor:
-        load_state(module, order.extractor)
+        load_ordered(module, order.extractor)
     elif published_weights(module):
         module.restore()  # type: ignore[operator]
     else:
@@ -131,5 +130,4 @@ def cached_model(prototype: str, shape: tuple[int, ...], classes: int, device: s
 @lru_cache(maxsize=8)
 def cached_head(width: int, classes: int, random: int, statistics: str, device: str) -> Prototype:
     """One for each hash of its features' `statistics`: clients of several prototypes may train side by side."""
-    check_random_features(random)
     return place_by_settings(linear_head(width, classes, random), device, "float32")

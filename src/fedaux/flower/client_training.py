@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
 from fedaux.privacy.dp_sgd import train_private
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.release import release_mechanism
-from fedaux.privacy.units import Units
+from fedaux.privacy.units import Units, public_size
 
 OpenRows = Callable[[], tuple[Prototype, Records]]  # the ordered model and the rows it is for, loaded once
 
@@ -45,7 +44,9 @@ def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
             term=task.term,
             freeze_batch_norm=order.freeze_batch_norm,
         )
-    result = LocalResult(flatten_state(model), len(records), trained, time.perf_counter() - started)
+    result = LocalResult(
+        flatten_state(model), public_size(records, task.config.privacy), trained, time.perf_counter() - started
+    )
     if keeps:
         task.results.keep(identity, result)
     return result
@@ -76,12 +77,6 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
         raise OrderError("the order asks for other training than this client's budget was planned for")
     allowed, optimizer, term = privacy.train_rounds or config.rounds, ordered_optimizer(order), task.term
 
-    @cache
-    def units() -> tuple[Units, int]:
-        """And their public number."""
-        found = Units.of(rows()[1], privacy.unit, privacy.max_records_per_person)
-        return found, found.public_size(privacy)
-
     def plan(entries: Sequence[Entry]) -> Mechanism:
         trained = [entry for entry in entries if entry.trains]
         if len(trained) >= allowed:
@@ -95,14 +90,18 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
         previous, model = trained[-1].noise if trained else 0.0, rows()[0]
         validate_module(model, training=True)
         parameters = state_sizes(model)["parameters"]
-        return plan_training(privacy, local, units()[1], allowed - len(trained), parameters, before, previous)
+        return plan_training(
+            privacy, local, public_size(rows()[1], privacy), allowed - len(trained), parameters, before, previous
+        )
 
     def make(mechanism: Mechanism) -> bytes:
-        (model, records), (members, size) = rows(), units()
+        model, records = rows()
+        units = Units.of(records, privacy.unit, privacy.max_records_per_person)
+        size = public_size(records, privacy)
         train_private(
             model,
             records,
-            members,
+            units,
             mechanism,
             size=size,
             clip=privacy.max_grad_norm,

@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load, save
 
 from fedaux.algorithms.local_training import Trained
+from fedaux.config.sections import Colour
 from fedaux.core.io import delete_all_but_newest, hashed_name, write_atomically
 from fedaux.core.messages import Arrays, TrainOrder
 from fedaux.models.inference import fingerprint_arrays
@@ -60,10 +61,11 @@ def training_identity(order: TrainOrder, private: bool) -> str:
 
 @dataclass(frozen=True)
 class ResultStore:
-    """The last results of `client`, in files beside its account."""
+    """The last results of `client`, in files beside its account, those of each colour apart (see `client_state`)."""
 
     folder: Path
     client: str
+    colour: Colour
 
     def path(self, identity: str) -> Path:
         return self.folder / f"{self._stem}-{identity}.safetensors"
@@ -81,4 +83,4 @@ class ResultStore:
 
     @property
     def _stem(self) -> str:
-        return f"trained-{hashed_name(self.client)}"
+        return f"trained-{self.colour}-{hashed_name(self.client)}"

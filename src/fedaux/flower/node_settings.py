@@ -70,8 +70,7 @@ def run_settings(context: Context) -> tuple[Config, Path]:
             f"out = {str(folder)!r} must be an absolute path: Flower runs apps from a folder of its own"
         )
     overrides = tuple(text.strip() for text in str(settings.get("set", "")).split(";") if text.strip())
-    file = _find_file(str(settings["config"]))
-    return _load(file, file.stat().st_mtime_ns if file.is_file() else 0, overrides), folder
+    return _load(_find_file(str(settings["config"])), overrides), folder
 
 
 def _find_file(name: str) -> Path:
@@ -89,9 +88,13 @@ def is_simulation() -> bool:
     return ray is not None and bool(ray.is_initialized())
 
 
+def _load(file: Path, overrides: tuple[str, ...] = ()) -> Config:
+    """Once for each version of the file: settings that the owner changes count from the next order on."""
+    return _load_version(file, file.stat().st_mtime_ns if file.is_file() else 0, overrides)
+
+
 @lru_cache(maxsize=8)
-def _load(file: Path, modified: int, overrides: tuple[str, ...]) -> Config:
-    """`modified` is only a key: a file that was written anew is read anew."""
+def _load_version(file: Path, modified: int, overrides: tuple[str, ...]) -> Config:
     return Config.load(file, overrides)
 
 
@@ -100,6 +103,10 @@ def _dump(config: Config) -> str:
     return json.dumps(config.to_dict())
 
 
-@lru_cache(maxsize=8)
 def _parse(text: str) -> Config:
-    return Config.from_dict(json.loads(text)) if text.startswith("{") else Config.load(text)
+    return _from_json(text) if text.startswith("{") else _load(Path(text))
+
+
+@lru_cache(maxsize=8)
+def _from_json(text: str) -> Config:
+    return Config.from_dict(json.loads(text))

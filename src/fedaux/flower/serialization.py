@@ -23,6 +23,8 @@ from fedaux.core.messages import (
     TrainOrder,
     Update,
 )
+from fedaux.core.order_fields import FIELDS as ORDER_FIELDS
+from fedaux.core.order_fields import check_order
 from fedaux.flower.message_versions import PREVIOUS, SPOKEN, VERSION, from_previous, to_previous
 
 MESSAGE_TYPES: dict[type, str] = {
@@ -125,7 +127,7 @@ def make_reply(message: Message, item: Hello | Release | Sums | Update) -> Messa
 
 
 def deserialize(kind: type[T], content: RecordDict) -> T:
-    """The message, or a `MessageError` that says what is wrong with it."""
+    """The message, or an error that says what is wrong with it: an order's fields are all checked here."""
     # content[...] and not content.array_records: the latter puts the message into a reference cycle
     record = content.get("fedaux")
     if not isinstance(record, ConfigRecord):
@@ -147,4 +149,7 @@ def deserialize(kind: type[T], content: RecordDict) -> T:
             values[name] = value
         elif not field.arrays or field.required or value is not None:
             raise MessageError(f"{kind.__name__}.{name} should be {field.type.__name__}, it is {value!r}")
-    return kind(**values)
+    item = kind(**values)
+    if kind in ORDER_FIELDS:
+        check_order(item)  # type: ignore[arg-type]
+    return item

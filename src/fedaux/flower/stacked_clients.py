@@ -18,6 +18,7 @@ from flwr.app import Context
 from fedaux.algorithms.stacked_heads import HeadTask, train_heads
 from fedaux.config.schema import Config
 from fedaux.core.messages import Order, Reply, TrainOrder, Update
+from fedaux.core.order_fields import check_order
 from fedaux.core.rng import torch_stream
 from fedaux.flower.client_app import open_task
 from fedaux.flower.client_data import open_rows
@@ -28,6 +29,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.local_results import LocalResult
 from fedaux.models import HeadFeatures, Prototype
 from fedaux.models.optimizer import Optimizer
+from fedaux.privacy.units import public_size
 
 STACK_BYTES = 2**27  # of features, heads, gradients and moments of the clients that train at once
 T = TypeVar("T")
@@ -52,7 +54,9 @@ class StackedClient:
     @classmethod
     def open(cls, order: TrainOrder, context: Context) -> StackedClient | None:
         """None where it must train by itself."""
-        started, task = time.perf_counter(), open_task(order, context)
+        started = time.perf_counter()
+        check_order(order)
+        task = open_task(order, context)
         if not order.h0 or not stacks(task.config):
             return None
         model, records = open_rows(order, context)
@@ -61,7 +65,9 @@ class StackedClient:
         fits = order.weights.keys() == {"parameters"} and head.start.shape == ((model.width + 1) * order.classes,)
         if not fits or not len(head.records):
             return None
-        return cls(task, model, len(records), head, settings, time.perf_counter() - started)
+        return cls(
+            task, model, public_size(records, task.config.privacy), head, settings, time.perf_counter() - started
+        )
 
     @property
     def nbytes(self) -> int:

@@ -58,7 +58,7 @@ def validate_reply(
             _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
         _check_noise(reply)
     elif isinstance(order, SumsOrder) and isinstance(reply, Sums):
-        _check_sums(order, reply)
+        _check_sums(order, reply, max_records)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         if reply.round != order.round:
             raise InvalidReplyError(f"answers round {reply.round}, not {order.round}")
@@ -135,15 +135,17 @@ def _check_ensemble(order: TrainOrder, ensemble: Arrays) -> None:
         raise InvalidReplyError(f"its logits exceed {limit}")
 
 
-def _check_sums(order: SumsOrder, reply: Sums) -> None:
+def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
     """Counts of its records, and sums that rows of features can have: by Cauchy-Schwarz (Σ ψ)² ≤ n Σ ψ²."""
     arrays, shapes = reply.arrays, sums_shapes(order.classes, order.width, order.sends == "moments")
     integers = all(array.dtype == np.int64 for array in arrays.values())
     if not integers or {name: array.shape for name, array in arrays.items()} != shapes:
         raise InvalidReplyError(f"its sums should be 64-bit integers of the shapes {shapes}")
-    counts = arrays["counts"]
-    if counts.min() < 0 or (counts % 2**SUM_BITS).any() or not 1 <= int(counts.sum()) >> SUM_BITS <= reply.records:
-        raise InvalidReplyError(f"its counts are not those of the classes of {reply.records} records")
+    counts, account = arrays["counts"], Account.from_json(reply.account)
+    counted = (account.adjacency, account.unit) == ("replace-one", "record")  # else the size is declared, or of persons
+    most = reply.records if counted else max_records
+    if counts.min() < 0 or (counts % 2**SUM_BITS).any() or not 1 <= int(counts.sum()) >> SUM_BITS <= most:
+        raise InvalidReplyError(f"its counts are not those of the classes of at most {most} records")
     if any(max(int(steps.max()), -int(steps.min())) >= 2**58 for steps in arrays.values()):
         raise InvalidReplyError("its sums are out of range")
     sums = FeatureSums.from_arrays(arrays).value()

@@ -118,12 +118,12 @@ def fingerprint(records: Records, *extra: object) -> str:
 
 
 def cached_fingerprint(x: NDArray[Any], *extra: object) -> str:
-    """`fingerprint` of a whole array, computed once per process and array."""
+    """`fingerprint` of a whole array with its type and shape, computed once per process and array."""
     reference, digest = _digests.get(id(x), (lambda: None, ""))
     if reference() is not x:
         digest = fingerprint(Records(x))
         _digests[id(x)] = weakref.ref(x), digest
-    return hashlib.sha256(repr((digest, extra)).encode()).hexdigest()[:24]
+    return hashlib.sha256(repr((digest, x.dtype.str, x.shape, extra)).encode()).hexdigest()[:24]
 
 
 _digests: dict[int, tuple[Callable[[], object], str]] = {}

@@ -22,7 +22,7 @@ from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.clipping import GRID, clip_rows, quantize
 from fedaux.privacy.gaussian import add_noise
 from fedaux.privacy.module_validation import validate_module
-from fedaux.privacy.per_record import Replicas, gradient, parallel_apply, replicate
+from fedaux.privacy.per_record import Replicas, gradient, parallel_apply, replicate, validate_placement, verified
 from fedaux.privacy.units import Units
 
 Vector = NDArray[np.float64]
@@ -45,7 +45,9 @@ def clipped_unit_gradient(
 
 def sum_clipped_gradients(replicas: Replicas, records: Records, units: Sequence[Indices], clip: float) -> GridVector:
     """Σ of `clipped_unit_gradient`: a unit moves it by its own integers, of norm at most GRID, and by nothing else."""
-    labels = records.labels
+    zero, labels = np.zeros(_parameter_count(replicas[0]), np.int64), records.labels
+    if not units:
+        return zero
 
     def partial_sum(model: Any, share: Sequence[Indices]) -> GridVector:
         total = np.zeros(_parameter_count(model), np.int64)
@@ -53,8 +55,11 @@ def sum_clipped_gradients(replicas: Replicas, records: Records, units: Sequence[
             total += clipped_unit_gradient(model, records, labels, rows, clip)
         return total
 
-    zero = np.zeros(_parameter_count(replicas[0]), np.int64)
-    return np.asarray(sum(parallel_apply(replicas, partial_sum, units), start=zero))
+    def first_gradient(model: Any) -> Vector:
+        return gradient(model, records, int(units[0][0]), label=0)  # a class that there is
+
+    with verified(replicas, first_gradient):
+        return np.asarray(sum(parallel_apply(replicas, partial_sum, units), start=zero))
 
 
 def train_private(
@@ -77,25 +82,36 @@ def train_private(
     parameters, which is added to the noisy gradient.
     """
     validate_module(model, training=True)
+    validate_placement(model)
     if is_text(records.x):
         raise ValueError("whole networks for text are not trained privately; head_only = true trains heads on them")
     model.train()
-    rng = np.random.default_rng(unsafe_seed if unsafe_seed >= 0 else int.from_bytes(os.urandom(32)))
+    seeded = np.random.default_rng(unsafe_seed) if unsafe_seed >= 0 else None
     parameters = list(model.parameters())
     descent, scale = optimizer.make(parameters), mechanism.noise_multiplier * GRID
-    replicas = replicate(model, lambda m: sum_clipped_gradients([m], records, units.rows[:1], clip), units.count)
+
+    def attempt(replica: Any) -> GridVector:
+        return clipped_unit_gradient(replica, records, records.labels, units.rows[0], clip)
+
+    replicas = replicate(model, attempt, units.count)
     for _ in range(mechanism.steps):
-        sampled = np.flatnonzero(rng.random(units.count) < mechanism.sample_rate)
+        drawn = system_uniform(units.count) if seeded is None else seeded.random(units.count)
+        sampled = np.flatnonzero(drawn < mechanism.sample_rate)
         total = sum_clipped_gradients(replicas, records, [units.rows[unit] for unit in sampled], clip)
-        if unsafe_seed >= 0:
-            total += np.rint(rng.normal(0.0, scale, total.shape)).astype(np.int64)
-        else:
+        if seeded is None:
             total = add_noise(total, scale)
+        else:
+            total += np.rint(seeded.normal(0.0, scale, total.shape)).astype(np.int64)
         noisy = torch.from_numpy(total * (clip / (GRID * mechanism.sample_rate * size))).float()
         descent.zero_grad()
         add_to_gradients(parameters, noisy if term is None else noisy + term(flat(parameters)))
         descent.step()
     descent.zero_grad()
+
+
+def system_uniform(count: int) -> Vector:
+    """Uniform in [0, 1) to 53 bits, each from the operating system: a generator's state could be inferred."""
+    return np.asarray((np.frombuffer(os.urandom(8 * count), np.uint64) >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 def _parameter_count(model: torch.nn.Module) -> int:

@@ -1,41 +1,76 @@
-"""Validation of networks for private records: every module is of a supported type, or declared by its author.
+"""Validation of networks for private records: a module is safe by its type and its options, or by its author's word.
 
 A record passes the network alone, so no layer can mix it with another within one call. What is left are layers with
-state or randomness: statistics over a batch, masks that depend on how many records came before, hooks. Testing a layer
-cannot show what it does, since the weights are the server's and can hide it; so validation goes by exact type.
+state or randomness: statistics over a batch, weights that a call rewrites, masks that depend on how many records came
+before, hooks. Testing a layer cannot show what it does, since the weights are the server's and can hide it. So:
+
+- a layer of `torch.nn` goes by its exact type and by the options of its constructor. Those named in the table may have
+  any value; every other one has its default, also one that a later release of torch adds.
+- types of `fedaux`, timm, torchvision and transformers go by their names, and a user's own by `keeps_records_apart`.
+  Their options are not looked at: that they keep no state and draw nothing at random is asserted at run time, around
+  every pass over private records (`per_record.verified`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeVar
+import inspect
+from collections.abc import Iterable, Iterator
+from functools import cache
+from numbers import Real
+from operator import attrgetter
+from typing import Any, TypeVar
 from weakref import WeakSet
 
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+from torch.nn.utils.parametrize import is_parametrized
 
 from fedaux.core.errors import Exit, FedauxError
 
 T = TypeVar("T", bound=type[nn.Module])
 
-_TORCH = (
-    "linear.Identity linear.Linear linear.Bilinear flatten.Flatten flatten.Unflatten channelshuffle.ChannelShuffle "
-    "linear.NonDynamicallyQuantizableLinear "
-    "container.Sequential container.ModuleList container.ModuleDict sparse.Embedding sparse.EmbeddingBag "
-    "conv.Conv1d conv.Conv2d conv.Conv3d conv.ConvTranspose1d conv.ConvTranspose2d conv.ConvTranspose3d "
-    "activation.ReLU activation.ReLU6 activation.LeakyReLU activation.PReLU activation.ELU activation.CELU "
-    "activation.SELU activation.SiLU activation.GELU activation.GLU activation.Mish activation.Tanh "
-    "activation.Sigmoid activation.LogSigmoid activation.Hardswish activation.Hardsigmoid activation.Hardtanh "
-    "activation.Softplus activation.Softsign activation.Softmax activation.LogSoftmax activation.MultiheadAttention "
-    "pooling.MaxPool1d pooling.MaxPool2d pooling.MaxPool3d pooling.AvgPool1d pooling.AvgPool2d pooling.AvgPool3d "
-    "pooling.AdaptiveAvgPool1d pooling.AdaptiveAvgPool2d pooling.AdaptiveAvgPool3d pooling.AdaptiveMaxPool1d "
-    "pooling.AdaptiveMaxPool2d pooling.AdaptiveMaxPool3d pooling.LPPool1d pooling.LPPool2d "
-    "padding.ZeroPad1d padding.ZeroPad2d padding.ReflectionPad2d padding.ReplicationPad2d padding.ConstantPad2d "
-    "upsampling.Upsample pixelshuffle.PixelShuffle pixelshuffle.PixelUnshuffle "
-    "normalization.GroupNorm normalization.LayerNorm normalization.RMSNorm normalization.LocalResponseNorm "
-    "batchnorm.BatchNorm1d batchnorm.BatchNorm2d batchnorm.BatchNorm3d "
-    "dropout.Dropout dropout.Dropout1d dropout.Dropout2d dropout.Dropout3d dropout.AlphaDropout "
-    "rnn.RNN rnn.LSTM rnn.GRU transformer.TransformerEncoder transformer.TransformerEncoderLayer"
-)
+_TORCH = {  # types of torch.nn, and those of their options that may have any value; dropout is validated by itself
+    "Identity Sequential Tanh Sigmoid LogSigmoid Softsign": "",
+    "ModuleList ModuleDict": "modules",
+    "Linear modules.linear.NonDynamicallyQuantizableLinear": "in_features out_features bias",
+    "Bilinear": "in1_features in2_features out_features bias",
+    "Flatten Unflatten": "start_dim end_dim dim unflattened_size",
+    "ChannelShuffle PixelShuffle PixelUnshuffle": "groups upscale_factor downscale_factor",
+    "Embedding": "num_embeddings embedding_dim padding_idx _weight _freeze",
+    "EmbeddingBag": "num_embeddings embedding_dim padding_idx _weight mode",
+    "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d": (
+        "in_channels out_channels kernel_size stride padding output_padding dilation groups bias padding_mode"
+    ),
+    "ReLU ReLU6 SELU SiLU Mish Hardswish Hardsigmoid": "inplace",
+    "LeakyReLU ELU CELU": "negative_slope alpha inplace",
+    "Hardtanh": "min_val max_val min_value max_value inplace",
+    "PReLU": "num_parameters init",
+    "GELU Softplus": "approximate beta threshold",
+    "GLU Softmax LogSoftmax": "dim",
+    "MaxPool1d MaxPool2d MaxPool3d": "kernel_size stride padding dilation return_indices ceil_mode",
+    "AvgPool1d AvgPool2d AvgPool3d": "kernel_size stride padding ceil_mode count_include_pad divisor_override",
+    "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d": "output_size",
+    "AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d": "output_size return_indices",
+    "LPPool1d LPPool2d": "norm_type kernel_size stride ceil_mode",
+    "ZeroPad1d ZeroPad2d ReflectionPad2d ReplicationPad2d ConstantPad2d": "padding value",
+    "Upsample": "size scale_factor mode align_corners recompute_scale_factor",
+    "GroupNorm": "num_groups num_channels eps affine bias",
+    "LayerNorm RMSNorm": "normalized_shape eps elementwise_affine bias",
+    "LocalResponseNorm": "size alpha beta k",
+    "BatchNorm1d BatchNorm2d BatchNorm3d": "num_features eps momentum affine bias track_running_stats",
+    "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout": "p inplace",
+    "RNN LSTM GRU": "mode input_size hidden_size num_layers bias batch_first dropout bidirectional proj_size",
+    "MultiheadAttention": "embed_dim num_heads dropout bias add_bias_kv add_zero_attn kdim vdim batch_first",
+    "TransformerEncoderLayer": "d_model nhead dim_feedforward dropout layer_norm_eps batch_first norm_first bias",
+    "TransformerEncoder": "encoder_layer num_layers norm enable_nested_tensor mask_check",
+}
+FREE_OPTIONS: dict[type[nn.Module], frozenset[str]] = {
+    attrgetter(name)(nn): frozenset([*options.split(), "device", "dtype"])  # where weights are is validated as well
+    for names, options in _TORCH.items()
+    for name in names.split()
+}
+_KNOWN_VALUES = {"activation": (F.relu, F.gelu)}  # of an option that is code, which could do anything
 _FEDAUX = (
     "registry.Prototype layers.Extractor head_features.HeadFeatures mobilenet.InvertedResidual "
     "resnet.BasicBlock shufflenet.Unit text.TextExtractor vision.VisionExtractor"
@@ -48,7 +83,6 @@ _TIMM = (
 _TORCHVISION = "misc.Conv2dNormActivation misc.SqueezeExcitation misc.Permute misc.MLP stochastic_depth.StochasticDepth"
 SUPPORTED = frozenset(
     [
-        *(f"torch.nn.modules.{name}" for name in _TORCH.split()),
         *(f"fedaux.models.{name}" for name in _FEDAUX.split()),
         *(f"timm.layers.{name}" for name in _TIMM.split()),
         *(f"torchvision.ops.{name}" for name in _TORCHVISION.split()),
@@ -63,6 +97,9 @@ SUPPORTED_PREFIXES = (
     *(f"torchvision.models.{name}." for name in ("resnet", "mobilenetv2", "mobilenetv3", "efficientnet", "convnext")),
     "torchvision.models.vision_transformer.",
 )
+_ATTRIBUTES = vars(nn.Module()).keys()  # of every module
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _declared: WeakSet[type] = WeakSet()
 
 
@@ -77,15 +114,21 @@ def keeps_records_apart(cls: T) -> T:
 
     You state that its output for a record depends on that record and the weights alone: it remembers nothing from one
     call to the next, draws nothing at random, and normalises over nothing but the record. The modules inside it are
-    validated by themselves. The statement is about this very class, not about classes derived from it.
+    validated by themselves. The statement is about this very class, not about classes derived from it. A pass over
+    private records that shows it to be wrong ends in an error, but not every wrong statement shows.
     """
     _declared.add(cls)
     return cls
 
 
+def declared_modules(module: nn.Module) -> list[nn.Module]:
+    """The submodules that are supported by their authors' declarations only."""
+    return [submodule for submodule in module.modules() if type(submodule) in _declared]
+
+
 def has_declared_module(module: nn.Module) -> bool:
     """Whether any submodule is supported by its author's declaration only."""
-    return any(type(submodule) in _declared for submodule in module.modules())
+    return bool(declared_modules(module))
 
 
 def validate_module(module: nn.Module, *, training: bool = False) -> None:
@@ -95,24 +138,36 @@ def validate_module(module: nn.Module, *, training: bool = False) -> None:
         for path, submodule in module.named_modules()
         for problem in _problems(submodule, training)
     ]
+    if any(getattr(torch_module, f"_global{hooks}") for hooks in _HOOKS):
+        problems.append("torch has global module hooks, which may remember records: remove them")
+    if not (problems or training):
+        problems = [
+            f"{place} stays in training mode after eval(): leave eval() and train() as they are in torch.nn.Module"
+            for place in _still_training(module)
+        ]
     if problems:
         raise UnsupportedModuleError(
             "under a privacy promise a record's output must depend on that record alone: " + "; ".join(problems)
         )
 
 
+def _still_training(module: nn.Module) -> list[str]:
+    """The submodules that `eval()` leaves in training mode. Afterwards, all are in the mode that they were in."""
+    modes = [(submodule, submodule.training) for submodule in module.modules()]
+    module.eval()
+    found = [
+        f"{path or 'the network'}: {type(submodule).__name__}"
+        for path, submodule in module.named_modules()
+        if submodule.training
+    ]
+    for submodule, mode in modes:
+        submodule.training = mode
+    return found
+
+
 def _problems(module: nn.Module, training: bool) -> Iterator[str]:
-    kind = type(module)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    if not (name in SUPPORTED or name.startswith(SUPPORTED_PREFIXES) or kind in _declared):
-        yield (
-            f"({name}) is not known to keep records apart: if it does, say so with @fedaux.keeps_records_apart above "
-            "the class, or build it from layers of torch.nn"
-        )
-    if "forward" in vars(module):
-        yield "has a forward that replaces its class's own: make it a class of its own"
-    if module._forward_hooks or module._forward_pre_hooks:
-        yield "has forward hooks, which may remember records: remove them"
+    yield from _type_problems(module)
+    yield from _change_problems(module)
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         if training:
             yield (
@@ -124,13 +179,93 @@ def _problems(module: nn.Module, training: bool) -> Iterator[str]:
                 "has no running statistics and normalises over the batch: give it track_running_stats=True, or take "
                 "GroupNorm or LayerNorm"
             )
-    if training and _has_dropout(module):
-        yield "draws its masks at random, one record after the other: set its dropout to 0, or head_only = true"
+    if training:
+        for name in _dropouts(module):
+            yield (
+                f"draws its masks at random, one record after the other ({name}): set its dropout to 0, or "
+                "head_only = true"
+            )
 
 
-def _has_dropout(module: nn.Module) -> bool:
-    """Whether it is a dropout layer, or has a dropout inside."""
-    is_dropout = type(module).__module__ == "torch.nn.modules.dropout"
-    names = ("p",) if is_dropout or type(module).__name__ == "StochasticDepth" else ("dropout", "drop_prob")
-    found = [getattr(module, name, 0.0) for name in names]
-    return any(isinstance(one, float | int) and one > 0 for one in found)
+def _type_problems(module: nn.Module) -> Iterator[str]:
+    """Of its class, and of the options that it was built with."""
+    kind = type(module)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if is_parametrized(module):
+        yield "has parametrisations: take them off with torch.nn.utils.parametrize.remove_parametrizations"
+    elif kind in FREE_OPTIONS:
+        for option in constructor_options(kind):  # type: ignore[arg-type]  # to mypy, a class cannot be hashed
+            yield from _option_problems(module, option)
+    elif not (name in SUPPORTED or name.startswith(SUPPORTED_PREFIXES) or kind in _declared):
+        yield (
+            f"({name}) is not known to keep records apart: if it does, say so with @fedaux.keeps_records_apart above "
+            "the class, or build it from layers of torch.nn"
+        )
+
+
+@cache
+def constructor_options(kind: type[nn.Module]) -> tuple[inspect.Parameter, ...]:
+    """What its constructor takes; where that is *args or **kwargs, what those of its base classes take."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in kind.__mro__:
+        parameters = inspect.signature(base).parameters.values()
+        named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        found = {one.name: one for one in named} | found
+        if len(named) == len(parameters):
+            break
+    return tuple(found.values())
+
+
+def _option_problems(module: nn.Module, option: inspect.Parameter) -> Iterator[str]:
+    if option.name in FREE_OPTIONS[type(module)]:
+        return
+    if option.default is option.empty or not hasattr(module, option.name):
+        yield f"has an option {option.name}, of which nothing is known: take a release of torch without it"
+        return
+    allowed = _KNOWN_VALUES.get(option.name, (option.default,))
+    value = getattr(module, option.name)
+    if not any(value is one or (type(value) is type(one) and value == one) for one in allowed):
+        names = " or ".join(str(getattr(one, "__name__", one)) for one in allowed)
+        yield f"has {option.name} = {value}, which is not known to keep records apart: set {option.name} = {names}"
+
+
+def _change_problems(module: nn.Module) -> Iterator[str]:
+    """What was done to it after it was built."""
+    kind = type(module)
+    for name, value in vars(module).items():
+        if name in _ATTRIBUTES:
+            continue
+        if callable(getattr(kind, name, None)):
+            yield f"has a {name} that replaces its class's own: make it a class of its own"
+        if any(isinstance(one, nn.Module) for one in _members(value)):
+            yield f"has a module in {name} where torch does not find it: assign it by itself, or as an nn.ModuleList"
+    if getattr(module, "_compiled_call_impl", None) is not None:
+        yield "is compiled, for the records that it has seen: leave compile() out"
+    if any(getattr(module, hooks) for hooks in _HOOKS):
+        yield "has hooks, which may remember records: remove them"
+    for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
+        if tensor is None:
+            continue
+        if type(tensor) not in (Tensor, nn.Parameter):
+            yield f"has a {name} of the type {type(tensor).__name__}: make it an ordinary tensor"
+        elif any(getattr(tensor, hooks, None) for hooks in _TENSOR_HOOKS):
+            yield f"has hooks on {name}, which may remember records: remove them"
+
+
+def _dropouts(module: nn.Module) -> list[str]:
+    """Names of the attributes that say how likely something is dropped, if it can be."""
+    kind = type(module)
+    is_dropout = "drop" in kind.__name__.lower() or kind.__name__ == "StochasticDepth"
+    return [
+        name
+        for name, value in (vars(kind) | vars(module)).items()
+        if ("drop" in name.lower() or (is_dropout and name == "p"))
+        and any(isinstance(one, Real) and not isinstance(one, bool) and one != 0 for one in _members(value))
+    ]
+
+
+def _members(value: Any) -> Iterable[Any]:
+    """Of a list, tuple or dict; anything else is its own only member."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else (value,)

@@ -10,6 +10,7 @@ number of threads. So here:
 - the public map is elementwise operations, which IEEE 754 rounds correctly, and a product of integers that is exact in
   any order: its bits depend on its operands and on nothing else.
 - several threads take different records, each record in one thread.
+- a pass that changes a weight, draws at random or says something else of the same record ends in an error (`verified`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import timeit
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,10 +29,16 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.records import Records
-from fedaux.models.compute import Compute, compute_of
+from fedaux.models.compute import CPU, Compute, compute_of
 from fedaux.models.registry import Prototype
-from fedaux.privacy.module_validation import has_declared_module, validate_module
+from fedaux.privacy.module_validation import (
+    UnsupportedModuleError,
+    declared_modules,
+    has_declared_module,
+    validate_module,
+)
 
 Vector = NDArray[np.float64]
 Replicas = Sequence[nn.Module]  # they share their weights; one for each worker thread
@@ -39,14 +47,20 @@ BLOCK = 512  # rows in a block of `outputs`
 MIN_PARALLEL_SECONDS = 0.5e-3  # a shorter pass is mostly Python, which a second thread does not speed up
 _PROJECT_ROWS = 2**8  # that many rows stay in the processor's cache
 _LEAST_EXPONENT = -900  # of a row: a smaller one is taken for zero, as its scale would overflow
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by their bytes
+
+
+class ImpureModuleError(FedauxError, ValueError):
+    """A network that private records changed, or that draws at random: a record's output may depend on others."""
+
+    code = Exit.PRIVACY
 
 
 def outputs(module: nn.Module, records: Records) -> Iterator[tuple[slice, NDArray[np.float32]]]:
     """The module's output in eval mode, a block of rows at a time, each record computed alone."""
     module.eval()
     validate_module(module)
-    if compute_of(module) != Compute():
-        raise ValueError("private records pass a network on the processor in float32: place it there")
+    validate_placement(module)
 
     def forward(replica: nn.Module, positions: Sequence[int]) -> NDArray[np.float32]:
         with torch.inference_mode():
@@ -54,7 +68,8 @@ def outputs(module: nn.Module, records: Records) -> Iterator[tuple[slice, NDArra
 
     replicas = replicate(module, lambda replica: forward(replica, [0]), len(records))
     for rows in records.blocks(BLOCK):
-        parts = parallel_apply(replicas, forward, range(rows.start, rows.stop))
+        with verified(replicas, partial(forward, positions=[rows.start])):
+            parts = parallel_apply(replicas, forward, range(rows.start, rows.stop))
         block = np.empty((rows.stop - rows.start, parts[0].shape[1]), np.float32)
         for first, part in enumerate(parts):
             block[first :: len(parts)] = part
@@ -72,16 +87,20 @@ def gradient(model: Prototype, records: Records, position: int, label: int) -> V
 
 
 def project(rows: NDArray[np.floating], mean: NDArray[np.floating], basis: NDArray[np.floating]) -> Vector:
-    """(h − μ) B for every row h, (N, H) → (N, k), as a product of integers. A row that is not finite becomes NaN.
+    """(h − μ) B for every row h, (N, H) → (N, k), as a product of integers. What is not finite becomes NaN.
 
     Both factors are rounded to integers of b bits, h − μ in a unit of its own, with H·2^2b ≤ 2^53. Every partial sum is
     then an integer that a double holds exactly, so no order of the sums, no fused multiplication and no block of rows
     changes a bit. In real numbers a matrix product would choose the order of its sums by the shape. 2^-b is about 1e-7
-    of a row's largest term, which is what features in single precision are known to.
+    of a row's largest term, which is what features in single precision are known to. The bound is checked.
     """
+    rows, mean, basis = (_as_floats(array) for array in (rows, mean, basis))
+    if not (np.isfinite(mean).all() and np.isfinite(basis).all()):
+        return np.full((len(rows), basis.shape[1]), np.nan)
     bits = (53 - (len(basis) - 1).bit_length()) // 2
     balance = np.frexp(_largest(basis))[1]  # a feature counts as much as its largest coefficient
-    weights, scale = np.rint(np.ldexp(np.asarray(basis, np.float64), bits - balance)), np.ldexp(1.0, balance.T)
+    weights, scale = np.rint(np.ldexp(basis, bits - balance, dtype=np.float64)), np.ldexp(1.0, balance.T)
+    _check_bits(weights, bits)
     out = np.empty((len(rows), basis.shape[1]))
     for start in range(0, len(rows), _PROJECT_ROWS):
         part = slice(start, start + _PROJECT_ROWS)
@@ -93,15 +112,111 @@ def project(rows: NDArray[np.floating], mean: NDArray[np.floating], basis: NDArr
             steps[~finite[:, 0]] = 0.0
             unit = np.maximum(np.frexp(np.where(finite, largest, 0.0))[1], _LEAST_EXPONENT) - bits
             steps *= np.ldexp(1.0, -unit)
-            product = np.rint(steps, out=steps) @ weights
+            _check_bits(np.rint(steps, out=steps), bits)
+            product = steps @ weights
             out[part] = np.where(finite, np.ldexp(product, unit - bits), np.nan)
     return out
+
+
+def _as_floats(array: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Integers would wrap where floats do not; the type of an order's arrays is checked when it arrives."""
+    if array.dtype not in (np.float32, np.float64):
+        raise ValueError(f"features and the public map are float32 or float64, not {array.dtype}; nothing is released")
+    return array
+
+
+def _check_bits(steps: Vector, bits: int) -> None:
+    if not (_largest(steps) <= 2.0**bits).all():
+        raise AssertionError("an integer of the public map has too many bits for an exact product; nothing is released")
 
 
 def _largest(rows: NDArray[np.floating]) -> Vector:
     """The largest magnitude of each row, (N, 1); NaN if there is one in it."""
     high, low = rows.max(axis=1, keepdims=True, initial=0.0), rows.min(axis=1, keepdims=True, initial=0.0)
     return np.asarray(np.maximum(high, -low), np.float64)
+
+
+def validate_placement(module: nn.Module) -> None:
+    """Raise if any weight is elsewhere than on the processor, or not in float32."""
+    elsewhere = [
+        name
+        for name, tensor in [*module.named_parameters(), *module.named_buffers()]
+        if tensor.device != CPU or tensor.layout != torch.strided
+    ]
+    elsewhere += [name for name, parameter in module.named_parameters() if parameter.dtype != torch.float32]
+    if elsewhere or compute_of(module) != Compute():
+        found = f" ({elsewhere[0]} is not)" if elsewhere else ""
+        raise UnsupportedModuleError(
+            f"private records pass a network on the processor in float32{found}: place it there with .cpu().float()"
+        )
+
+
+@contextmanager
+def verified(replicas: Replicas, attempt: Callable[[nn.Module], NDArray[Any]]) -> Iterator[None]:
+    """Around a pass over private records: raises if it left a trace, so that nothing of it is released.
+
+    Every tensor that a module holds is the same afterwards, to the bit; torch's generator was not drawn from; and
+    `attempt`, the work on one record of the pass, returns the same bits before it and after it, then in every replica.
+    State that no tensor holds shows in that alone.
+    """
+    with single_thread():
+        drawn, held = torch.get_rng_state(), _held_tensors(replicas)
+        copies = {id(tensor): (_version(tensor), tensor.detach().clone()) for tensor in held.values()}
+        first = attempt(replicas[0])
+    yield
+    again = parallel_apply(replicas, lambda replica, _: attempt(replica), replicas)
+    with single_thread():
+        for name, tensor in _held_tensors(replicas).items():
+            if tensor is not held.pop(name, None):
+                raise _impure(f"{name} was set")
+            version, copied = copies[id(tensor)]
+            if version != _version(tensor) or not _same_bits(tensor, copied):
+                raise _impure(f"{name} was changed")
+    if held:
+        raise _impure(f"{next(iter(held))} was deleted")
+    if not torch.equal(drawn, torch.get_rng_state()):
+        raise _impure(
+            f"{_suspects(replicas[0])} drew from torch's random numbers, or another thread of this process did"
+        )
+    if any(one.tobytes() != first.tobytes() for one in again):
+        raise _impure(f"{_suspects(replicas[0])} returned something else for the same record")
+
+
+def _held_tensors(replicas: Replicas) -> dict[str, Tensor]:
+    """Parameters, buffers and tensors among the attributes, by the place and type of the module that holds them."""
+    return {
+        f"{name} of {type(module).__name__} ({path or 'the network'}{f', replica {number}' if number else ''})": value
+        for number, replica in enumerate(replicas)
+        for path, module in replica.named_modules()
+        for held in (module._parameters, module._buffers, vars(module))
+        for name, value in held.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _version(tensor: Tensor) -> int:
+    """How often torch has written to it; what was made in inference mode does not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    """NaN is itself, and 0.0 is not -0.0."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    kind = _INTEGERS.get(one.element_size(), torch.int8)
+    return torch.equal(*(tensor.detach().reshape(-1).view(kind) for tensor in (one, other)))
+
+
+def _suspects(network: nn.Module) -> str:
+    """The modules that are supported by declaration only; without any, the network."""
+    return " or ".join(sorted({type(module).__name__ for module in declared_modules(network) or [network]}))
+
+
+def _impure(what: str) -> ImpureModuleError:
+    return ImpureModuleError(
+        f"while private records passed, {what}: under a privacy promise a network remembers nothing and draws nothing "
+        "at random. Take that out of the module; nothing was released"
+    )
 
 
 def batch_of_one(records: Records, position: int) -> Any:

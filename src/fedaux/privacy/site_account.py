@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +31,15 @@ class SiteAccount:
         return cls(folder, header.get("adjacency", "replace-one"), header.get("unit", "record"), delta, costly)
 
     @property
+    def unsafe(self) -> bool:
+        """Whether any noise came from a known seed, so that nothing is private."""
+        return any(entry.unsafe for entry in self.entries)
+
+    @property
     def epsilon(self) -> float:
+        """∞ if the noise is known."""
+        if self.unsafe:
+            return math.inf
         return total_epsilon([entry.mechanism for entry in self.entries], self.delta, self.adjacency)
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -47,10 +56,12 @@ class SiteAccount:
         ]
 
     def to_dict(self) -> dict[str, object]:
-        return {**asdict(self), "folder": str(self.folder), "epsilon": self.epsilon, "statement": self.statement()}
+        """For JSON, which knows no ∞: null is an ε that nothing bounds."""
+        epsilon = self.epsilon if self.epsilon < math.inf else None
+        return {**asdict(self), "folder": str(self.folder), "epsilon": epsilon, "statement": self.statement()}
 
     def statement(self) -> str:
-        if any(entry.unsafe for entry in self.entries):
+        if self.unsafe:
             return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         kinds = Counter(kind for _, kind, *_ in self.rows())
         lost = f", written off: {kinds[WRITTEN_OFF]}" if kinds[WRITTEN_OFF] else ""

@@ -21,6 +21,13 @@ NEIGHBOURS = {  # (adjacency, unit): what two neighbouring data sets differ in
 }
 
 
+def public_size(records: Records, privacy: PrivacyConfig) -> int:
+    """The number of units that every reply states, private or not: the same for neighbours."""
+    if privacy.adjacency == "add-remove":
+        return privacy.declared_records
+    return len(records) if privacy.unit == "record" else len(np.unique(records.persons))
+
+
 @dataclass(frozen=True, eq=False)
 class Units:
     """`rows` has for each unit the positions of its records that are used; `shares` is the weight of each record.
@@ -35,10 +42,6 @@ class Units:
     @property
     def count(self) -> int:
         return len(self.rows)
-
-    def public_size(self, privacy: PrivacyConfig) -> int:
-        """The number of units that is sent: the same for neighbours."""
-        return self.count if privacy.adjacency == "replace-one" else privacy.declared_records
 
     @classmethod
     def of(cls, records: Records, unit: str, cap: int) -> Self:

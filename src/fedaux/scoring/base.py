@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from fedaux.core.messages import Arrays, Release
+from fedaux.core.messages import Arrays, OrderError, Release
 from fedaux.privacy.clipping import Bounds
 from fedaux.privacy.release import Summary
 
@@ -130,4 +130,4 @@ def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
     """Refuse public arrays of another shape: broadcasting them could let one record change another's row."""
     for name, shape in expected.items():
         if public[name].shape != shape:
-            raise ValueError(f"the public array {name!r} has shape {public[name].shape}, not {shape}")
+            raise OrderError(f"the public array {name!r} has shape {public[name].shape}, not {shape}")

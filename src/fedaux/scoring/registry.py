@@ -11,7 +11,7 @@ from fedaux.core.messages import OrderError, PrepareOrder, Release
 from fedaux.data.records import Records
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release, release_mechanism
-from fedaux.privacy.units import Units
+from fedaux.privacy.units import Units, public_size
 from fedaux.scoring.base import Features, Scorer
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
@@ -34,9 +34,13 @@ def stored_release(
 ) -> Release:
     """P2, P3 on the client: one release, entered in the account before a record is read, and stored before it is sent.
 
-    `request` identifies the question: asked again, it gets the stored answer.
+    `request` identifies the question: asked again, it gets the stored answer. An order whose size is not that of its
+    public arrays would be entered at another noise than its release has.
     """
-    mechanism = release_mechanism(order.size, store.privacy)
+    size = make_scorer(store.privacy, order.classes).size(order.public)
+    if size != order.size:
+        raise OrderError(f"the order says that a release has {order.size} numbers, its public arrays make it {size}")
+    mechanism = release_mechanism(size, store.privacy)
 
     def make() -> Release:
         return release_scores(order, *own_data(), store.privacy)
@@ -48,7 +52,7 @@ def stored_release(
 def release_scores(order: PrepareOrder, records: Records, features: Features, privacy: PrivacyConfig) -> Release:
     """P2, P3 from per-record features. Budget and noise are those of the client's settings."""
     units = Units.of(records, privacy.unit, privacy.max_records_per_person)
-    scorer, size = make_scorer(privacy, order.classes), units.public_size(privacy)
+    scorer, size = make_scorer(privacy, order.classes), public_size(records, privacy)
     summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
     if len(summary.values) != order.size:  # the account has an entry for the size in the order
         raise OrderError(f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}")

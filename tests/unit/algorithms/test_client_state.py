@@ -20,7 +20,7 @@ def value_at(states: ClientState, round_: int) -> float | None:
 
 
 def test_an_order_that_is_repeated_starts_where_it_started(tmp_path: Path) -> None:
-    states = ClientState(tmp_path, "a", "run")
+    states = ClientState(tmp_path, "a", "run", "plain")
     assert states.load(0) == {}
     states.save(0, 2, state(2.0))
     states.save(2, 5, state(5.0))  # this reply is lost
@@ -33,7 +33,7 @@ def test_an_order_that_is_repeated_starts_where_it_started(tmp_path: Path) -> No
 
 
 def test_the_first_order_that_is_repeated_starts_from_nothing(tmp_path: Path) -> None:
-    states = ClientState(tmp_path, "a", "run")
+    states = ClientState(tmp_path, "a", "run", "plain")
     states.save(0, 1, state(1.0))
     assert states.load(0) == {}
     states.save(0, 1, state(7.0))
@@ -41,20 +41,20 @@ def test_the_first_order_that_is_repeated_starts_from_nothing(tmp_path: Path) ->
 
 
 def test_clients_and_runs_do_not_meet(tmp_path: Path) -> None:
-    ClientState(tmp_path, "a", "run").save(0, 1, state(1.0))
-    assert ClientState(tmp_path, "b", "run").load(1) == {}
-    assert ClientState(tmp_path, "a", "other").load(1) == {}
+    ClientState(tmp_path, "a", "run", "plain").save(0, 1, state(1.0))
+    assert ClientState(tmp_path, "b", "run", "plain").load(1) == {}
+    assert ClientState(tmp_path, "a", "other", "plain").load(1) == {}
 
 
 def test_a_servers_words_are_no_part_of_a_path(tmp_path: Path) -> None:
-    states = ClientState(tmp_path / "vault", "a", "../../elsewhere")
+    states = ClientState(tmp_path / "vault", "a", "../../elsewhere", "plain")
     states.save(0, 1, state(1.0))
     assert [path.parent for path in tmp_path.rglob("*.safetensors")] == [tmp_path / "vault"]
     assert stat.S_IMODE(states.path.stat().st_mode) == 0o600  # derived from private records
 
 
 def test_a_state_that_was_lost_is_said_so_and_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    states = ClientState(tmp_path, "a", "run")
+    states = ClientState(tmp_path, "a", "run", "plain")
     states.save(0, 1, state(1.0))
     states.path.unlink()
     assert states.load(1) == {}
@@ -66,8 +66,8 @@ def test_a_state_that_was_lost_is_said_so_and_starts_anew(tmp_path: Path, caplog
 
 def test_a_server_cannot_fill_the_disk_with_runs(tmp_path: Path) -> None:
     for run in range(RUNS + 3):
-        ClientState(tmp_path, "a", str(run)).save(0, 1, state(run))
-    ClientState(tmp_path, "b", "0").save(0, 1, state(0.0))
+        ClientState(tmp_path, "a", str(run), "plain").save(0, 1, state(run))
+    ClientState(tmp_path, "b", "0", "plain").save(0, 1, state(0.0))
     assert len(list(tmp_path.glob("*.safetensors"))) == RUNS + 1
-    assert value_at(ClientState(tmp_path, "a", str(RUNS + 2)), 1) == RUNS + 2
-    assert value_at(ClientState(tmp_path, "b", "0"), 1) == 0.0
+    assert value_at(ClientState(tmp_path, "a", str(RUNS + 2), "plain"), 1) == RUNS + 2
+    assert value_at(ClientState(tmp_path, "b", "0", "plain"), 1) == 0.0

@@ -1,5 +1,6 @@
 """Datasets of other libraries, with the libraries themselves where they are installed."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, TensorDataset
 
+from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.adapters import from_huggingface, from_torch, huggingface
 from fedaux.data.record_spec import RecordsError
@@ -62,6 +64,13 @@ def test_what_cannot_be_stacked_says_so() -> None:
         from_torch([])
 
 
+def test_images_and_numbers_are_not_mixed() -> None:
+    """A tensor that happens to lie between 0 and 1 was taken for an image among others that do not."""
+    normalised = TensorDataset(torch.stack([torch.zeros(3, 4, 4), torch.full((3, 4, 4), -1.0)]))
+    with pytest.raises(RecordsError, match="or not all images"):
+        from_torch(normalised)
+
+
 def test_folders_of_torchvision(tmp_path: Path) -> None:
     datasets = pytest.importorskip("torchvision.datasets", reason="torchvision is not installed")
     for name in ("cat", "dog"):
@@ -95,6 +104,104 @@ def test_texts_of_hugging_face_with_words_for_labels() -> None:
         from_huggingface(texts)
     with pytest.raises(RecordsError, match="the class '\\?'"):
         from_huggingface(texts, datasets.Dataset.from_dict({"body": ["x"], "kind": ["?"]}), record="body", label="kind")
+
+
+def test_a_record_without_a_label_is_named() -> None:
+    """It became a class of its own, called nothing."""
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    with pytest.raises(RecordsError, match="record 1 of the dataset has no label; take such records out"):
+        from_huggingface(datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, None]}))
+
+
+def test_splits_and_persons_of_hugging_face(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    parts = {
+        name: datasets.Dataset.from_dict({"text": [name] * 3, "label": [0, 1, 0], "who": ["ann", None, "ann"]})
+        for name in ("train", "extra")
+    }
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
+    for declared in ((), ("flu", "cold")):
+        for split in parts:
+            found = open_source("huggingface", tmp_path / "saved", split=split, person="who", declared=declared).train
+            assert (set(found.x), found.labels.tolist()) == ({split}, [0, 1, 0])
+            assert found.persons.tolist() == [0, 1, 0]
+        assert open_source("huggingface", tmp_path / "saved", declared=declared).train.person is None
+        with pytest.raises(ConfigError, match=r"the dataset has train, extra, but no 'val': name one with split=…\."):
+            open_source("huggingface", tmp_path / "saved", split="val", declared=declared)
+        with pytest.raises(RecordsError, match="has columns text, label, who"):
+            open_source("huggingface", tmp_path / "saved", person="whom", declared=declared)
+
+
+def test_labels_of_hugging_face_at_a_site() -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    texts = ["a", "b", "c", None]
+
+    def labels(values: list[Any], feature: Any = None) -> list[int]:
+        made = datasets.Dataset.from_dict({"text": texts, "label": values})
+        made = made.cast_column("label", feature) if feature else made
+        return from_huggingface(made, declared=("flu", "cold")).train.labels.tolist()
+
+    assert labels([0, 1, 2, None]) == [0, 1, -1, -1]
+    assert labels([0.0, 1.0, float("nan"), 0.5]) == [0, 1, -1, -1]
+    assert labels(["cold", "flu", "aids", None]) == [1, 0, -1, -1]
+    assert labels([True, False, True, None]) == [-1] * 4
+    assert labels([0, 1, 2, None], datasets.ClassLabel(names=["cold", "aids", "flu"])) == [1, -1, 0, -1]
+
+
+def test_what_a_record_is_must_be_known_at_a_site(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+
+    def read(feature: Any, values: list[Any], **options: Any) -> Any:
+        features = datasets.Features({"x": feature, "label": datasets.Value("int64")})
+        made = datasets.Dataset.from_dict({"x": values, "label": [0] * len(values)}, features=features)
+        return from_huggingface(made, declared=("flu", "cold"), **options).train.x
+
+    number = datasets.Value("float32")
+    assert read(number, [1.5, None]).tolist() == [1.5, 0.0]
+    assert read(datasets.List(number, length=2), [[1, 2], None]).tolist() == [[1, 2], [0, 0]]
+    assert read(datasets.Array2D((1, 2), "int32"), [[[1, 2]]]).tolist() == [[[1, 2]]]
+    assert read(datasets.List(number), [[1, 2], [1]], shape=(2,)).tolist() == [[1, 2], [0, 0]]
+    assert read(datasets.Value("string"), ["a", None]).tolist() == ["a", ""]
+    for unknown in (datasets.List(number), datasets.Array2D((None, 2), "float32"), datasets.Value("binary")):
+        with pytest.raises(ConfigError, match=r"the column 'x' is .*options = \{shape = 5\} for numbers"):
+            read(unknown, [])
+    with pytest.raises(ConfigError, match="which does not say what shape a record has"):
+        read(datasets.Image(), [Image.fromarray(X[0])])
+    assert read(datasets.Image(), [Image.fromarray(X[0]), None], size=3, mode="L").shape == (2, 3, 3, 1)
+    with pytest.raises(RecordsError, match="has columns text"):
+        from_huggingface(datasets.Dataset.from_dict({"text": ["a"]}), declared=("flu", "cold"))
+
+
+def test_images_of_hugging_face_are_the_same_at_a_site() -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+    turned = Image.fromarray(X[0][:4])
+    turned.getexif()[274] = 6  # taken with the camera on its side
+    stream = io.BytesIO()
+    turned.save(stream, "PNG", exif=turned.getexif())
+    images = [Image.fromarray(X[1]), Image.open(stream)]
+    made = datasets.Dataset.from_dict({"image": images, "label": [0, 1]}).cast_column("image", datasets.Image())
+    simulated = from_huggingface(made, size=3).train.x
+    assert np.array_equal(from_huggingface(made, size=3, declared=("flu", "cold")).train.x, simulated)
+    assert np.array_equal(
+        from_huggingface(made.with_format("torch"), size=3, declared=("flu", "cold")).train.x, simulated
+    )
+
+
+def test_a_torch_dataset_at_a_site() -> None:
+    own = from_torch(Pictures(), declared=("dog", "cat"), size=6)
+    assert np.array_equal(own.train.x, X)
+    assert (own.train.labels.tolist(), own.classes) == ([1, 0, 1, 0], ("dog", "cat"))  # by the names of the dataset
+    x = torch.from_numpy(X).permute(0, 3, 1, 2)
+    assert np.array_equal(from_torch(TensorDataset(x / 255), declared=("a", "b"), size=6).train.x, X)
+    table = from_torch(TensorDataset(torch.ones(2, 7).double(), torch.arange(2)), declared=("a", "b"), shape="7").train
+    assert (table.x.dtype, table.shape, table.labels.tolist()) == (np.float32, (7,), [0, 1])
+    with pytest.raises(
+        ConfigError, match=r"Give from_torch size=32 for images, shape=\(5,\) for numbers, or text=True"
+    ):
+        from_torch(Pictures(), declared=("cat", "dog"))
+    for shape in ("five", (0,), (2, -1)):
+        with pytest.raises(ConfigError, match="must be the numbers of a record along each axis"):
+            from_torch(Pictures(), declared=("cat", "dog"), shape=shape)
 
 
 def test_partitions_of_flower_datasets() -> None:

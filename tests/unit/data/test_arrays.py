@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fedaux.config.parsing import ConfigError
 from fedaux.data import arrays
+from fedaux.data.federated import read_private
+from fedaux.data.record_spec import RecordsError
 from fedaux.data.sources import open_source
-from helpers.own_records import records, site, together, write_arrays
+from helpers.own_records import CLASSES, records, site, together, write_arrays
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (12, 5, 5, 3), dtype=np.uint8)
@@ -220,3 +224,67 @@ def test_names_beside_arrays_are_matched_by_name(tmp_path: Path) -> None:
     write_arrays("npy", tmp_path, [0, 1, 2, 3])
     (tmp_path / "classes.txt").write_text("cold\naids\nflu\n")
     assert records(site("npy", tmp_path)).labels.tolist() == [1, -1, 0, -1]
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (np.array([0, 1, 200], np.uint8), [0, 1, -1]),
+        ([False, True, True], [0, 1, 1]),
+        (["0", "1.0", "flu", "aids", "True"], [0, 1, 0, -1, 1]),
+        ([b"cold", b"2", b"\xff"], [1, 2, -1]),
+        ([0, 1, None, "none", 10**30], [0, 1, -1, 2, -1]),
+        ([0, 1j, 2 + 0j], [0, -1, 2]),
+    ],
+)
+def test_labels_of_any_type_are_read_one_by_one(tmp_path: Path, kind: str, labels: Any, found: list[int]) -> None:
+    assert records(site(kind, write_arrays(kind, tmp_path, labels))).labels.tolist() == found
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+@pytest.mark.parametrize("odd", [9, 9.5, np.nan, "x", None, b"x"])
+def test_a_person_is_the_same_in_an_array_of_any_type(tmp_path: Path, kind: str, odd: object) -> None:
+    path = write_arrays(kind, tmp_path, [0, 1, 2, 0], [7, 7.0, 8, odd])
+    assert records(site(kind, path, person="patient")).persons.tolist() == [0, 0, 1, 2]
+
+
+def test_true_and_false_are_numbers_and_must_be_declared_as_such(tmp_path: Path) -> None:
+    write_arrays("npy", tmp_path, ["True", "False"])
+    assert records(site("npy", tmp_path, ("False", "True"))).labels.tolist() == [1, 0]
+    with pytest.raises(ConfigError, match=r"in arrays False is the label 0, and data\.classes has it elsewhere"):
+        records(site("npy", tmp_path, ("True", "False")))
+
+
+def test_rows_of_a_site_are_numbers_images_or_texts(tmp_path: Path) -> None:
+    write_arrays("npy", tmp_path, [0, 1])
+    np.save(tmp_path / "x.npy", np.array(["a", "half \ud83d"]))
+    assert records(site("npy", tmp_path)).x.tolist() == ["a", "half \ufffd"]
+    for rows in (np.array([b"a", b"b"]), np.array([["a"], ["b"]]), np.zeros(2, "M8[s]"), np.zeros((2, 2), complex)):
+        np.save(tmp_path / "x.npy", rows)
+        with pytest.raises(RecordsError, match="save numbers, uint8 images or a list of texts"):
+            read_private(site("npy", tmp_path).data, CLASSES)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [0, 1, 2, 0]])
+def test_a_site_has_a_label_for_each_row(tmp_path: Path, labels: list[int]) -> None:
+    write_arrays("npy", tmp_path, labels)
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=rf"one label for each of the 3 rows of x\.npy, not {len(labels)}"):
+        records(site("npy", tmp_path))
+
+
+def test_a_site_looks_at_no_test_arrays(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 3)), y=[0, 1], x_test=np.zeros((5, 3)), y_test=[-1])
+    assert records(site("npz", tmp_path / "a.npz")).labels.tolist() == [0, 1]
+    np.savez(tmp_path / "train.npz", x=np.zeros((2, 3)), y=[0, 1])
+    (tmp_path / "test.npz").write_bytes(b"damaged")
+    assert records(site("npz", tmp_path)).labels.tolist() == [0, 1]
+
+
+def test_numbers_beyond_float32_are_infinite(tmp_path: Path) -> None:
+    write_arrays("npy", tmp_path, [0, 1])
+    np.save(tmp_path / "x.npy", np.array([[1e300, 0.1], [np.nan, -1e300]]))
+    rows = records(site("npy", tmp_path)).batch().numpy()
+    assert rows[0].tolist() == [np.inf, float(np.float32(0.1))]
+    assert np.isnan(rows[1, 0])

@@ -55,6 +55,22 @@ def test_several_sizes_are_shrunk_to_the_smallest_and_damaged_files_do_not_matte
     assert "20×40 to 28×28 pixels" in found["data.options"].why
 
 
+def test_parts_of_a_data_set_are_written_down(tmp_path: Path) -> None:
+    private, public = folders(tmp_path)
+    (tmp_path / "whole").mkdir()
+    private.rename(tmp_path / "whole" / "train")
+    found = {choice.key: choice.value for choice in choose_for_images(tmp_path / "whole", public, 3)}
+    assert found["data.options"] == {"size": 28, "mode": "L", "split": "train"}
+    save_png(tmp_path / "whole" / "test" / "ill" / "1.png", np.zeros((28, 28), np.uint8))
+    choices = {choice.key: choice for choice in choose_for_images(tmp_path / "whole", public, 3)}
+    assert choices["data.options"].value == {"size": 28, "mode": "L", "split": "train", "test": "test"}
+    assert choices["aux.options"].value == {"size": 28, "mode": "L"}
+    assert "tested on those in test" in choices["data.path"].why
+    save_png(tmp_path / "whole" / "car" / "1.png", np.zeros((28, 28), np.uint8))  # so train may be a class, too
+    found = {choice.key: choice.value for choice in choose_for_images(tmp_path / "whole", public, 3)}
+    assert found["data.options"] == {"size": 28, "mode": "L"}
+
+
 def test_what_cannot_be_a_start_is_named(tmp_path: Path) -> None:
     private, public = folders(tmp_path)
     with pytest.raises(FileNotFoundError, match="nowhere is missing; it is part of public images"):

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
+from fedaux.core.errors import import_function
 from fedaux.data.federated import (
     FederatedData,
     PublicData,
@@ -21,8 +23,9 @@ from fedaux.data.federated import (
     open_private,
     open_public,
 )
+from fedaux.data.partition import partition
 from fedaux.data.record_spec import RecordsError
-from fedaux.data.sources import open_source
+from fedaux.data.sources import SOURCES, can_be_private, open_source
 from helpers.own_records import CLASSES, Row, site, write_arrays, write_table
 
 SOURCE = """
@@ -235,3 +238,27 @@ def test_nothing_of_a_tuning_run_depends_on_test_labels(
     else:
         assert open_data(tested).classes == ("0", "1", "2", "77")
     sys.modules.pop("my_poisoned_source", None)
+
+
+def test_what_reads_each_record_alone_may_be_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = (
+        r"data\.source = 'cifar10' reads a published data set as a whole.*with npy, npz, .*, or with a function of your"
+    )
+    with pytest.raises(ConfigError, match=told):
+        open_private(site("cifar10", tmp_path), "a")
+    assert len(open_private(site("digits", classes=tuple("0123456789")), "a")[0]) == 1797
+    assert len(open_private(site("my_checked_source:fine"), "a")[0]) == 40  # its author vouches for it
+    monkeypatch.setitem(SOURCES, "registered", import_function("my_checked_source:fine", "source"))
+    assert can_be_private("registered")
+    monkeypatch.setitem(SOURCES, "built in", partition)
+    assert not can_be_private("built in")
+
+
+def test_a_function_of_ones_own_is_told_the_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_site.py").write_text(
+        "from fedaux.data.adapters import from_torch\n"
+        "def load(declared): return from_torch([([1.0], 'cold'), (None, 'flu')], declared=declared, shape=1)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert open_private(site("my_site:load"), "a")[0].labels.tolist() == [1, -1]
+    sys.modules.pop("my_site", None)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import os
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedaux.config.parsing import ConfigError
+from fedaux.core.errors import Exit
+from fedaux.data.federated import read_private
 from fedaux.data.sources import open_source
-from helpers.own_records import groups, records, shades, site, write_images
+from helpers.own_records import CLASSES, groups, records, shades, site, write_images
 from helpers.pictures import check, pictures, save_png
+
+SIZE = {"size": 4}
 
 
 def test_folder_of_classes_with_train_and_test(tmp_path):
@@ -62,19 +71,19 @@ def test_images_by_a_pattern_of_their_paths(tmp_path: Path) -> None:
         "^(?:flu/(p.)|cold)": ["p1", "p2", "", "", ""],  # a group that took no part in the match
         "^[a-z]+": ["flu", "flu", "cold", "none", "cold"],
     }.items():
-        found = records(site("images", tmp_path, person=pattern))
+        found = records(site("images", tmp_path, person=pattern, options={**SIZE, "split": "train"}))
         assert found.persons.tolist() == groups([persons[shade] for shade in shades(found)])
         simulated = open_source("images", tmp_path, person=pattern).train
         assert simulated.persons.tolist() == groups([persons[shade] for shade in shades(simulated)])
     with pytest.raises(ConfigError, match=r"data\.person = '\(' is no regular expression"):
-        records(site("images", tmp_path, person="("))
+        records(site("images", tmp_path, person="(", options=SIZE))
 
 
 def test_a_new_person_among_images_leaves_the_others(tmp_path: Path) -> None:
     found = []
     for name in ("p1_z", "p2_z", "p9_z", "nobody"):
         folder = write_images(tmp_path / name, ["flu/p1_a.png", "flu/p2_a.png", "cold/p1_b.png", f"flu/{name}.png"])
-        own = records(site("images", folder, person="p[0-9]"))
+        own = records(site("images", folder, person="p[0-9]", options=SIZE))
         by_shade = dict(zip(shades(own), own.persons.tolist(), strict=True))
         found.append((by_shade[0] == by_shade[2], by_shade[0] == by_shade[1], by_shade[1] == by_shade[2]))
     assert found == [(True, False, False)] * 4
@@ -85,13 +94,13 @@ def test_neighbouring_folders_of_images_differ_in_one_record(tmp_path: Path, cac
     expected = {0: 1, 1: 0, 2: 0, 3: 0}
     for other, label in (("none/d.png", 2), ("aids/d.png", -1), ("d.png", -1), ("flu/d.png", 0)):
         folder = write_images(tmp_path / other.replace("/", "-"), [*files[:3], other])
-        found = records(site("images", folder))
+        found = records(site("images", folder, options=SIZE))
         assert dict(zip(shades(found), found.labels.tolist(), strict=True)) == expected | {3: label}
 
 
 def test_the_old_option_for_images_refuses_no_record_at_a_site(tmp_path: Path, cache: Path) -> None:
     write_images(tmp_path, ["cold/a.png", "aids/b.png"])
-    assert sorted(records(site("images", tmp_path, options={"classes": ["cold"]})).labels) == [-1, 1]
+    assert sorted(records(site("images", tmp_path, options={**SIZE, "classes": ["cold"]})).labels) == [-1, 1]
     with pytest.raises(ValueError, match="not all among the classes"):
         open_source("images", tmp_path, classes=["cold"])
 
@@ -162,5 +171,113 @@ def test_at_a_site_a_damaged_image_stays_a_record_without_a_class(tmp_path: Path
     found = records(site("images", folder, options={"size": 4, "mode": "L"}))
     assert found.labels.tolist() == [1, -1, 0]
     assert shades(found) == [0, 0, 2]
-    with pytest.raises(ValueError, match=r"b.png cannot be read .*set size in data.options"):
-        records(site("images", folder))
+    assert shades(records(site("images", folder, options={"size": 4, "mode": "L"}))) == [0, 0, 2]  # from the cache
+
+
+@pytest.mark.parametrize("options", [{}, {"size": 0}, {"size": "4"}, {"size": 4, "mode": "F"}])
+def test_a_sites_images_need_a_size_whatever_they_are(tmp_path: Path, options: dict[str, object]) -> None:
+    for number, files in enumerate((["cold/a.png"], ["cold/a.png", "flu/b.png"])):
+        folder = write_images(tmp_path / str(number), files)
+        with pytest.raises(
+            ConfigError, match=r"options = \{size = 32\}|mode = 'F' must be one of L, RGB, RGBA"
+        ) as told:
+            records(site("images", folder, options=options))
+        assert told.value.code == Exit.SETTINGS
+
+
+def test_all_files_of_a_site_may_be_damaged(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "own", [f"flu/{i}.png" for i in range(9)])
+    for file in sorted((folder / "flu").iterdir())[1:]:
+        file.write_bytes(b"no image")
+    data = site("images", folder, options=SIZE).data
+    for strict in (False, True):
+        assert read_private(replace(data, strict=strict), CLASSES).labels.tolist() == [0] + [-1] * 8
+
+
+# Parts of a data set
+
+
+def layout(folder: Path, *files: str) -> Path:
+    for file, image in zip(files, pictures(len(files), 4), strict=True):
+        save_png(folder / file, image)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["train", "test", "val"])
+def test_at_a_site_no_folder_is_taken_for_a_part(tmp_path: Path, name: str) -> None:
+    folder = layout(tmp_path / "own", "cold/a.png", "flu/b.png", f"{name}/c.png")
+    assert records(site("images", folder, options=SIZE)).labels.tolist() == [1, 0, -1]
+    assert records(site("images", folder, ("flu", "cold", name), options=SIZE)).labels.tolist() == [1, 0, 2]
+    alone = layout(tmp_path / "alone", f"{name}/cold/a.png", f"{name}/flu/b.png")
+    assert records(site("images", alone, options=SIZE)).labels.tolist() == [-1, -1]
+    assert records(site("images", alone, options={**SIZE, "split": name})).labels.tolist() == [1, 0]
+    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere: correct split and test in data\.options"):
+        records(site("images", alone, options={**SIZE, "split": "nowhere"}))
+
+
+def test_a_simulation_finds_parts_where_they_can_be_no_classes(tmp_path: Path) -> None:
+    both = layout(tmp_path / "both", "train/cat/a.png", "train/dog/b.png", "test/cat/c.png", "val/dog/d.png")
+    (both / "notes").mkdir()
+    found = open_source("images", both)
+    assert (found.classes, len(found.train), found.test and len(found.test), found.notes) == (("cat", "dog"), 2, 1, ())
+    trains = layout(tmp_path / "trains", "train/a.png", "car/b.png")
+    found = open_source("images", trains)
+    assert (found.classes, found.test) == (("car", "train"), None)
+    assert "train was taken for a class" in found.notes[0]
+    assert "options = {split = 'train'}" in found.notes[0]
+    assert open_source("images", trains, classes=["train", "car"]).notes == ()
+
+
+def test_parts_are_named_by_settings(tmp_path: Path) -> None:
+    folder = layout(tmp_path / "own", "a/cat/1.png", "a/dog/2.png", "b/dog/3.png", "extra/4.png")
+    found = open_source("images", folder, split="a", test="b")
+    assert found.classes == ("cat", "dog")
+    assert found.test is not None
+    assert found.test.labels.tolist() == [1]
+    assert open_source("images", folder, split="a").test is None
+
+
+# What a file may be
+
+
+def test_formats_do_not_depend_on_files_that_were_seen_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is WebP to one decoder of Pillow's and PhotoCD to another: which is asked first, others decide."""
+    stream = io.BytesIO()
+    Image.fromarray(np.full((8, 8, 3), 7, np.uint8)).save(stream, "WEBP", lossless=True)
+    webp = stream.getvalue()
+    padding = bytes(2048 - len(webp) - 8)
+    body = padding + b"PCD_" + bytes(2044) + b"\x55" * (96 * 2048 + 768 * 512 * 3 // 2)
+    both = webp[12:] + b"JUNK" + struct.pack("<I", len(body)) + body
+    (tmp_path / "own" / "flu").mkdir(parents=True)
+    (tmp_path / "own" / "flu" / "a.jpg").write_bytes(b"RIFF" + struct.pack("<I", 4 + len(both)) + b"WEBP" + both)
+    Image.init()
+    seen = []
+    for number, first in enumerate(("WEBP", "PCD")):
+        monkeypatch.setattr(Image, "ID", [first, *(name for name in Image.ID if name != first)])
+        monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / f"cache{number}"))
+        own = read_private(site("images", tmp_path / "own", options=SIZE).data, CLASSES)
+        seen.append((shades(own), shades(open_source("images", tmp_path / "own", size=4).train)))
+    (one, simulated), (other, otherwise) = seen
+    assert one == other == [7]
+    assert simulated != otherwise  # the attack works where formats are found
+
+
+def test_a_folder_with_any_name_may_be_the_first(tmp_path: Path) -> None:
+    (tmp_path / "own" / os.fsdecode(b"a\xff")).mkdir(parents=True)
+    folder = write_images(tmp_path / "own", [os.fsdecode(b"a\xff/a.png"), "flu/b.png"])
+    assert records(site("images", folder, options=SIZE)).labels.tolist() == [-1, 0]
+
+
+def test_a_file_beside_the_folders_is_of_no_class(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "own", ["flu.png", "flu/a.png"])
+    assert records(site("images", folder, ("flu", "flu.png"), options=SIZE)).labels.tolist() == [0, -1]
+
+
+def test_an_image_that_is_exchanged_is_noticed_by_more_than_its_time(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "own", ["flu/a.png", "flu/b.png"])
+    first, second = folder / "flu" / "a.png", folder / "flu" / "b.png"
+    os.utime(second, ns=(1, 1))
+    assert shades(open_source("images", folder).train) == [0, 1]
+    second.write_bytes(first.read_bytes())
+    os.utime(second, ns=(1, 1))
+    assert shades(open_source("images", folder).train) == [0, 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from fedaux.data.images import load_pickle
 from fedaux.data.sources import open_source
 from helpers.pictures import RNG, check, dump_python2, pictures, planes
 
@@ -74,28 +72,6 @@ def test_cifar100(tmp_path, version, labels):
     assert corpus.classes == tuple(names[labels])
     with pytest.raises(ValueError, match="must be 'fine'"):
         open_source("cifar100", tmp_path, labels="middle")
-
-
-class Payload:
-    def __reduce__(self):
-        return os.system, ("touch owned",)
-
-
-@pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_a_malicious_pickle_is_refused_and_not_run(tmp_path, monkeypatch, protocol):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "bad").write_bytes(pickle.dumps({b"data": Payload()}, protocol=protocol))
-    with pytest.raises(pickle.UnpicklingError, match=r"refused (posix|nt)\.system"):
-        load_pickle(tmp_path / "bad")
-    assert not (tmp_path / "owned").exists()
-
-
-@pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_harmless_pickles_of_any_protocol_are_read(tmp_path, protocol):
-    (tmp_path / "good").write_bytes(pickle.dumps({"data": np.arange(6).reshape(2, 3), b"n": [1, b"\xe9"]}, protocol))
-    content = load_pickle(tmp_path / "good")
-    assert content["data"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert content["n"] == [1, b"\xe9"]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaux.config.parsing import ConfigError
-from fedaux.data.persons import factorize, persons_from_array, persons_from_paths, to_name
+from fedaux.data.persons import factorize, name_or_nobody, persons_from_array, persons_from_paths, to_name
 from helpers.own_records import groups
 
 
@@ -20,6 +20,14 @@ from helpers.own_records import groups
 )
 def test_a_name_is_the_same_however_a_table_stores_it(value: object, name: str | None) -> None:
     assert to_name(value) == name
+
+
+def test_what_cannot_be_told_is_nobodys_name() -> None:
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    found = [name_or_nobody(value) for value in (10**5000, nested, None, "ann", [1])]
+    assert found == ["", "", "", "ann", "[1]"]
 
 
 @given(st.lists(st.sampled_from("abcde")))
@@ -45,6 +53,11 @@ def test_arrays_of_names_and_of_numbers(tmp_path: Path) -> None:
         persons_from_array(tmp_path / "words.npy", 5)
     with pytest.raises(FileNotFoundError, match=r"data\.person = 'gone' names it"):
         persons_from_array(tmp_path / "gone.npy", 4)
+
+
+def test_one_person_in_an_array_of_texts(tmp_path: Path) -> None:
+    np.save(tmp_path / "who.npy", np.array(["7", "7.0", "7.00", "-7.0", "-7", "7.5", "ann.0", "07.0"]))
+    assert persons_from_array(tmp_path / "who.npy", 8).tolist() == [0, 0, 0, 1, 1, 2, 3, 4]
 
 
 def test_paths_by_a_pattern() -> None:

@@ -28,6 +28,7 @@ from fedaux.flower import client_data, client_training
 from fedaux.flower.client_app import app, request_hash, validate_order
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import serialize
+from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.frozen_extractor import extractor_hash
 
 CONFIG = Config(
@@ -374,6 +375,9 @@ class Talkative:
 
     name = "class-embedding"
     summarise = staticmethod(fail)
+
+    def size(self, public: Any) -> int:
+        return ClassEmbeddingScorer(10).size(public)
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,9 @@ from fedaux.core.messages import OrderError
 from fedaux.data.federated import open_data
 from fedaux.experiments.runner import in_process
 from fedaux.flower.client_data import (
-    MAX_RANDOM_FEATURES,
     account_path,
-    cached_head,
     feature_folder,
     load_features,
-    load_mapped,
     load_records,
     load_task,
 )
@@ -93,17 +90,6 @@ def test_an_extractor_is_what_its_hash_says(server: Server, state: RunState) -> 
         extractor(order, order.h0[::-1], SHAPE)
 
 
-@pytest.mark.parametrize("count", [MAX_RANDOM_FEATURES + 1, 10**12, -1])
-def test_more_random_features_than_a_site_has_room_for_are_refused(
-    server: Server, state: RunState, context: Any, count: int
-) -> None:
-    with pytest.raises(OrderError, match=f"asks for {count} random features"):
-        cached_head(8, 3, count, "", "cpu")
-    order = replace(server.orders.sums(state, "client-001", "class-sums"), random_features=count)
-    with pytest.raises(OrderError, match=f"asks for {count} random features"):
-        load_mapped(order, context)
-
-
 def test_what_a_site_decodes_stays_in_its_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of images at a real site: the decoded copy is as private as the files."""
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "shared"))
@@ -111,7 +97,7 @@ def test_what_a_site_decodes_stays_in_its_vault(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "scans" / name).mkdir(parents=True)
         for number in range(2):
             Image.fromarray(np.full((6, 6, 3), number, np.uint8)).save(tmp_path / "scans" / name / f"{number}.png")
-    data = DataConfig("images", str(tmp_path / "scans"), classes=("ill", "well"), partition="own")
+    data = DataConfig("images", str(tmp_path / "scans"), (("size", 6),), ("ill", "well"), partition="own")
     config = Config(data=data, federation=FederationConfig(sites=("berlin",)))
     site = in_process(config, tmp_path)  # its vault is tmp_path / "clients"
     records = load_records(site.grid._contexts[site.nodes["berlin"]], SimpleNamespace(client="berlin"))  # type: ignore[arg-type, attr-defined]

@@ -39,7 +39,7 @@ def train(message: Message, context: Context) -> Message:
         case "refuse":
             return Message(Error(2, Refusal.BUDGET.value), reply_to=message)
         case "junk":
-            reply["weights"] = ArrayRecord({"float32": Array("float32", (6,), "numpy.ndarray", b"junk")})
+            reply["weights"] = ArrayRecord({"parameters": Array("float32", (6,), "numpy.ndarray", b"junk")})
         case "slow":
             time.sleep(0.02)
     return Message(reply, reply_to=message)
@@ -118,7 +118,7 @@ def test_another_kind_of_order() -> None:
     ("behaviour", "reason"),
     [
         ("raise", "error 2: MemoryError: out of memory"),
-        ("nan", "float32 has norm nan; more than"),
+        ("nan", "parameters has norm nan; more than"),
         ("impostor", "answers for 'somebody else'"),
         ("refuse", "its privacy budget does not allow it"),
         ("release", "'Release' came where a Update was expected"),

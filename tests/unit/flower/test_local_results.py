@@ -29,7 +29,7 @@ IRRELEVANT = {
 
 
 def test_a_result_comes_back_to_the_bit(tmp_path: Path) -> None:
-    store = ResultStore(tmp_path / "vault", "a")
+    store = ResultStore(tmp_path / "vault", "a", "plain")
     store.keep("f00d", RESULT)
     found = LocalResult.load(store.path("f00d"))
     assert {name: (array.dtype, array.tobytes()) for name, array in found.weights.items()} == {
@@ -68,7 +68,7 @@ def test_arrays_do_not_change_places() -> None:
 
 
 def test_only_the_last_results_of_a_client_are_kept(tmp_path: Path) -> None:
-    ours, theirs = ResultStore(tmp_path, "a"), ResultStore(tmp_path, "b")
+    ours, theirs = ResultStore(tmp_path, "a", "plain"), ResultStore(tmp_path, "b", "plain")
     theirs.keep("1", RESULT)
     for age, identity in enumerate(["1", "2", "3"]):
         ours.keep(identity, RESULT)
@@ -82,5 +82,5 @@ def test_only_the_last_results_of_a_client_are_kept(tmp_path: Path) -> None:
 def test_a_full_disk_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "vault").write_text("no folder")
     with caplog.at_level(logging.WARNING):
-        ResultStore(tmp_path / "vault", "a").keep("f00d", RESULT)
+        ResultStore(tmp_path / "vault", "a", "plain").keep("f00d", RESULT)
     assert "trains again if its reply is lost" in caplog.text

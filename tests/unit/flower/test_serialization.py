@@ -82,7 +82,7 @@ def test_what_was_sent_cannot_be_changed_through_what_was_received() -> None:
     """In process many clients read one broadcast."""
     content = serialize(update())
     with pytest.raises(ValueError, match="read-only"):
-        deserialize(Update, content).weights["float32"][:] = 0
+        deserialize(Update, content).weights["parameters"][:] = 0
 
 
 def test_every_order_has_its_action() -> None:
@@ -192,7 +192,7 @@ HOSTILE = {
 def test_bytes_that_are_no_array_are_a_message_error(name: str) -> None:
     content = serialize(update())
     kind, data = HOSTILE[name]
-    content["weights"] = ArrayRecord({"float32": Array("float32", (6,), kind, data)})
+    content["weights"] = ArrayRecord({"parameters": Array("float32", (6,), kind, data)})
     with pytest.raises(MessageError, match="an array is not what its header says"):
         deserialize(Update, content)
 

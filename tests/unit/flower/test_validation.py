@@ -34,7 +34,7 @@ def budget(epsilon: float, delta: float, calibration: str) -> dict[str, Any]:
 
 
 def counted(steps: int) -> dict[str, Any]:
-    return {**weights(), "int64": np.array([steps], np.int64)}
+    return {**weights(), "counters": np.array([steps], np.int64)}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_class_sums_alone_are_held_against_their_counts() -> None:
 
 def spoiled(value: float) -> dict[str, Any]:
     arrays = weights()
-    arrays["float32"][3] = value
+    arrays["parameters"][3] = value
     return arrays
 
 
@@ -117,21 +117,24 @@ UPDATES = {
     "endless training": ({"steps": MAX_STEPS + 1}, "the noise it states for its training means nothing here"),
     "no time": ({"seconds": float("nan")}, "claims to have trained for nan s"),
     "less than no time": ({"seconds": -1.0}, "claims to have trained for -1.0 s"),
-    "counter": ({"weights": counted(4 + MAX_STEPS)}, "int64 counts more than 1000000 steps in one round"),
-    "largest counter": ({"weights": counted(2**63 - 1)}, "int64 counts more than"),
-    "no array": ({"weights": {}}, "sends arrays [], expected ['float32', 'int64']"),
-    "missing array": ({"weights": {"float32": weights()["float32"]}}, "sends arrays ['float32'], expected"),
-    "extra array": ({"weights": {**weights(), "x": np.ones(1)}}, "sends arrays ['float32', 'int64', 'x']"),
+    "counter": ({"weights": counted(4 + MAX_STEPS)}, "counters counts more than 1000000 steps in one round"),
+    "largest counter": ({"weights": counted(2**63 - 1)}, "counters counts more than"),
+    "no array": ({"weights": {}}, "sends arrays [], expected ['counters', 'parameters']"),
+    "missing array": ({"weights": {"parameters": weights()["parameters"]}}, "sends arrays ['parameters'], expected"),
+    "extra array": ({"weights": {**weights(), "x": np.ones(1)}}, "sends arrays ['counters', 'parameters', 'x']"),
     "shape": (
-        {"weights": {**weights(), "float32": np.ones(5, np.float32)}},
-        "float32 is float32(5,), expected float32(6,)",
+        {"weights": {**weights(), "parameters": np.ones(5, np.float32)}},
+        "parameters is float32(5,), expected float32(6,)",
     ),
-    "rank": ({"weights": {**weights(), "float32": np.ones((6, 1), np.float32)}}, "float32 is float32(6, 1)"),
-    "dtype": ({"weights": {**weights(), "float32": np.ones(6)}}, "float32 is float64(6,), expected float32(6,)"),
-    "integers": ({"weights": {**weights(), "int64": np.ones(1, np.int32)}}, "int64 is int32(1,), expected int64(1,)"),
-    "nan": ({"weights": spoiled(np.nan)}, "float32 has norm nan"),
-    "inf": ({"weights": spoiled(-np.inf)}, "float32 has norm inf"),
-    "huge": ({"weights": spoiled(1e6)}, "float32 has norm 1e+06; more than 4.9e+04 is not believed"),
+    "rank": ({"weights": {**weights(), "parameters": np.ones((6, 1), np.float32)}}, "parameters is float32(6, 1)"),
+    "dtype": ({"weights": {**weights(), "parameters": np.ones(6)}}, "parameters is float64(6,), expected float32(6,)"),
+    "integers": (
+        {"weights": {**weights(), "counters": np.ones(1, np.int32)}},
+        "counters is int32(1,), expected int64(1,)",
+    ),
+    "nan": ({"weights": spoiled(np.nan)}, "parameters has norm nan"),
+    "inf": ({"weights": spoiled(-np.inf)}, "parameters has norm inf"),
+    "huge": ({"weights": spoiled(1e6)}, "parameters has norm 1e+06; more than 4.9e+04 is not believed"),
 }
 
 
@@ -156,7 +159,11 @@ def test_what_a_method_sends_beside_the_model_passes() -> None:
 
 
 EXTRAS: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "unasked": (train_order(), {"x": np.ones(1, np.float32)}, "sends arrays ['extra.x', 'float32', 'int64'], expected"),
+    "unasked": (
+        train_order(),
+        {"x": np.ones(1, np.float32)},
+        "sends arrays ['counters', 'extra.x', 'parameters'], expected",
+    ),
     "missing": (SCAFFOLD, {}, "sends arrays ['parameters'], expected ['extra.c', 'parameters']"),
     "shape": (SCAFFOLD, {"c": np.ones(5, np.float32)}, "extra.c is float32(5,), expected float32(6,)"),
     "dtype": (SCAFFOLD, {"c": np.ones(6)}, "extra.c is float64(6,)"),
@@ -176,7 +183,7 @@ def test_what_a_method_sends_beside_the_model_is_refused(name: str) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_the_largest_floats_are_refused_quietly() -> None:
-    with pytest.raises(InvalidReplyError, match="float32 has norm"):
+    with pytest.raises(InvalidReplyError, match="parameters has norm"):
         validate_reply(train_order(), update(weights=spoiled(1e30)))
 
 

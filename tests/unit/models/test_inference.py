@@ -15,6 +15,7 @@ from fedaux.models.inference import (
     MAX_BLOCK,
     MIN_BLOCK,
     block_rows,
+    cached_fingerprint,
     fingerprint,
     fingerprint_arrays,
     predict,
@@ -83,6 +84,12 @@ def test_a_fingerprint_of_text_knows_where_a_text_ends() -> None:
     texts = (["ab", "c"], ["a", "bc"], ["ab", "c", ""], ["c", "ab"])
     found = {fingerprint(Records(np.array(text, dtype=object))) for text in texts}
     assert len(found) == 4
+
+
+def test_a_fingerprint_of_a_whole_array_knows_its_type_and_shape() -> None:
+    """Two arrays of the same bytes have other rows, and other features."""
+    x = np.arange(24, dtype=np.float32).reshape(6, 4)
+    assert len({cached_fingerprint(array) for array in (x, x.reshape(12, 2), x.view(np.int32), x.copy())}) == 3
 
 
 def test_a_fingerprint_of_arrays_knows_names_types_shapes_and_rooms() -> None:

@@ -15,9 +15,9 @@ from fedaux.models.optimizer import Optimizer
 from fedaux.privacy import dp_sgd
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.clipping import GRID
-from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients, train_private
-from fedaux.privacy.module_validation import UnsupportedModuleError
-from fedaux.privacy.per_record import gradient, replicate
+from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients, system_uniform, train_private
+from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
+from fedaux.privacy.per_record import ImpureModuleError, gradient, replicate
 from fedaux.privacy.units import Units
 from helpers.odd_rows import COMPANY, EXAMPLES, ROWS
 
@@ -84,6 +84,45 @@ def test_layers_that_draw_or_normalise_over_the_batch_are_refused(part: nn.Modul
     records, model = blobs(5), Prototype(Extractor(part, width=4), 3)
     with pytest.raises(UnsupportedModuleError, match=rf"features\.0: {type(part).__name__}.*head_only = true"):
         train_private(model, records, Units.of(records, "record", 1), Mechanism(1.0), size=5, clip=1.0, optimizer=ADAM)
+
+
+def test_weights_elsewhere_are_refused() -> None:
+    records, model = blobs(5), linear_head(4, 3).double()
+    with pytest.raises(UnsupportedModuleError, match=r"in float32 \(head\.weight is not\)"):
+        train_private(model, records, Units.of(records, "record", 1), Mechanism(1.0), size=5, clip=1.0, optimizer=ADAM)
+
+
+def test_a_sum_over_nobody_is_nothing() -> None:
+    total = sum_clipped_gradients([linear_head(4, 3)], blobs(5), [], 1.0)
+    assert total.dtype == np.int64
+    assert total.tolist() == [0] * 15
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_every_sum_of_gradients_is_verified(step: int) -> None:
+    """A network that begins to count at some step: what came before is trained, and then no more."""
+
+    @keeps_records_apart
+    class Counts(nn.Module):
+        width, calls = 4, 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return x + (self.calls > 7 * step - 3)  # five records a step, the first of them three times
+
+    records, model, steps = blobs(5), Prototype(Counts(), 3), []
+    with pytest.raises(ImpureModuleError, match="Counts returned something else for the same record"):
+        train_private(
+            model,
+            records,
+            Units.of(records, "record", 1),
+            Mechanism(1e-6, 1.0, 5),
+            size=5,
+            clip=1.0,
+            optimizer=ADAM,
+            term=lambda theta: steps.append(theta) or torch.zeros_like(theta),
+        )
+    assert len(steps) == step - 1
 
 
 def blobs(count: int = 200) -> Records:
@@ -201,3 +240,14 @@ def test_a_sum_of_gradients_moves_by_a_persons_own_integers(
         sum_clipped_gradients([model], one, Units.of(one, "person", cap).rows, 0.5) for one in (mixed, without, alone)
     ]
     assert np.array_equal(sums[0] - sums[1], sums[2])
+
+
+def test_who_is_sampled_is_drawn_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number from eight bytes of its own, in [0, 1); uniform to six deviations."""
+    drawn = system_uniform(200_000)
+    assert drawn.min() >= 0
+    assert drawn.max() < 1
+    assert abs(drawn.mean() - 0.5) < 6 * (1 / 12 / 200_000) ** 0.5
+    assert abs((drawn < 0.1).mean() - 0.1) < 6 * (0.09 / 200_000) ** 0.5
+    monkeypatch.setattr("os.urandom", lambda count: b"\xff" * count)
+    assert system_uniform(2).tolist() == [1 - 2**-53] * 2

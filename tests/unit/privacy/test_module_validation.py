@@ -1,15 +1,23 @@
 """Which networks keep records apart: the built-in ones do; what is not known is refused by its path, with the fix."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules import module as torch_module
 
 import fedaux
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit
 from fedaux.models import build, linear_head
 from fedaux.privacy.module_validation import (
+    FREE_OPTIONS,
     UnsupportedModuleError,
+    constructor_options,
+    declared_modules,
     has_declared_module,
     keeps_records_apart,
     validate_module,
@@ -70,8 +78,123 @@ def test_masks_are_refused_in_training_only(layer: nn.Module) -> None:
         validate_module(layer, training=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("dropout_prob", 0.5), ("attention_dropout", 1), ("attn_drop", (0.0, 0.1)), ("drop", float("nan"))],
+)
+def test_a_dropout_of_any_name_is_refused_in_training(name: str, value: Any) -> None:
+    @keeps_records_apart
+    class Own(nn.Module):
+        pass
+
+    own = Own()
+    setattr(own, name, value)
+    validate_module(own)
+    with pytest.raises(
+        UnsupportedModuleError, match=rf"the network: Own draws its masks at random.*\({name}\): set its"
+    ):
+        validate_module(own, training=True)
+    setattr(own, name, 0.0)
+    validate_module(own, training=True)
+    setattr(Own, name, value)  # of the class, where the instance has none
+    delattr(own, name)
+    with pytest.raises(UnsupportedModuleError, match="draws its masks at random"):
+        validate_module(own, training=True)
+
+
+def test_functional_dropout_of_a_library_is_refused_in_training() -> None:
+    """`dropout_prob` of a ViT's attention: no module draws there."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    for dropout in (0.0, 0.5):
+        config = transformers.ViTConfig(image_size=8, patch_size=4, attention_probs_dropout_prob=dropout, **sizes)
+        model = transformers.ViTModel(config, add_pooling_layer=False)
+        validate_module(model)
+        if dropout:
+            with pytest.raises(UnsupportedModuleError, match="draws its masks at random"):
+                validate_module(model, training=True)
+        else:
+            validate_module(model, training=True)
+
+
 def test_dropout_of_nothing_is_no_mask() -> None:
-    validate_module(nn.Sequential(nn.Dropout(0.0), nn.GRU(3, 3)), training=True)
+    @keeps_records_apart
+    class Own(nn.Module):
+        drop_last, dropped, dropout = True, "nothing", None
+
+    validate_module(nn.Sequential(nn.Dropout(0.0), nn.GRU(3, 3), Own()), training=True)
+
+
+def test_an_option_that_is_not_free_has_its_default() -> None:
+    """Every value of every option: tests/attacks/test_module_enumeration.py."""
+    changed = nn.Embedding(3, 2)
+    validate_module(changed)
+    changed.max_norm = 1.0
+    for layer in (changed, nn.Embedding(3, 2, max_norm=1.0), nn.EmbeddingBag(3, 2, max_norm=1.0)):
+        with pytest.raises(
+            UnsupportedModuleError, match=r"has max_norm = 1\.0, which is not known .*: set max_norm = None"
+        ):
+            validate_module(nn.Sequential(layer))
+    with pytest.raises(UnsupportedModuleError, match=r"has sparse = True, .*: set sparse = False"):
+        validate_module(nn.Embedding(3, 2, sparse=True))
+
+
+def test_an_activation_is_one_of_those_that_are_known() -> None:
+    for known in ("relu", "gelu", F.relu, F.gelu):
+        validate_module(nn.TransformerEncoderLayer(4, 2, activation=known))
+    for unknown in (torch.tanh, lambda x: x, nn.ReLU()):
+        with pytest.raises(UnsupportedModuleError, match=r"has activation = .*: set activation = relu or gelu"):
+            validate_module(nn.TransformerEncoderLayer(4, 2, activation=unknown))
+
+
+def test_an_option_of_a_later_torch_is_refused_unless_it_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later(nn.Linear):
+        def __init__(self, *sizes: int, remember: bool = False, **options: Any) -> None:
+            super().__init__(*sizes, **options)
+            self.remember = remember
+
+    class Silent(nn.Linear):
+        def __init__(self, in_features: int, out_features: int, remember: bool = False) -> None:
+            super().__init__(in_features, out_features)
+
+    class Required(nn.Linear):
+        def __init__(self, in_features: int, out_features: int, remember: bool) -> None:
+            super().__init__(in_features, out_features)
+            self.remember = remember
+
+    for kind in (Later, Silent, Required):
+        monkeypatch.setitem(FREE_OPTIONS, kind, FREE_OPTIONS[nn.Linear])
+    assert {one.name for one in constructor_options(Later)} == FREE_OPTIONS[nn.Linear] | {"remember"}
+    validate_module(Later(2, 2, bias=False))
+    with pytest.raises(UnsupportedModuleError, match="Later has remember = True, which is not known"):
+        validate_module(Later(2, 2, remember=True))
+    for layer in (Silent(2, 2), Required(2, 2, remember=False)):
+        with pytest.raises(UnsupportedModuleError, match="has an option remember, of which nothing is known: take"):
+            validate_module(layer)
+
+
+def test_what_stays_in_training_mode_is_refused_for_features() -> None:
+    @keeps_records_apart
+    class Stubborn(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = nn.Dropout(0.5)
+
+        def train(self, mode: bool = True) -> "Stubborn":
+            super().train(mode)
+            self.drop.training = True
+            return self
+
+    net = nn.Sequential(nn.Linear(2, 2), Stubborn())
+    for mode in (False, True):
+        net.train(mode)
+        with pytest.raises(
+            UnsupportedModuleError, match=r"alone: 1\.drop: Dropout stays in training mode after eval\(\): "
+        ):
+            validate_module(net)
+        assert (net.training, net[1].drop.training) == (mode, True)  # it is left as it was
+    with pytest.raises(UnsupportedModuleError, match="draws its masks at random"):
+        validate_module(net, training=True)
 
 
 def test_an_unknown_class_is_refused_until_somebody_vouches_for_it() -> None:
@@ -87,6 +210,8 @@ def test_an_unknown_class_is_refused_until_somebody_vouches_for_it() -> None:
     assert keeps_records_apart(Own) is Own
     validate_module(Own())
     assert has_declared_module(nn.Sequential(Own()))
+    own = Own()
+    assert declared_modules(nn.Sequential(nn.ReLU(), own)) == [own]
     with pytest.raises(UnsupportedModuleError, match="the network: Derived"):
         validate_module(Derived())
 
@@ -110,17 +235,68 @@ def test_a_class_derived_from_a_known_one_is_unknown() -> None:
         validate_module(Linear(2, 2))
 
 
+HOOKS: list[Callable[[nn.Module], Any]] = [
+    lambda one: one.register_forward_hook(lambda module, inputs, output: output),
+    lambda one: one.register_forward_pre_hook(lambda module, inputs: inputs),
+    lambda one: one.register_full_backward_hook(lambda module, inputs, outputs: inputs),
+    lambda one: one.register_full_backward_pre_hook(lambda module, outputs: outputs),
+    lambda one: next(one.parameters()).register_hook(lambda slope: slope),
+    lambda one: next(one.parameters()).register_post_accumulate_grad_hook(lambda parameter: None),
+    lambda one: torch_module.register_module_forward_hook(lambda module, inputs, output: output),
+    lambda one: torch_module.register_module_forward_pre_hook(lambda module, inputs: inputs),
+    lambda one: torch_module.register_module_full_backward_hook(lambda module, inputs, outputs: inputs),
+    lambda one: torch_module.register_module_full_backward_pre_hook(lambda module, outputs: outputs),
+]
+
+
+@pytest.mark.parametrize("register", HOOKS, ids=range(len(HOOKS)))
+@pytest.mark.parametrize("training", [False, True])
+def test_hooks_are_refused(register: Callable[[nn.Module], Any], training: bool) -> None:
+    module = nn.Sequential(nn.Linear(2, 2))
+    hook = register(module[0])
+    try:
+        with pytest.raises(UnsupportedModuleError, match=r"hooks.*, which may remember records: remove them"):
+            validate_module(module, training=training)
+    finally:
+        hook.remove()
+    validate_module(module, training=training)
+
+
 def test_what_was_changed_after_it_was_built_is_refused() -> None:
-    hooked, early, replaced = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
-    hooked.register_forward_hook(lambda module, inputs, output: output)
-    early.register_forward_pre_hook(lambda module, inputs: inputs)
-    for one in (hooked, early):
-        with pytest.raises(UnsupportedModuleError, match="hooks, which may remember records"):
-            validate_module(nn.Sequential(one))
-    replaced.forward = lambda x: x  # type: ignore[method-assign]
-    with pytest.raises(UnsupportedModuleError, match="replaces its class's own"):
-        validate_module(replaced)
-    with pytest.raises(UnsupportedModuleError, match="ParametrizedLinear"):
+    for name in ("forward", "_conv_forward", "extra_repr"):
+        layer = nn.Conv2d(1, 1, 1)
+        setattr(layer, name, lambda *arguments: None)
+        with pytest.raises(UnsupportedModuleError, match=f"has a {name} that replaces its class's own"):
+            validate_module(layer)
+    compiled = nn.Linear(2, 2)
+    compiled._compiled_call_impl = lambda x: x  # what compile() leaves
+    with pytest.raises(UnsupportedModuleError, match=r"is compiled, .*: leave compile\(\) out"):
+        validate_module(compiled)
+    with pytest.raises(
+        UnsupportedModuleError, match="ParametrizedLinear has parametrisations: take them off with torch"
+    ):
         validate_module(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))
     with pytest.raises(UnsupportedModuleError, match="is not known"):
         validate_module(torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)))
+
+
+def test_modules_and_weights_that_cannot_be_looked_at_are_refused() -> None:
+    @keeps_records_apart
+    class Own(nn.Module):
+        pass
+
+    class Strange(Tensor):
+        pass
+
+    hiding, strange = Own(), nn.Linear(2, 2)
+    for hidden in ([nn.BatchNorm1d(2)], {"norm": nn.BatchNorm1d(2)}, (nn.Linear(2, 2), nn.ReLU())):
+        hiding.layers = hidden
+        with pytest.raises(
+            UnsupportedModuleError, match=r"has a module in layers where .*: assign it .* nn\.ModuleList"
+        ):
+            validate_module(hiding)
+    strange._parameters["weight"] = torch.ones(2, 2).as_subclass(Strange)
+    with pytest.raises(UnsupportedModuleError, match="has a weight of the type Strange: make it an ordinary tensor"):
+        validate_module(strange)
+    with pytest.raises(UnsupportedModuleError, match="LazyLinear"):
+        validate_module(nn.LazyLinear(2))

@@ -1,5 +1,7 @@
 """The contract: the bits of what a record adds are its own, alone and in any company, at any place, in any thread."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -9,13 +11,24 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.errors import Exit
 from fedaux.data.records import Records
 from fedaux.models import build, linear_head
+from fedaux.models.compute import Compute, place
 from fedaux.models.inference import predict
 from fedaux.privacy import per_record
 from fedaux.privacy.clipping import clip_rows, unit_rows
-from fedaux.privacy.module_validation import keeps_records_apart
-from fedaux.privacy.per_record import gradient, parallel_apply, project, replicate, single_thread
+from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
+from fedaux.privacy.per_record import (
+    ImpureModuleError,
+    gradient,
+    parallel_apply,
+    project,
+    replicate,
+    single_thread,
+    validate_placement,
+    verified,
+)
 from helpers.networks import IMAGES, image_network, text_network
 from helpers.odd_rows import PICTURES, ROWS, TEXT_ROWS, collected, keeps_its_bits
 
@@ -95,6 +108,106 @@ def test_an_output_that_is_no_row_is_refused() -> None:
         collected(nn.ReLU(), Records(ROWS))
 
 
+def test_weights_are_float32_on_the_processor() -> None:
+    """Wherever they are in the network, and not only the first."""
+    records = Records(RNG.normal(size=(3, 2)).astype(np.float32))
+    networks = {
+        "1.weight": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).half()),
+        "0.weight": nn.Sequential(nn.Linear(2, 2, dtype=torch.float64)),
+        "running_mean": nn.BatchNorm1d(2, device="meta", affine=False),
+        "seen": nn.Identity(),
+    }
+    networks["seen"].register_buffer("seen", torch.eye(2).to_sparse())
+    for name, network in networks.items():
+        with pytest.raises(UnsupportedModuleError, match=rf"in float32 \({name} is not\): place it there with \.cpu"):
+            collected(network, records)
+    placed = place(nn.Linear(2, 2), Compute(precision="bfloat16"))
+    with pytest.raises(UnsupportedModuleError, match="on the processor in float32: place it"):
+        collected(placed, records)
+    validate_placement(nn.Sequential(nn.BatchNorm1d(2), nn.Identity()))  # the counter is an integer
+
+
+def passed(modules: list[nn.Module], work: Callable[[], object] = lambda: None) -> None:
+    """A pass over one record, in which `work` happens."""
+    with verified(modules, lambda module: module(torch.ones(1, 2)).detach().numpy()):
+        work()
+
+
+def test_a_pass_that_leaves_no_trace_is_verified_whatever_the_weights_are() -> None:
+    torch.set_num_threads(2)
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.ReLU(inplace=True)).eval()
+    with torch.no_grad():
+        module[0].weight[0, 0], module[1].running_mean[0] = torch.nan, -0.0
+    with torch.inference_mode():
+        module.register_buffer("made", torch.ones(3, dtype=torch.bool))  # which has no version
+        module.complex = torch.ones(1, dtype=torch.complex128)
+    passed(list(replicate(module, lambda one: None, 100)))
+    assert torch.get_num_threads() == 2
+    with pytest.raises(KeyError):  # not hidden by another error
+        passed([module], lambda: {}["none"])
+
+
+def test_every_trace_of_a_pass_is_found_in_every_replica() -> None:
+    torch.set_num_threads(2)
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
+    linear, norm = module
+    replicas = list(replicate(module, lambda one: None, 100))
+
+    @torch.no_grad()
+    def there_and_back() -> None:
+        linear.weight[0, 0] += 1024.0
+        linear.weight[0, 0] = 0.0
+
+    with torch.no_grad():
+        linear.weight[0, 0] = 0.0
+    traces: dict[str, Callable[[], object]] = {
+        r"weight of Linear \(0\) was changed": there_and_back,  # the version tells
+        r"bias of Linear \(0\) was changed": lambda: linear.bias.data.add_(1.0),  # the bits tell
+        r"running_mean of BatchNorm1d \(1\) was changed": lambda: np.negative(
+            norm.running_mean.numpy(), out=norm.running_mean.numpy()
+        ),
+        r"running_var of BatchNorm1d \(1\) was set": lambda: setattr(norm, "running_var", torch.ones(2)),
+        r"last of Sequential \(the network\) was set": lambda: setattr(module, "last", torch.ones(2)),
+        r"last of Linear \(0, replica 1\) was set": lambda: setattr(replicas[1][0], "last", torch.ones(2)),
+        "Sequential drew from torch's random numbers": lambda: torch.rand(1),
+        "Sequential returned something else for the same record": lambda: setattr(norm, "eps", norm.eps + 1.0),
+    }
+    for said, trace in traces.items():
+        with pytest.raises(ImpureModuleError, match=f"while private records passed, {said}"):
+            passed(replicas, trace)
+        for one in replicas:
+            for part in one.modules():
+                vars(part).pop("last", None)
+        replicas = list(replicate(module, lambda one: None, 100))
+    module.last = torch.ones(2)
+    with pytest.raises(ImpureModuleError, match=r"last of Sequential \(the network\) was deleted") as caught:
+        passed([module], lambda: delattr(module, "last"))
+    assert caught.value.code == Exit.PRIVACY
+    assert isinstance(caught.value, ValueError)
+
+
+def test_replicas_answer_alike() -> None:
+    modules = [nn.Linear(2, 2), nn.Linear(2, 2)]
+    with pytest.raises(ImpureModuleError, match="Linear returned something else for the same record"):
+        passed(modules)
+
+
+def test_no_block_is_returned_before_it_is_verified() -> None:
+    """The network forgets itself in the second block: the first is returned, and then nothing."""
+
+    @keeps_records_apart
+    class Own(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls = getattr(self, "calls", 0) + 1
+            return super().forward(x) + (self.calls > per_record.BLOCK + 100)
+
+    records = Records(RNG.normal(size=(2 * per_record.BLOCK, 2)).astype(np.float32))
+    blocks = per_record.outputs(Own(2, 2), records)
+    assert next(blocks)[0] == slice(0, per_record.BLOCK)
+    with pytest.raises(ImpureModuleError, match="Own returned something else"):
+        next(blocks)
+
+
 ODD = st.sampled_from([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 1 / 3])
 
 
@@ -164,3 +277,16 @@ def test_a_label_that_is_no_class_has_no_gradient() -> None:
     assert gradient(model, records, 0, 1).any()
     for label in (3, -1, 2**40):
         assert not gradient(model, records, 0, label).any()
+
+
+def test_integers_in_the_public_map_are_refused_and_too_many_bits_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof is about floats; and where it needs a bound on integers, the bound is checked."""
+    rows, mean, basis = np.ones((3, 4), np.float32), np.zeros(4, np.float32), np.ones((4, 2), np.float32)
+    for index in range(3):
+        arrays = [rows, mean, basis]
+        arrays[index] = arrays[index].astype(np.int64)
+        with pytest.raises(ValueError, match="not int64; nothing is released"):
+            project(*arrays)
+    monkeypatch.setattr(per_record, "_largest", lambda array: np.full((len(array), 1), 2.0**26))
+    with pytest.raises(AssertionError, match="too many bits"):
+        project(rows, mean, basis)

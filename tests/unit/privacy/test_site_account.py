@@ -1,5 +1,6 @@
 """The owner's view of an account: rows and a statement that rounds up."""
 
+import math
 from pathlib import Path
 
 from fedaux.config.sections import PrivacyConfig
@@ -41,7 +42,10 @@ def test_a_folder_without_an_account_has_spent_nothing(tmp_path: Path) -> None:
 
 
 def test_noise_from_a_known_seed_makes_the_account_worthless(tmp_path: Path) -> None:
-    assert "NOT PRIVATE" in account(tmp_path, unsafe_seed=1).statement()
+    owner = account(tmp_path, unsafe_seed=1)
+    assert "NOT PRIVATE" in owner.statement()
+    assert owner.epsilon == math.inf
+    assert owner.to_dict()["epsilon"] is None  # no number stands beside the words
 
 
 def test_what_was_written_off_is_said(tmp_path: Path) -> None:

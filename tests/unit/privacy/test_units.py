@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import UnknownNameError
 from fedaux.data.records import Records
-from fedaux.privacy.units import Units
+from fedaux.privacy.units import Units, public_size
 
 PERSONS = np.array([4, 4, 2, 4, 9, 2, 4])
 
@@ -35,3 +36,12 @@ def test_no_records_are_no_units_and_unknown_words_are_refused() -> None:
         Units.of(empty, "family", 2)
     with pytest.raises(ValueError, match=r"set data\.person"):
         Units.of(Records(np.zeros((2, 2))), "person", 2)
+
+
+def test_the_size_that_replies_state_is_the_same_for_neighbours() -> None:
+    """Counted under replace-one, records or persons; declared where a record may be added or removed."""
+    records, fewer = Records(np.zeros((7, 2)), person=PERSONS), Records(np.zeros((6, 2)), person=PERSONS[:6])
+    assert public_size(records, PrivacyConfig()) == 7
+    assert public_size(records, PrivacyConfig(unit="person")) == 3
+    declared = PrivacyConfig(adjacency="add-remove", declared_records=64)
+    assert public_size(records, declared) == public_size(fewer, declared) == 64

@@ -24,8 +24,8 @@ def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:
     site, replies = _site(folder, training(audit, train_rounds=0)), []
     for rounds in (2, 4, 8, 16):
         site = replace(site, config=replace(site.config, rounds=rounds))
-        replies += list(_replies(site, [head_order(site, round_) for round_ in range(1, rounds + 2)]))
-    bound = _composed_epsilon(replies, audit, "add-remove")
+        replies += list(replies_to(site, [head_order(site, round_) for round_ in range(1, rounds + 2)]))
+    bound = composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} rounds of training were answered"
     return AttackResult(audit.epsilon, bound, detail)
 
@@ -34,7 +34,7 @@ def repeated_requests(folder: Path, audit: AuditConfig) -> AttackResult:
     """One release is allowed: the same request twice, then others, then all of them once more."""
     site = _site(folder, scores(audit))
     orders = [score_order(site, scale) for scale in (1, 1, 2, 3, 4)]
-    return AttackResult(audit.epsilon, _composed_epsilon(list(_replies(site, [*orders, *orders])), audit))
+    return AttackResult(audit.epsilon, composed_epsilon(list(replies_to(site, [*orders, *orders])), audit))
 
 
 def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -43,8 +43,8 @@ def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
     site = _site(folder, {**settings, "method": "fedaux"})
     order = score_order(site)
     large = replace(order, size=_largest_size(site.config.privacy))
-    replies = list(_replies(site, [large, order, *_twice(site)]))
-    bound = _composed_epsilon(replies, audit, "add-remove")
+    replies = list(replies_to(site, [large, order, *_twice(site)]))
+    bound = composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} replies, after a question of size {large.size:,}"
     return AttackResult(audit.epsilon, bound, detail)
 
@@ -56,8 +56,8 @@ def failed_release(folder: Path, audit: AuditConfig) -> AttackResult:
     if not refused(site.send(replace(order, extractor={}))):
         raise AssertionError("a client answered without an extractor")
     raised = replace(site.config, privacy=replace(site.config.privacy, epsilon=audit.epsilon))
-    replies = list(_replies(replace(site, config=raised), [order]))
-    return AttackResult(_account(replies[-1]).epsilon, _composed_epsilon(replies, audit))
+    replies = list(replies_to(replace(site, config=raised), [order]))
+    return AttackResult(_account(replies[-1]).epsilon, composed_epsilon(replies, audit))
 
 
 def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -66,24 +66,24 @@ def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
     first = site.release(score_order(site))
     site.forget()
     again = replace(score_order(site, scale=2), heard=_account(first).entries)
-    return AttackResult(audit.epsilon, _composed_epsilon([first, *_replies(site, [again])], audit))
+    return AttackResult(audit.epsilon, composed_epsilon([first, *replies_to(site, [again])], audit))
 
 
 def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
     """One node has many clients, and all of them read the same records."""
     names = tuple(f"{NAME}-{number}" for number in range(10))
     site = _site(folder, scores(audit), names)
-    replies = list(_replies(site, [score_order(site, client=name) for name in names]))
+    replies = list(replies_to(site, [score_order(site, client=name) for name in names]))
     detail = f"{len(names)} names got {len(_distinct(replies))} different releases"
-    return AttackResult(audit.epsilon, _composed_epsilon(replies, audit), detail)
+    return AttackResult(audit.epsilon, composed_epsilon(replies, audit), detail)
 
 
 def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
     """The total that a client reports after scores and training, against what it sent."""
     settings = training(audit, epsilon=audit.epsilon / 4, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
-    replies = list(_replies(site, [score_order(site), *_twice(site)]))
-    bound = _composed_epsilon(replies, audit, "add-remove")
+    replies = list(replies_to(site, [score_order(site), *_twice(site)]))
+    bound = composed_epsilon(replies, audit, "add-remove")
     return AttackResult(_account(replies[-1]).epsilon, bound, f"{len(replies)} replies")
 
 
@@ -97,7 +97,7 @@ def _twice(site: Site) -> list[TrainOrder]:
     return [head_order(site, round_) for round_ in (1, 1, 2, 2)]
 
 
-def _replies(site: Site, orders: Iterable[Order]) -> Iterator[Release | Update]:
+def replies_to(site: Site, orders: Iterable[Order]) -> Iterator[Release | Update]:
     """The client's replies, without refusals."""
     for order in orders:
         reply = site.send(order)
@@ -111,7 +111,7 @@ def _distinct(replies: Sequence[Release | Update]) -> list[Release | Update]:
     return list({array.tobytes(): reply for array, reply in zip(arrays, replies, strict=True)}.values())
 
 
-def _composed_epsilon(replies: Sequence[Release | Update], audit: AuditConfig, adjacency: str = "replace-one") -> float:
+def composed_epsilon(replies: Sequence[Release | Update], audit: AuditConfig, adjacency: str = "replace-one") -> float:
     """ε of everything that was sent, by the noise that it states."""
     if not replies:
         raise AssertionError("the client answered nothing, so nothing was attacked")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.deploy.audit.bounds import linear_scores, lower_bounds
+from fedaux.privacy.gaussian import epsilon_of
 
 Vector = NDArray[np.float64]
 FAILURE_PROBABILITY = 0.05 / 20  # for each attack that draws: all of them together then hold with 95 %
@@ -57,6 +58,12 @@ class AttackResult:
 
 class AttackSkipped(Exception):
     """An attack that cannot be made on this machine; the message says why."""
+
+
+def at_distance(moved: float, scale: float, audit: AuditConfig, detail: str = "") -> AttackResult:
+    """Two replies under Gaussian noise of this scale, `moved` apart before it: their ε is known without any draws."""
+    epsilon = epsilon_of(scale / moved, audit.delta) if moved > 0 else 0.0
+    return AttackResult(audit.epsilon, epsilon, detail)
 
 
 Draw = Callable[[], Vector]  # one reply, drawn anew

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import Message
 from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.core.messages import Arrays, PrepareOrder, Release
-from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, distinguish
-from fedaux.deploy.audit.site import Vector, refused
+from fedaux.deploy.audit.attack_result import AttackResult, AttackSkipped, AuditConfig, distinguish
+from fedaux.deploy.audit.site import Vector, compare_replies, refused
 from fedaux.flower.dropin_client import answer
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import serialize
-from fedaux.flower.user_model import ACTION
+from fedaux.flower.user_model import ACTION, FeaturesOf
 from fedaux.models import flatten_state
 from fedaux.privacy.module_validation import keeps_records_apart
 
@@ -45,17 +48,26 @@ class DropInClient:
     """A client with no other handler."""
 
     def __init__(
-        self, folder: Path, rows: Vector, audit: AuditConfig, norm: bool = False, public: Arrays = MAP
+        self,
+        folder: Path,
+        rows: NDArray[Any],
+        audit: AuditConfig,
+        model: Callable[[], nn.Module] = Net,
+        public: Arrays = MAP,
+        features: str | FeaturesOf = "features",
+        **privacy: Any,
     ) -> None:
         self.folder, self.public, app = folder, public, ClientApp()
         labels = np.zeros(len(rows), np.int64)
         answer(
             app,
-            model=lambda: Net(norm),
-            data=lambda context: (rows.astype(np.float32), labels),
+            model=model,
+            data=lambda context: (rows, labels),
             vault=folder,
             epsilon=audit.epsilon,
             delta=audit.delta,
+            features=features,
+            **privacy,
         )
         self.grid = InProcessGrid(app, 1, {})
 
@@ -76,12 +88,68 @@ def batch_norm(folder: Path, audit: AuditConfig) -> AttackResult:
     rows = np.random.default_rng(0).uniform(0.9, 1.1, size=(64, 8))
     other = np.concatenate([np.full((1, 8), 1000.0), rows[1:]])
     weights = _mixing_weights(norm=True)
-    clients = [DropInClient(folder / which, x, audit, norm=True) for which, x in (("one", rows), ("other", other))]
+    clients = [
+        DropInClient(folder / which, x, audit, partial(Net, norm=True))
+        for which, x in (("one", rows), ("other", other))
+    ]
     DropInClient(folder / "control", rows, audit).values(_mixing_weights(norm=False))  # clients answer such an order
     if all(refused(client.ask(weights)) for client in clients):
         return AttackResult(audit.epsilon, 0.0, "both neighbours refuse the network")
     draws = [partial(client.values, weights) for client in clients]
     return distinguish(draws, audit.fewer_draws(), "one of 64 rows is an outlier")
+
+
+def embedding_memory(folder: Path, audit: AuditConfig) -> AttackResult:
+    """An embedding that shortens its own rows when they are looked up, `max_norm`: it remembers who came before.
+
+    The first record looks all rows up, or none. One such row is another number the second time.
+    """
+    tokens, width = 64, 8
+    row, column, once = _shortened_twice(width)
+    weights = _memory_net(tokens, width, row, column)
+    x = np.zeros((tokens, tokens - 1), np.int64)  # record i has the token i once, and paddings
+    x[1:, 0] = np.arange(1, tokens)
+    other = x.copy()
+    other[0] = np.arange(1, tokens)
+    public = {**MAP, "mean": np.array([once, 0, 0, 0], np.float32)}  # φ is 0 the first time, and ±1 the second
+    network = partial(_embedding_net, tokens, width)
+    replies = []
+    for which, rows in (("one", x), ("other", other)):
+        client = DropInClient(folder / which, rows, audit, network, public, "0", unsafe_seed=1)
+        replies.append(client.ask(weights))
+    return compare_replies(replies, audit, f"one of {tokens} records has all {tokens - 1} tokens, or none")
+
+
+def _embedding_net(tokens: int, width: int) -> nn.Module:
+    embedding = nn.Embedding(tokens, width, max_norm=1.0)
+    extractor = nn.Sequential(embedding, nn.Flatten(), nn.Linear(width * (tokens - 1), 4))
+    return nn.Sequential(extractor, nn.Linear(4, 2))
+
+
+def _shortened_twice(width: int) -> tuple[Tensor, int, float]:
+    """(a row that one shortening leaves too long, a coordinate that the second one changes, its value in between)."""
+    rng = np.random.default_rng(0)
+    for _ in range(10_000):
+        embedding = nn.Embedding(1, width, max_norm=1.0)
+        row = torch.from_numpy((1000 * rng.normal(size=width)).astype(np.float32))
+        with torch.no_grad():
+            embedding.weight[0] = row
+            once, twice = (embedding(torch.tensor([0]))[0].clone() for _ in range(2))
+        column = int((once - twice).abs().argmax())
+        if once[column] != twice[column]:
+            return row, column, float(once[column])
+    raise AttackSkipped("embeddings of this machine are shortened once and for all")
+
+
+def _memory_net(tokens: int, width: int, row: Tensor, column: int) -> Arrays:
+    """The first feature is this coordinate of a record's first token."""
+    net: Any = _embedding_net(tokens, width)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.zero_()
+        net[0][0].weight[1:] = row
+        net[0][2].weight[0, column] = 1.0
+    return flatten_state(net)
 
 
 def noise(folder: Path, audit: AuditConfig) -> AttackResult:

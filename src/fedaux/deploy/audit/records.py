@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,9 +14,11 @@ import torch
 from numpy.typing import NDArray
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import PrepareOrder, TrainOrder
+from fedaux.core.messages import Arrays, PrepareOrder, TrainOrder, Update
 from fedaux.deploy.audit.attack_result import AttackResult, AttackSkipped, AuditConfig, Draw, distinguish
-from fedaux.deploy.audit.site import NAME, Server, Site, Vector, set_mlp, write_rows
+from fedaux.deploy.audit.site import NAME, Server, Site, Vector, compare_releases, set_mlp, write_rows
+from fedaux.flower.federation import read_reply
+from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module
 
 Floats = NDArray[np.float32]
 Product = Callable[[Floats, Floats, int], NDArray[Any]]  # (h, w, n) → h·w, n times over, by a kernel for n rows
@@ -89,6 +92,75 @@ def training_kernel(folder: Path, audit: AuditConfig) -> AttackResult:
     first, second = (gradient(h, np.array([HUGE * logit, 0, 0]), 2) for logit in (small, large))
     draws = [partial(site.noisy_sum, order) for site in sites]
     return distinguish(draws, audit.fewer_draws(), f"{rows} records or one more", second - first)
+
+
+def integer_map(folder: Path, audit: AuditConfig) -> AttackResult:
+    """The public map as 64-bit integers, among them the smallest there is, whose magnitude no such integer has.
+
+    Products of more than 53 bits are rounded, by a kernel that depends on the number of rows.
+    """
+    rows, width = 244, 512
+    deviation, basis = _overflowing_map(rows, width)
+    spec = PrototypeSpec.of("mlp", hidden=1, features=width, norm="none")
+    settings = scores(audit, adjacency="add-remove", declared_records=rows)
+    sites, server = one_record_more(folder, rows, spec, settings)
+    set_mlp(server.model, bias=deviation + 1024.0)
+    public: Arrays = {"mean": np.full(width, 1024, np.float32), "basis": basis}
+    return compare_releases(sites, server.prepare(public), audit, f"{rows} records or one more")
+
+
+def _overflowing_map(rows: int, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(h − μ, the map B): their product is 0, but for a rounding error whose sign the number of rows decides."""
+    rng, half = np.random.default_rng(0), width // 2
+    for _ in range(TRIES):
+        shift, weight, order = rng.integers(1, 2**10, half), -rng.integers(2**40, 2**62, half), rng.permutation(width)
+        deviation, column = np.concatenate([shift, -shift])[order], np.concatenate([weight, weight])[order]
+        basis = np.tile(column[:, None], (1, 8))
+        basis[:, 0] = np.iinfo(np.int64).min
+        small, large = (np.tile(deviation, (n, 1)).astype(float) @ basis.astype(float) for n in (rows, rows + 1))
+        if (small[:, 1] * large[0, 1] < 0).all() and (large[:, 1] * small[0, 1] < 0).all():
+            return deviation, basis
+    raise AttackSkipped("the matrix kernels of this machine agree on all that was tried")
+
+
+def kept_state(folder: Path, audit: AuditConfig) -> AttackResult:
+    """SCAFFOLD's control variate of plain training, in the private training that the owner has switched on since."""
+    settings = training(audit, adjacency="replace-one", declared_records=0)
+    settings |= {"method": "scaffold", "local": {"optimizer": "sgd", "batch_size": 8}}
+    draws, direction = [], np.array([-1.0, -1.0, 0, 0, 0, 0])
+    for which, row in (("one", (0.0, 0.0)), ("other", (300.0, 300.0))):
+        data = write_rows(folder / which, np.array([row, *[(1, 1)] * 7]), [0] * 8, ("a", "b"))
+        private = Site.at(data, IDENTITY, **settings)
+        plain = Site.at(data, IDENTITY, **{**settings, "privacy": {"epsilon": audit.epsilon}})
+        order = replace(head_order(plain), method="scaffold", optimizer="sgd", run="r", lr=0.01)
+        order = replace(order, broadcast={"c": np.zeros(6, np.float32)})
+        draws.append(partial(_after_plain, plain, private, order))
+    return distinguish(draws, audit.fewer_draws(), "a round of plain training before", direction)
+
+
+def _after_plain(plain: Site, private: Site, order: TrainOrder) -> Vector:
+    """The model of private training after a round of plain training, whose reply nobody took."""
+    private.forget()
+    plain.send(order)
+    update = read_reply(Update, private.send(replace(order, round=2, last_round=1)))
+    return np.asarray(update.weights["parameters"], np.float64)
+
+
+def functional_dropout(folder: Path, audit: AuditConfig) -> AttackResult:
+    """A published network that drops attention at random without a layer of its own for it, in private training."""
+    try:
+        transformers = importlib.import_module("transformers")
+    except ModuleNotFoundError as error:
+        raise AttackSkipped("transformers is not installed: pip install 'fedaux[text]'") from error
+    size = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 4}
+    config = transformers.ViTConfig(**size, image_size=4, patch_size=4, attention_probs_dropout_prob=0.5)
+    config.hidden_dropout_prob = 0.0
+    network = transformers.ViTModel(config, add_pooling_layer=False).train()
+    try:
+        validate_module(network, training=True)
+    except UnsupportedModuleError as error:
+        return AttackResult.exact(False, str(error)[:200])
+    return AttackResult.exact(True, "a network that draws its attention at random is accepted")
 
 
 def person(folder: Path, audit: AuditConfig) -> AttackResult:

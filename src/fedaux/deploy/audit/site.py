@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays, HelloOrder, Order, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig, at_distance
 from fedaux.flower import client_app as client
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
@@ -75,11 +76,16 @@ class Site:
         }
         return cls(data.parent / f"{data.stem}-site", Config.from_dict(facts), names)
 
-    def message(self, content: Any, kind: str) -> Message:
-        """Send any message, and return the reply."""
+    @property
+    def grid(self) -> InProcessGrid:
+        """A federation of this site alone."""
         settings = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
         settings |= {"clients": ",".join(self.names), "features": str(self.folder / "features")}
-        grid = InProcessGrid(client.app, 1, settings)
+        return InProcessGrid(client.app, 1, settings)
+
+    def message(self, content: Any, kind: str) -> Message:
+        """Send any message, and return the reply."""
+        grid = self.grid
         (node,) = grid.get_node_ids()
         (reply,) = grid.send_and_receive([Message(content, node, kind)])
         return reply
@@ -113,6 +119,30 @@ class Site:
         step = order.weights["parameters"].astype(np.float64) - update.weights["parameters"]
         part = np.clip(step / order.lr, -1 + 2**-24, 1 - 2**-24)
         return np.asarray(ADAM_EPSILON * part / (1 - np.abs(part)) * update.rate * update.records)
+
+
+def compare_releases(sites: Sequence[Site], order: PrepareOrder, audit: AuditConfig, detail: str) -> AttackResult:
+    """How far two neighbours' releases lie apart, exactly: their noise comes from one known seed, and cancels."""
+    replies = []
+    for site in sites:
+        privacy = replace(site.config.privacy, unsafe_seed=1)
+        site.forget()
+        replies.append(replace(site, config=replace(site.config, privacy=privacy)).send(order))
+    return compare_replies(replies, audit, detail)
+
+
+def compare_replies(replies: Sequence[Message], audit: AuditConfig, detail: str) -> AttackResult:
+    """The same of replies. Whether neighbours answer, and the size that they state, must be the same as well."""
+    if all(map(refused, replies)):
+        return AttackResult(audit.epsilon, 0.0, f"{detail}: both neighbours refuse the order")
+    if any(map(refused, replies)):
+        return AttackResult.exact(True, f"{detail}: one neighbour answers, the other does not")
+    one, other = (read_reply(Release, reply) for reply in replies)
+    if one.records != other.records:
+        return AttackResult.exact(True, f"{detail}: the sizes {one.records} and {other.records} are sent")
+    moved = float(np.linalg.norm((one.arrays["values"] - other.arrays["values"]).astype(np.float64)))
+    apart = f"moved {moved / one.sensitivity:.3g} times as far as is claimed"
+    return at_distance(moved, one.scale, audit, f"{detail}: {apart}")
 
 
 def refused(reply: Message) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -70,6 +71,17 @@ def rounded_down(folder: Path, audit: AuditConfig) -> AttackResult:
     pairs = [pair for epsilon in TOTALS for pair in _printed_and_true(folder, epsilon, audit)]
     printed, true = min(pairs, key=lambda pair: pair[0] / pair[1])
     return AttackResult(printed, true, f"{len(pairs)} were compared")
+
+
+def seeded(folder: Path, audit: AuditConfig) -> AttackResult:
+    """Where noise came from a known seed, no output may put a number for ε beside it."""
+    entry = Entry("", 10.0, 1.0, 1, 1, 2.0**30, unsafe=True)
+    site = SiteAccount(folder, "replace-one", "record", audit.delta, (entry,))
+    ledger = Ledger({}, {NAME: Account(math.inf, audit.delta, "replace-one", "record", 1)}, {NAME: 1})
+    told = {"the site": site.to_dict()["epsilon"], "the run": ledger.to_dict()["epsilon"]}
+    wrong = [who for who, epsilon in told.items() if epsilon is not None]
+    wrong += [text for text in (site.statement(), ledger.statement()) if not text.startswith("NOT PRIVATE")]
+    return AttackResult.exact(bool(wrong), f"a number is told by {', '.join(wrong)}" if wrong else "no number is told")
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ Rows = Sequence[tuple[str, str]]  # (label, text)
 
 
 def text_length(folder: Path, audit: AuditConfig) -> AttackResult:
-    """The embedding of the padding is NaN: a text beside a longer one would become NaN, and count for nothing."""
+    """The embedding of the padding overflows: a text beside a longer one would become NaN, and count for nothing."""
     rows = [("flu", "good")] * 32
     sites = _sites(folder, audit, short=[*rows, ("flu", "good")], long=[*rows, ("flu", " ".join(WORDS))])
     server = Server.against(sites[0], (), 2)
     text: Any = server.model.features
     with torch.no_grad():
-        text.encoder.embeddings.word_embeddings.weight[text.tokenizer.pad_token_id] = float("nan")
+        text.encoder.embeddings.position_embeddings.weight.fill_(2e38)  # twice that is infinite
+        text.encoder.embeddings.word_embeddings.weight[text.tokenizer.pad_token_id] = 2e38
     order = server.prepare(server.map(mean=-1e6))  # φ is +1 for every row that is finite
     draws = [partial(site.values, order) for site in sites]
     return distinguish(draws, audit.fewer_draws(), "one of 33 texts, of 1 word or of 9")
@@ -52,10 +53,15 @@ def write_csv(path: Path, rows: Rows) -> Path:
 
 
 def _sites(folder: Path, audit: AuditConfig, **tables: Rows) -> list[Site]:
-    tokenizer = _tokenizer(folder / "words")
-    spec = PrototypeSpec.of("bert", layers=1, width=12, heads=2, inner=8, length=16, tokenizer=str(tokenizer))
+    spec = text_prototype(folder / "words")
     paths = [write_csv(folder / which / "table.csv", rows) for which, rows in tables.items()]
     return [Site.at(path, spec, source="csv", **scores(audit)) for path in paths]
+
+
+def text_prototype(folder: Path) -> PrototypeSpec:
+    """A network for texts as small as can be, with its vocabulary in a new folder."""
+    tokenizer = _tokenizer(folder)
+    return PrototypeSpec.of("bert", layers=1, width=12, heads=2, inner=8, length=16, tokenizer=str(tokenizer))
 
 
 def _tokenizer(folder: Path) -> Path:

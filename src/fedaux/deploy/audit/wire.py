@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedaux.config.methods import SUMS
-from fedaux.core.messages import Hello, HelloOrder, PrepareOrder, Release, SumsOrder, TrainOrder, Update
+from fedaux.core.messages import Hello, HelloOrder, PrepareOrder, Release, Sums, SumsOrder, TrainOrder, Update
 from fedaux.data.records import Corpus
 from fedaux.deploy.audit.attack_result import AttackResult, AuditConfig
 from fedaux.deploy.audit.dropin import MAP, Net
@@ -21,6 +21,7 @@ from fedaux.deploy.audit.site import Site, refused, write_rows
 from fedaux.deploy.audit.texts import write_csv
 from fedaux.flower import client_app as client
 from fedaux.flower.dropin_client import answer
+from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import serialize
 from fedaux.flower.user_model import ACTION
@@ -84,6 +85,22 @@ def hello(folder: Path, audit: AuditConfig) -> AttackResult:
     replies = [dict(_fields(site.send(HelloOrder()))) for site in sites]
     differ = replies[0] != replies[1] or replies[2] != replies[3]
     return AttackResult.exact(differ, f"says {replies[1]['classes']}")
+
+
+def declared_size(folder: Path, audit: AuditConfig) -> AttackResult:
+    """Under add-remove neighbours share nothing but a declared size: no reply may state another, private or not."""
+    stated: dict[int, list[int]] = {}
+    for count in (7, 8):
+        data = write_rows(folder / f"{count}", np.ones((count, 2)), [0] * count, ("a", "b"))
+        privacy = {"epsilon": audit.epsilon, "adjacency": "add-remove", "declared_records": 64}
+        site = Site.at(data, IDENTITY, head_only=True, head_init="ridge", privacy=privacy)
+        order = score_order(site)
+        release = site.release(order)
+        update = read_reply(Update, site.send(head_order(site)))
+        sums = read_reply(Sums, site.send(_sums_order(order, "class-sums")))
+        stated[count] = [release.records, update.records, sums.records]
+    told = f"scores, models and sums state {stated[7]} records of 7, {stated[8]} of 8"
+    return AttackResult.exact(stated[7] != stated[8], told)
 
 
 def errors(folder: Path, audit: AuditConfig) -> AttackResult:

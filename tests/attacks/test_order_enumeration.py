@@ -1,0 +1,228 @@
+"""Whatever a server puts into a field of an order: the client refuses, or one record moves its reply as far as claimed.
+
+Real handlers, neighbouring data on disk. The noise is drawn from a known seed, so it is the same at both neighbours,
+and the distance between their replies is exact.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.messages import Arrays, PrepareOrder, Release, SumsOrder, TrainOrder, Update
+from fedaux.deploy.audit.site import Server, Site, refused, set_mlp, write_rows
+from fedaux.flower.federation import read_reply
+from fedaux.flower.serialization import FIELDS, MessageError
+from fedaux.scoring.frozen_extractor import extractor_hash
+
+WIDTH, CLASSES = 6, 2
+SPEC = PrototypeSpec.of("mlp", hidden=4, features=WIDTH, norm="none")
+INT64_MIN = np.iinfo(np.int64).min
+DTYPES = sorted(  # every type that numpy has, in both byte orders; objects would need pickle, which is never sent
+    {
+        np.dtype(kind).newbyteorder(order).str
+        for kind in {*np.sctypeDict.values(), "S5", "U5", "V5", "datetime64[s]", "timedelta64[s]"}
+        for order in "<>"
+        if np.dtype(kind).kind != "O"
+    }
+)
+FILLS: tuple[Any, ...] = (0, -0.0, 1, -1, 7.5, np.nan, np.inf, -np.inf, 5e-324, 1e-45, 3e38, 1e308, INT64_MIN, 2**62)
+SHAPES: tuple[Callable[[tuple[int, ...]], tuple[int, ...]], ...] = (
+    lambda shape: (0,),
+    lambda shape: (),
+    lambda shape: (1,),
+    lambda shape: (*shape, 1),
+    lambda shape: (1, *shape),
+    lambda shape: tuple(size + 1 for size in shape),
+    lambda shape: tuple(reversed(shape)),
+)
+SCALARS: tuple[Any, ...] = (
+    *(0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, INT64_MIN),
+    *(0.0, -0.0, 0.5, 1e-320, 1e308, float("nan"), float("inf"), float("-inf")),
+    *(True, False, "", "x", "x" * 10**6, "{}", "[]", "null", '{"examples": -1}', "../../x", "\x00", b"bytes"),
+)
+
+
+def filled(dtype: str, shape: tuple[int, ...], fill: Any) -> np.ndarray | None:
+    """None where numpy has no such array."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.full(shape, fill).astype(dtype)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def odd_arrays(honest: np.ndarray) -> Iterator[np.ndarray]:
+    """In place of an honest array: each type with its values, each value in the right type, each other shape."""
+    for dtype in DTYPES:
+        with np.errstate(all="ignore"):
+            yield honest.astype(dtype)
+    for dtype, fill in itertools.product(("<f4", "<f8", "<i8", "<f2", "<u8"), FILLS):
+        array = filled(dtype, honest.shape, fill)
+        if array is not None:
+            yield array
+            spoiled = honest.astype(dtype)
+            spoiled.flat[0] = array.flat[0]
+            yield spoiled
+    for shape in SHAPES:
+        yield np.ones(shape(honest.shape), honest.dtype)
+
+
+def odd_fields(order: Any) -> Iterator[tuple[str, Any]]:
+    """(field, what a hostile server puts there)"""
+    for field in FIELDS[type(order)]:
+        honest = getattr(order, field.name)
+        if not field.arrays:
+            yield from ((field.name, scalar) for scalar in SCALARS)
+            continue
+        yield field.name, {}
+        for name in honest or ("mean",):
+            rest = {other: array for other, array in honest.items() if other != name}
+            yield field.name, rest
+            yield field.name, {**rest, "other": np.zeros(3, np.float32)}
+            yield from ((field.name, {**honest, name: odd}) for odd in odd_arrays(honest.get(name, np.zeros(2))))
+
+
+def consistent(order: Any, field: str) -> Any:
+    """A server that wants to be answered states the right hash and size."""
+    if field == "extractor" and order.extractor:
+        try:
+            order = replace(order, h0=extractor_hash(order.extractor, order.prototype))
+        except (ValueError, TypeError):
+            return order
+    if isinstance(order, PrepareOrder) and field == "public" and order.public.get("basis", np.zeros(1)).ndim == 2:
+        columns = order.public["basis"].shape[1]
+        order = replace(order, size=CLASSES * (columns + 1) if order.scorer == "class-embedding" else max(1, columns))
+    return order
+
+
+class Pair:
+    """Two sites that differ in one record of twelve."""
+
+    def __init__(self, folder: Path, train: bool = False, scorer: str = "class-embedding") -> None:
+        privacy: dict[str, Any] = {"epsilon": 1.0, "scorer": scorer, "unsafe_seed": 5}
+        more: dict[str, Any] = {"head_only": True, "method": "fedaux"}
+        if train:
+            privacy |= {"epsilon_total": 2.0, "private_training": True, "train_rounds": 1, "sample_rate": 1.0}
+            more |= {"method": "scaffold", "rounds": 1, "local": {"optimizer": "sgd"}}
+        x = np.abs(np.random.default_rng(0).normal(size=(12, 3)))
+        other = x.copy()
+        other[0] = (1000.0, 0.0, 3.0)
+        self.sites = [
+            Site.at(write_rows(folder / name, rows, [0, 1] * 6, ("a", "b")), SPEC, privacy=privacy, **more)
+            for name, rows in (("one", x), ("other", other))
+        ]
+        self.server = Server.against(self.sites[0], (3,), CLASSES)
+        set_mlp(self.server.model, first=np.eye(4, 3), second=np.eye(WIDTH, 4))
+
+    def prepare(self) -> PrepareOrder:
+        if self.sites[0].config.privacy.scorer != "logistic":
+            basis = np.eye(WIDTH, 3, dtype=np.float32)
+            return self.server.prepare({"mean": np.zeros(WIDTH, np.float32), "basis": basis})
+        one = np.ones(1, np.float32)
+        public = {"mean": np.zeros(WIDTH, np.float32), "radius": one, "negatives": np.eye(4, WIDTH, dtype=np.float32)}
+        return self.server.prepare(public)
+
+    def train(self) -> TrainOrder:
+        head = np.zeros(CLASSES * (WIDTH + 1), np.float32)
+        order = replace(self.server.train(head, lr=0.5), method="scaffold", optimizer="sgd", run="r")
+        statistics = {"mean": np.zeros(WIDTH, np.float32), "deviation": np.ones(WIDTH, np.float32)}
+        return replace(order, broadcast={"c": np.zeros_like(head)}, standardisation=statistics)
+
+    def sums(self) -> SumsOrder:
+        order = self.prepare()
+        return SumsOrder("site", order.prototype, CLASSES, "moments", WIDTH, order.h0, 0, order.extractor)
+
+    def ask(self, order: Any) -> str:
+        """ "refused" by both, or "answered" by both, at most as far apart as the client claims."""
+        replies = []
+        for site in self.sites:
+            site.forget()
+            try:
+                replies.append(site.send(order))
+            except (MessageError, ValueError, TypeError, OverflowError, KeyError):
+                return "not sent"  # Flower itself cannot carry it
+        answers = [not reply.has_error() for reply in replies]
+        assert answers[0] == answers[1], "one neighbour answers, the other does not"
+        if not answers[0]:
+            words = {reply.error.reason for reply in replies}
+            assert all(refused(reply) for reply in replies)
+            assert words != {"failed"}, "an order that fails half-way has been paid for: it should have been refused"
+            return "refused"
+        if isinstance(order, SumsOrder):
+            return "answered"
+        if isinstance(order, PrepareOrder):
+            one, other = (read_reply(Release, reply) for reply in replies)
+            assert {**vars(one), "arrays": 0, "account": 0} == {**vars(other), "arrays": 0, "account": 0}
+            moved = np.linalg.norm((one.arrays["values"] - other.arrays["values"]).astype(np.float64))
+            assert moved <= one.sensitivity, f"moved {moved}, claimed {one.sensitivity}"
+            return "answered"
+        one, other = (read_reply(Update, reply) for reply in replies)
+        step = order.lr / other.records * 2.0  # clipped to 1, exchanged for another: at most 2 in the sum of gradients
+        apart = np.linalg.norm(one.weights["parameters"].astype(np.float64) - other.weights["parameters"])
+        size = np.abs(one.weights["parameters"].astype(np.float64)).max()
+        rounding = 4 * max(np.finfo(np.float32).eps, float(np.finfo(one.weights["parameters"].dtype).eps)) * size
+        assert not apart > step + rounding * np.sqrt(len(one.weights["parameters"])), f"{apart} > {step}"
+        return "answered"
+
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "prepare, class-embedding": ({}, "prepare"),
+    "prepare, mean-embedding": ({"scorer": "mean-embedding"}, "prepare"),
+    "prepare, logistic": ({"scorer": "logistic"}, "prepare"),
+    "train privately": ({"train": True}, "train"),
+    "sums that no owner agreed to": ({}, "sums"),
+}
+LEAST = {  # (cases that reach a client, of them answered): so that the enumeration does not shrink unseen
+    "prepare, class-embedding": (700, 20),
+    "prepare, mean-embedding": (700, 20),
+    "prepare, logistic": (900, 20),
+    "train privately": (1300, 50),
+    "sums that no owner agreed to": (500, 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_field_is_refused_or_keeps_all_other_records(case: str, tmp_path: Path) -> None:
+    arguments, kind = CASES[case]
+    pair = Pair(tmp_path, **arguments)
+    order, found = getattr(pair, kind)(), Counter[str]()
+    assert pair.ask(order) == ("refused" if kind == "sums" else "answered")
+    for field, odd in odd_fields(order):
+        try:
+            found[pair.ask(consistent(replace(order, **{field: odd}), field))] += 1
+        except AssertionError as error:
+            shown = {name: (array.dtype, array.shape) for name, array in odd.items()} if isinstance(odd, dict) else odd
+            raise AssertionError(f"{case}, {field} = {shown!r:.300}: {error}") from error
+    print(case, dict(found))
+    sent, answered = LEAST[case]
+    assert found["refused"] + found["answered"] >= sent
+    assert found["answered"] >= answered
+
+
+ARRAYS = npst.arrays(
+    npst.scalar_dtypes() | npst.floating_dtypes(endianness="=", sizes=(32,)),
+    npst.array_shapes(max_dims=3, max_side=WIDTH) | st.sampled_from([(WIDTH,), (WIDTH, 1), (WIDTH, 3)]),
+)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return Pair(tmp_path_factory.mktemp("pair"))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["mean", "basis"]), ARRAYS)
+def test_any_array_is_refused_or_keeps_all_other_records(pair: Pair, name: str, array: np.ndarray) -> None:
+    order = pair.prepare()
+    public: Arrays = {**order.public, name: array}
+    assert pair.ask(consistent(replace(order, public=public), "public")) in ("refused", "answered", "not sent")
