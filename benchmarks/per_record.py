@@ -23,7 +23,7 @@ from fedaux.data.records import Records
 from fedaux.models import Prototype, build, linear_head
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import per_record
-from fedaux.privacy.dp_sgd import sum_clipped_gradients
+from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
 from fedaux.privacy.units import Units
 
 WORKERS = 2
@@ -118,7 +118,7 @@ def main() -> None:
 
         def steps(model: Prototype = model, records: Records = records, units: Units = units) -> None:
             def attempt(one: Any) -> None:
-                sum_clipped_gradients([one], records, units.rows[:1], 1.0)
+                clipped_unit_gradient(one, records, records.labels, units.rows[0], 1.0)
 
             sum_clipped_gradients(per_record.replicate(model, attempt, units.count), records, units.rows, 1.0)
 

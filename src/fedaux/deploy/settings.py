@@ -20,7 +20,8 @@ SERVER_NOTES = {
     "method": "fedaux, or feddf+p, fedavg+p, ... : `fedaux compare --help`",
     "rounds": "",
     "prototypes": "networks, dealt to the sites in turn",
-    "data.source": "labelled TEST data, held by the server: npy, npz, images, csv, jsonl, parquet, huggingface,\nor module:function; "
+    "data.source": "labelled TEST data, held by the server: npy, npz, images, csv, jsonl, parquet, huggingface,\n"
+    "or module:function; "
     'for example source = "npy", path = "test" with test/x.npy and test/y.npy',
     "data.path": "",
     "data.classes": "names of the labels, the same at the server and at every site; left empty, they are the lines of\n"
@@ -43,7 +44,8 @@ Paths may be relative to this folder. Every key that is left out has a default."
 SITE_NOTES = {
     "rounds": "private training is planned for so many rounds, unless privacy.train_rounds says otherwise",
     "prototypes": "the networks that this site trains: an order for any other, or for another size of one, is refused",
-    "data.source": "this site's PRIVATE records with labels: npy, npz, images, csv, jsonl, parquet, huggingface,\nor module:function; "
+    "data.source": "this site's PRIVATE records with labels: npy, npz, images, csv, jsonl, parquet, huggingface,\n"
+    "or module:function; "
     'for example source = "npy", path = "records" with records/x.npy and records/y.npy',
     "data.path": "",
     "data.classes": "names of the labels, as the server declares them: a record with any other label counts, but\n"
