@@ -18,11 +18,11 @@ from torch import nn
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import OrderError, PrepareOrder
 from fedaux.data.records import Records
+from fedaux.flower.client_data import load_ordered
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
-from fedaux.models import load_state
 from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
 from fedaux.scoring.feature_cache import private_outputs
@@ -65,7 +65,7 @@ def answer(
 
         def own_data() -> tuple[Records, Rows]:
             extractor, records = Extractor(model().cpu(), features), UserRecords.of(*data(context))
-            load_state(extractor.model, order.extractor)
+            load_ordered(extractor.model, order.extractor)
             return records, private_outputs(extractor, records)
 
         release = stored_release(order, request, BudgetStore(own.vault, own.privacy), own_data)

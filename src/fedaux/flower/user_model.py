@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedaux.data.records import Indices, Records
+from fedaux.data.persons import factorize, name_or_nobody
+from fedaux.data.records import UNDECLARED, Indices, Records
 from fedaux.flower.node_settings import SettingsError
 from fedaux.privacy.module_validation import keeps_records_apart
 
@@ -27,11 +28,11 @@ class UserRecords(Records):
 
     @classmethod
     def of(cls, x: Any, labels: Any = None, persons: Any = None) -> UserRecords:
-        """From arrays or tensors, one row per record."""
+        """From arrays or tensors, one row per record. A label that is no whole number from 0 on is none."""
         rows = _array(x)
         if rows.dtype == np.float64:
             rows = rows.astype(np.float32)  # models are float32
-        y = None if labels is None else _array(labels).astype(np.int64)
+        y = None if labels is None else _labels(_array(labels))
         if len(rows) == 0 or (y is not None and y.shape != (len(rows),)):
             shape = "none" if y is None else y.shape
             raise SettingsError(
@@ -39,10 +40,22 @@ class UserRecords(Records):
             )
         if persons is None:
             return cls(rows, y)
-        person = np.unique(_array(persons), return_inverse=True)[1].astype(np.int64)
+        person = _array(persons)
         if person.shape != (len(rows),):
             raise SettingsError(f"{len(rows)} rows came with persons of shape {person.shape}: give each row its person")
-        return cls(rows, y, person=person)
+        return cls(rows, y, person=factorize(map(name_or_nobody, person.tolist())))
+
+
+def _labels(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Each by itself: one that is missing makes floats or objects of all."""
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    return np.array([_label(value) for value in values.tolist()], dtype=np.int64)
+
+
+def _label(value: Any) -> int:
+    valid = isinstance(value, (int, float)) and 0 <= value < 2**53 and value == int(value)
+    return int(value) if valid else UNDECLARED
 
 
 def _array(values: Any) -> NDArray[Any]:
