@@ -21,7 +21,10 @@ class Heard:
         self._path, self._entries = path, dict[str, tuple[int, str]]()
         if path.is_file():
             try:
-                self._entries = {str(name): _read(known) for name, known in json.loads(path.read_bytes()).items()}
+                self._entries = {
+                    name: (int(entries), str(signature))
+                    for name, (entries, signature) in json.loads(path.read_bytes()).items()
+                }
             except (ValueError, TypeError, AttributeError) as error:
                 raise StateError(
                     f"{path} is damaged ({error}): restore it, or sites may spend their budgets twice"
@@ -41,9 +44,3 @@ class Heard:
         if any(known != self.entries(name) for name, known in more.items()):
             self._entries |= more
             write_atomically(self._path, json.dumps(self._entries, indent=1, sort_keys=True).encode())
-
-
-def _read(known: int | list[int | str]) -> tuple[int, str]:
-    """Older files have the number alone."""
-    entries, signature = known if isinstance(known, list) else (known, "")
-    return int(entries), str(signature)

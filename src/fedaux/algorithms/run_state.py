@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from fedaux.config.methods import find_method
-from fedaux.config.schema import Config, run_id
+from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Account, Arrays, Release, Rooms
 from fedaux.core.results import RoundResult
@@ -29,8 +29,7 @@ START = "start.safetensors"  # config, extractors, statistics of their features 
 HISTORY = "history.jsonl"  # a `RoundResult` a line
 RELEASES = "releases.jsonl"  # a client's release a line
 ACCOUNTS = "accounts.jsonl"  # what is known of a client, a line whenever it was asked; its last line counts
-VERSION = "9"
-PREVIOUS = "8"  # is read as well: its accounts are not signed, and the run has no name
+VERSION = "1"  # it grows with every change that an older reader could misread
 Row = dict[str, Any]
 
 
@@ -134,8 +133,8 @@ class RunState:
                 method_state=rooms["method_state"],
                 standardisation=start_rooms["standardisation"],
                 sums=rooms["sums"],
-                dealt=start.get("dealt", _dealt_in_turn(config)),
-                run=start.get("run", run_id(start["config"])),
+                dealt=start["dealt"],
+                run=start["run"],
                 summed={client: row["summed"] for client, row in clients.items() if row["summed"]},
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
                 releases={row["client"]: release_of(row) for row in releases},
@@ -159,12 +158,6 @@ class RunState:
             "last_round": self.last_round.get(client, 0),
             "summed": self.summed.get(client, 0),
         }
-
-
-def _dealt_in_turn(config: Config) -> dict[str, str]:
-    """As older runs have it, which do not say."""
-    labels = [spec.label for spec in config.prototypes]
-    return {site: labels[number % len(labels)] for number, site in enumerate(config.federation.sites)}
 
 
 def release_row(release: Release) -> Row:
@@ -211,13 +204,13 @@ def read(path: Path) -> tuple[Row, Rooms]:
     try:
         with safe_open(path, framework="numpy") as file:
             version = (file.metadata() or {}).get("version")
-            tensors = {key: file.get_tensor(key) for key in file.keys()} if version in (PREVIOUS, VERSION) else {}  # noqa: SIM118
+            tensors = {key: file.get_tensor(key) for key in file.keys()} if version == VERSION else {}  # noqa: SIM118
     except SafetensorError as error:
         raise _damaged(path, error) from error
-    if version not in (PREVIOUS, VERSION):
+    if version != VERSION:  # a migration of older states would go here
         raise StateError(
-            f"{path} was written by another version of fedaux (state {version}; this one reads {PREVIOUS} and "
-            f"{VERSION}): go on with that version, or one between, or start the run anew in another folder"
+            f"{path} was written by another version of fedaux (state {version}; this one reads {VERSION}): go on with "
+            "that version, or start the run anew in another folder"
         )
     try:
         facts = json.loads(tensors.pop("facts").tobytes())

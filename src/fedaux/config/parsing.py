@@ -13,38 +13,6 @@ from fedaux.core.errors import Exit, FedauxError, unknown_name
 Option = int | float | str | bool | tuple[str, ...] | tuple[int, ...]
 Options = tuple[tuple[str, Option], ...]  # sorted by name
 
-RENAMED = {
-    **{
-        old: f"it is called {new} now"
-        for old, new in {
-            "participation": "fraction",
-            "linear": "head_only",
-            "start": "head_init",
-            "data.test_share": "data.test_fraction",
-            "aux.share": "aux.fraction",
-            "pretrain.batch": "pretrain.batch_size",
-            "pretrain.chunk": "pretrain.micro_batch_size",
-            "pretrain.projection": "pretrain.projection_dim",
-            "pretrain.precision": "precision",
-            "pretrain.crop": "pretrain.min_crop_area",
-            "local.batch": "local.batch_size",
-            "distill.batch": "distill.batch_size",
-            "federation.wait": "federation.connect_timeout",
-            "federation.spare": "federation.over_selection",
-            "federation.max_share": "teachers.max_share",
-            "privacy.weights": "teachers.weights",
-            "privacy.dims": "privacy.embedding_dim",
-            "privacy.certificate": "privacy.calibration",
-            "privacy.person_records": "privacy.max_records_per_person",
-            "privacy.train_clip": "privacy.max_grad_norm",
-            "privacy.train_rate": "privacy.sample_rate",
-        }.items()
-    },
-    "privacy.train_epsilon": "set privacy.private_training = true, and privacy.epsilon_total to what scores and "
-    "training may cost together",
-    "privacy.releases": "a client releases for as long as the total stays below privacy.epsilon_total",
-}
-
 
 class ConfigError(FedauxError, ValueError):
     """An invalid setting; the message names the key, what is allowed and what to do."""
@@ -111,8 +79,6 @@ def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "", known: Sequ
     hints = get_type_hints(cls)
     known = known or list(_keys(cls, prefix))
     for key in table:
-        if prefix + key in RENAMED:
-            raise ConfigError(f"there is no key {prefix + key} any more: {RENAMED[prefix + key]}.")
         if key not in hints:
             raise ConfigError(_unknown_key(prefix + key, [prefix + name for name in hints], known))
     return cls(**{key: _value(hints[key], value, prefix + key, known) for key, value in table.items()})

@@ -36,9 +36,8 @@ from fedaux.flower.client_task import ClientTask
 from fedaux.flower.client_training import labelled, train_plainly, train_with_privacy
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.local_results import ResultStore
-from fedaux.flower.message_versions import VERSION
 from fedaux.flower.node_settings import load_site_config, node_clients
-from fedaux.flower.serialization import deserialize, make_reply
+from fedaux.flower.serialization import VERSION, deserialize, make_reply
 from fedaux.flower.teaching import prepare_teaching
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore

@@ -22,7 +22,6 @@ from fedaux.core.messages import (
     Update,
 )
 from fedaux.flower.mailbox import Mailbox, Patience, is_lost
-from fedaux.flower.message_versions import VERSION
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
 from fedaux.privacy.clipping import Bounds
@@ -54,7 +53,6 @@ class GridFederation:
         message_types: Mapping[type, str] = MESSAGE_TYPES,
         retries: int = 0,
         reconnect_timeout: float = 0.0,
-        version_of: Callable[[int], int] = lambda node: VERSION,
     ) -> None:
         self.grid = grid
         self.nodes = dict(nodes)
@@ -64,7 +62,6 @@ class GridFederation:
         self.bounds = bounds  # of the releases that the run's scorer makes
         self.message_types = message_types
         self.retries, self.reconnect_timeout = retries, reconnect_timeout
-        self.version_of = version_of  # of the messages that a node is sent
         self._expected = set(nodes)  # clients that were there, and are waited for if they go
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
@@ -98,7 +95,7 @@ class GridFederation:
 
     def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
         kind, node = self.message_types[type(order)], self.nodes[order.client]
-        return Message(serializer.serialize(order, self.version_of(node)), node, kind, ttl=max(1.0, ttl))
+        return Message(serializer.serialize(order), node, kind, ttl=max(1.0, ttl))
 
     def _give_up(self, unsent: Unsent, waited: float) -> Iterator[Failure]:
         """On clients that do not come back. The next round does not wait for them, until they are seen again."""

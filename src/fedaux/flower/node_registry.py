@@ -14,8 +14,7 @@ from fedaux.core.messages import Hello, HelloOrder
 from fedaux.core.progress import Notice, OnProgress, SitesConnected, no_progress
 from fedaux.flower.federation import read_reply
 from fedaux.flower.mailbox import is_lost, stream_replies
-from fedaux.flower.message_versions import PREVIOUS, VERSION, common_version
-from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
+from fedaux.flower.serialization import MESSAGE_TYPES, VERSION, MessageError, serialize
 
 POLL_INTERVAL = 1.0  # seconds
 
@@ -44,7 +43,6 @@ class NodeRegistry:
         self._grid, self._expected, self._classes, self._on_progress = grid, list(clients), list(classes), on_progress
         self._registered_only = registered_only
         self._known: dict[int, list[str]] = {}  # clients by node; empty for an excluded node
-        self._versions: dict[int, int] = {}  # of messages, by node
         self._rivals: dict[int, str] = {}  # nodes that must wait until another one is gone, and what was said of them
 
     def refresh(self, timeout: float = 120.0) -> dict[str, int]:
@@ -54,8 +52,7 @@ class NodeRegistry:
         self._rivals = {node: said for node, said in self._rivals.items() if node in names}
         new = [node for node in names if node not in self._known]
         messages = (
-            (node, Message(serialize(HelloOrder(), PREVIOUS), node, MESSAGE_TYPES[HelloOrder], ttl=timeout))
-            for node in new
+            (node, Message(serialize(HelloOrder()), node, MESSAGE_TYPES[HelloOrder], ttl=timeout)) for node in new
         )
         for node, reply in stream_replies(self._grid, messages, timeout):
             if reply is not None and not is_lost(reply):  # a silent one is asked again at the next refresh
@@ -85,12 +82,8 @@ class NodeRegistry:
             "federation.connect_timeout."
         )
 
-    def version(self, node: int) -> int:
-        """Of the messages that this node is sent."""
-        return self._versions[node]
-
     def _admit(self, node: int, registered: str, reply: Message) -> None:
-        clients, self._versions[node], problem = _validate_hello(reply, self._expected, self._classes)
+        clients, problem = _validate_hello(reply, self._expected, self._classes)
         if not problem:
             problem = self._foreign(registered, clients)
         if problem:
@@ -118,23 +111,19 @@ class NodeRegistry:
         return f"it speaks for {', '.join(foreign)}, and {key}"
 
 
-def _validate_hello(reply: Message, expected: Sequence[str], classes: Sequence[str]) -> tuple[list[str], int, str]:
-    """(clients, version of messages, problem); the problem is empty where the answer is valid."""
+def _validate_hello(reply: Message, expected: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str]:
+    """(clients, problem); the problem is empty where the answer is valid."""
     try:
         answer = read_reply(Hello, reply)
         names, theirs = json.loads(answer.clients), json.loads(answer.classes)
     except MessageError as error:
-        return [], VERSION, str(error)
+        return [], str(error)
     except ValueError:
-        return [], VERSION, "its answer is not JSON"
-    if answer.speaks < PREVIOUS:
-        return [], VERSION, f"it speaks version {answer.speaks} of messages, here it is {PREVIOUS} or {VERSION}"
+        return [], "its answer is not JSON"
+    if answer.speaks != VERSION:
+        return [], f"it speaks version {answer.speaks} of messages, here it is {VERSION}: upgrade the older one"
     if not (isinstance(names, list) and names and all(isinstance(name, str) and name in expected for name in names)):
-        return [], VERSION, f"it speaks for {str(names)[:200]}, and federation.sites does not"
+        return [], f"it speaks for {str(names)[:200]}, and federation.sites does not"
     if theirs != list(classes):
-        return (
-            [],
-            VERSION,
-            f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; declare data.classes alike",
-        )
-    return sorted(set(names)), common_version(answer.speaks), ""
+        return [], f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; declare data.classes alike"
+    return sorted(set(names)), ""

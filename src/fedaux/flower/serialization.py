@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from io import BytesIO
-from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
@@ -25,7 +25,8 @@ from fedaux.core.messages import (
 )
 from fedaux.core.order_fields import FIELDS as ORDER_FIELDS
 from fedaux.core.order_fields import check_order
-from fedaux.flower.message_versions import PREVIOUS, SPOKEN, VERSION, from_previous, to_previous
+
+VERSION = 1  # of messages: it grows with every change that an older reader could misread
 
 MESSAGE_TYPES: dict[type, str] = {
     HelloOrder: "query.hello",
@@ -34,6 +35,7 @@ MESSAGE_TYPES: dict[type, str] = {
     TrainOrder: "train",
 }
 
+ANY_VERSION = (HelloOrder, Hello)  # they never change, so that both sides can say which version they speak
 T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | SumsOrder | TrainOrder | Release | Sums | Update)
 
 
@@ -95,7 +97,7 @@ class Serializer:
     def __init__(self) -> None:
         self._records: dict[int, tuple[Arrays, ArrayRecord]] = {}
 
-    def serialize(self, item: Any, version: int = VERSION) -> RecordDict:
+    def serialize(self, item: Any) -> RecordDict:
         scalars: dict[str, Any] = {"version": VERSION, "kind": type(item).__name__}
         records: dict[str, ArrayRecord | ConfigRecord] = {}
         for field in FIELDS[type(item)]:
@@ -104,7 +106,6 @@ class Serializer:
                 scalars[field.name] = value
             elif value or field.required:
                 records[field.name] = self._arrays(value)
-        scalars = scalars if version == VERSION else to_previous(type(item), scalars)
         return RecordDict({"fedaux": ConfigRecord(scalars), **records})
 
     def _arrays(self, arrays: Arrays) -> ArrayRecord:
@@ -115,15 +116,12 @@ class Serializer:
         return cached[1]
 
 
-def serialize(item: Order | Hello | HelloOrder | Release | Sums | Update, version: int = VERSION) -> RecordDict:
-    return Serializer().serialize(item, version)
+def serialize(item: Order | Hello | HelloOrder | Release | Sums | Update) -> RecordDict:
+    return Serializer().serialize(item)
 
 
 def make_reply(message: Message, item: Hello | Release | Sums | Update) -> Message:
-    """A reply, in the version of what was asked."""
-    asked = message.content["fedaux"]
-    assert isinstance(asked, ConfigRecord)
-    return Message(serialize(item, cast(int, asked["version"])), reply_to=message)
+    return Message(serialize(item), reply_to=message)
 
 
 def deserialize(kind: type[T], content: RecordDict) -> T:
@@ -132,12 +130,11 @@ def deserialize(kind: type[T], content: RecordDict) -> T:
     record = content.get("fedaux")
     if not isinstance(record, ConfigRecord):
         raise MessageError("the message has no fedaux record; is the other side running fedaux?")
-    if record.get("version") not in SPOKEN:
+    scalars = dict(record)
+    if kind not in ANY_VERSION and scalars.get("version") != VERSION:  # a migration of older messages would go here
         raise MessageError(
-            f"the message has version {record.get('version')!r}, this side speaks {PREVIOUS} and {VERSION}; upgrade "
-            "the older one"
+            f"the message has version {scalars.get('version')!r}, this side speaks {VERSION}; upgrade the older one"
         )
-    scalars = dict(record) if record["version"] == VERSION else from_previous(kind, dict(record))
     if scalars.get("kind") != kind.__name__:
         raise MessageError(f"a {scalars.get('kind')!r} came where a {kind.__name__} was expected")
     values: dict[str, Any] = {}

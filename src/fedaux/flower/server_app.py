@@ -64,5 +64,4 @@ def connect(grid: Grid, server: Server, part: Part = WHOLE) -> GridFederation:
         bounds,
         retries=policy.retries,
         reconnect_timeout=policy.reconnect_timeout,
-        version_of=registry.version,
     )

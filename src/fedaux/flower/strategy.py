@@ -31,7 +31,6 @@ from fedaux.core.timing import Costs
 from fedaux.data.records import Records
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.keep import AUTO, default_file, first_state, log
-from fedaux.flower.message_versions import PREVIOUS
 from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.replies import check_replies
 from fedaux.flower.serialization import from_array
@@ -164,7 +163,6 @@ class FedAUX(FedAvg):
             policy.max_records,
             bounds=bounds,
             message_types=types,
-            version_of=lambda node: PREVIOUS,  # nobody has asked what its clients speak: all of them know this one
         )
         self.state, failures = collect_releases(self.server, federation, self.state, list(nodes), Costs())
         self.state = replace(self.state, releases=_without_repeats(self.state.releases))

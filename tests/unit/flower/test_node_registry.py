@@ -12,9 +12,8 @@ from fedaux.core.messages import Hello, HelloOrder
 from fedaux.core.progress import ProgressEvent
 from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.message_versions import PREVIOUS, VERSION
 from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
-from fedaux.flower.serialization import deserialize, make_reply
+from fedaux.flower.serialization import VERSION, deserialize, make_reply
 from fedaux.report.progress import describe
 
 CLASSES = ["cat", "dog"]
@@ -148,15 +147,9 @@ def test_waiting_ends_with_enough_clients_or_says_who_is_missing(monkeypatch: py
     assert told.count("sites connected: 1/2") == 2
 
 
-def test_a_node_is_asked_in_the_newest_version_that_it_speaks() -> None:
-    """All are first asked in the version before, which is the only one that an older node understands."""
-    answers = [answer(name, speaks=speaks) for name, speaks in (("a", PREVIOUS), ("b", VERSION), ("c", VERSION + 1))]
-    found, _, _ = made(answers, ["a", "b", "c"])
-    nodes = found.refresh()
-    assert [found.version(nodes[name]) for name in "abc"] == [PREVIOUS, VERSION, VERSION]
-
-
-def test_a_node_that_is_two_versions_behind_is_excluded() -> None:
-    found, _, told = made([answer("a", speaks=PREVIOUS - 1)], ["a"])
+@pytest.mark.parametrize("speaks", [VERSION - 1, VERSION + 1])
+def test_a_node_of_another_version_is_left_out_and_told_so(speaks: int) -> None:
+    """Hello is read in any version: otherwise nobody could say which one it is."""
+    found, _, told = made([answer("a", speaks=speaks)], ["a"])
     assert found.refresh() == {}
-    assert f"it speaks version {PREVIOUS - 1} of messages, here it is {PREVIOUS} or {VERSION}" in told[0]
+    assert f"it speaks version {speaks} of messages, here it is {VERSION}: upgrade the older one" in told[0]

@@ -11,7 +11,7 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-from fedaux.core.messages import Release, TrainOrder, Update
+from fedaux.core.messages import Hello, HelloOrder, Release, TrainOrder, Update
 from fedaux.flower import serialization
 from fedaux.flower.serialization import (
     MESSAGE_TYPES,
@@ -117,7 +117,7 @@ def changed(**facts: Any) -> RecordDict:
     ("content", "fragment"),
     [
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
-        (changed(version=0), f"has version 0, this side speaks {VERSION - 1} and {VERSION}; upgrade the older one"),
+        (changed(version=0), f"has version 0, this side speaks {VERSION}; upgrade the older one"),
         (changed(version=None), "has version None"),
         (changed(kind="Release"), "'Release' came where a Update was expected"),
         (changed(kind=None), "None came where a Update was expected"),
@@ -231,3 +231,15 @@ def test_the_types_of_fields_are_read_once(monkeypatch: pytest.MonkeyPatch) -> N
     deserialize(Update, content)
     monkeypatch.setattr(serialization, "get_type_hints", lambda kind: pytest.fail(f"read again for {kind}"))
     assert_same(deserialize(Update, content), deserialize(Update, serialize(update())))
+
+
+def test_hello_is_read_in_any_version_and_nothing_else_is() -> None:
+    """So that a side can be told to upgrade, in words, by one that it cannot otherwise talk to."""
+    for item in (HelloOrder(), Hello("[]", "[]", VERSION + 1)):
+        content = serialize(item)
+        content["fedaux"]["version"] = VERSION + 1  # type: ignore[index]
+        assert deserialize(type(item), content) == item
+    content = serialize(train_order())
+    content["fedaux"]["version"] = VERSION + 1  # type: ignore[index]
+    with pytest.raises(MessageError, match=f"has version {VERSION + 1}, this side speaks {VERSION}"):
+        deserialize(TrainOrder, content)

@@ -14,9 +14,8 @@ from fedaux.core.messages import Hello
 from fedaux.flower import node_registry
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.message_versions import VERSION
 from fedaux.flower.node_registry import MissingSitesError
-from fedaux.flower.serialization import serialize
+from fedaux.flower.serialization import VERSION, serialize
 from fedaux.flower.server_app import Connect, connect, regional_app, server_app
 from helpers.scripted import make_server
 from helpers.tiny import TINY_CONFIG
