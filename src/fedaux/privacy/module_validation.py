@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils.parametrize import is_parametrized
 
@@ -244,11 +244,7 @@ def _change_problems(module: nn.Module) -> Iterator[str]:
     if any(getattr(module, hooks) for hooks in _HOOKS):
         yield "has hooks, which may remember records: remove them"
     for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
-        if tensor is None:
-            continue
-        if type(tensor) not in (Tensor, nn.Parameter):
-            yield f"has a {name} of the type {type(tensor).__name__}: make it an ordinary tensor"
-        elif any(getattr(tensor, hooks, None) for hooks in _TENSOR_HOOKS):
+        if any(getattr(tensor, hooks, None) for hooks in _TENSOR_HOOKS):
             yield f"has hooks on {name}, which may remember records: remove them"
 
 

@@ -137,11 +137,11 @@ def _largest(rows: NDArray[np.floating]) -> Vector:
 
 
 def validate_placement(module: nn.Module) -> None:
-    """Raise if any weight is elsewhere than on the processor, or not in float32."""
+    """Raise if any weight is no ordinary tensor, elsewhere than on the processor, or not in float32."""
     elsewhere = [
         name
         for name, tensor in [*module.named_parameters(), *module.named_buffers()]
-        if tensor.device != CPU or tensor.layout != torch.strided
+        if type(tensor) not in (Tensor, nn.Parameter) or tensor.device != CPU or tensor.layout != torch.strided
     ]
     elsewhere += [name for name, parameter in module.named_parameters() if parameter.dtype != torch.float32]
     if elsewhere or compute_of(module) != Compute():

@@ -290,3 +290,13 @@ def test_integers_in_the_public_map_are_refused_and_too_many_bits_raise(monkeypa
     monkeypatch.setattr(per_record, "_largest", lambda array: np.full((len(array), 1), 2.0**26))
     with pytest.raises(AssertionError, match="too many bits"):
         project(rows, mean, basis)
+
+
+def test_weights_that_are_no_ordinary_tensors_are_refused() -> None:
+    class Strange(torch.Tensor):
+        pass
+
+    strange = nn.Linear(2, 2)
+    strange._parameters["weight"] = torch.ones(2, 2).as_subclass(Strange)
+    with pytest.raises(UnsupportedModuleError, match="weight is not"):
+        collected(strange, Records(np.ones((3, 2), np.float32)))
