@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import httpcore  # noqa: F401  # httpx imports it with the first connection, and nobody may not read it then
 import pytest
 from flwr.cli.build import build_fab_from_disk
 from flwr.proto.runtime_pb2 import AcquireTaskRequest

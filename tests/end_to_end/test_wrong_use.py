@@ -278,7 +278,7 @@ def test_a_run_of_another_version(fedaux: Fedaux, place: Path) -> None:
     from safetensors.numpy import save_file
 
     (place / "out").mkdir()
-    save_file({"a": np.zeros(1)}, place / "out" / "state.safetensors", metadata={"version": "1"})
+    save_file({"a": np.zeros(1)}, place / "out" / "state.safetensors", metadata={"version": "0"})
     code, err = fedaux("resume out")
     assert code == Exit.FOLDER
     assert "was written by another version of fedaux" in one_paragraph(err)
