@@ -156,7 +156,7 @@ def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:
 
 @app.command(
     epilog=examples(
-        "fedaux privacy audit     # about a minute",
+        "fedaux privacy audit     # one to two minutes",
         "fedaux privacy audit --draws 2000     # ten times as many replies: bounds come closer to the claims",
         "fedaux privacy audit --only noise-scores --only canaries",
         "fedaux privacy audit --site site.toml     # at a site: its own settings, with records that are made up",
