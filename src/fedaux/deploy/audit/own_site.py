@@ -60,20 +60,20 @@ class OwnSite:
         federation = replace(self.config.federation, sites=(NAME,))
         return Site(folder, replace(self.config, data=data, federation=federation))
 
-    def server(self, site: Site) -> tuple[Server, Records]:
-        records = read_private(site.config.data, self.template.classes)
-        return Server.against(site, records.shape, len(self.template.classes)), records
+    def records(self, site: Site) -> Records:
+        return read_private(site.config.data, self.template.classes)
 
-    def order(self, site: Site, column: int = 0) -> PrepareOrder:
-        """φ is the sign of one feature of a network with random weights."""
-        server, _ = self.server(site)
-        return server.prepare(server.map(column=np.eye(server.width)[column % server.width]))
+    def orders(self, site: Site, count: int) -> list[PrepareOrder]:
+        """Any site of `pairs` can answer them: φ is the sign of one feature of a network with random weights."""
+        server = Server.against(site, self.records(site).shape, len(self.template.classes))
+        columns = np.eye(server.width)
+        return [server.prepare(server.map(column=columns[number % server.width])) for number in range(count)]
 
 
 def own_networks(own: OwnSite, folder: Path) -> AttackResult:
     """Every network of the settings: by its modules and their options, and by what it does to records."""
     _, (site, _) = next(own.pairs(folder))
-    _, records = own.server(site)
+    records = own.records(site)
     for spec in own.config.prototypes:
         model = build(spec, records.shape, len(own.template.classes), 0)
         try:
@@ -88,7 +88,9 @@ def own_networks(own: OwnSite, folder: Path) -> AttackResult:
 
 def own_source(own: OwnSite, folder: Path) -> AttackResult:
     """One record exchanged for each odd one, from the file to the release."""
-    found = [compare_releases(sites, own.order(sites[0]), own.audit, odd) for odd, sites in own.pairs(folder)]
+    pairs = list(own.pairs(folder))
+    (order,) = own.orders(pairs[0][1][0], 1)
+    found = [compare_releases(sites, order, own.audit, odd) for odd, sites in pairs]
     worst = max(found, key=lambda one: one.bound - one.claimed)
     return replace(worst, detail=f"{len(found)} odd records; at worst {worst.detail}")
 
@@ -96,7 +98,7 @@ def own_source(own: OwnSite, folder: Path) -> AttackResult:
 def own_map(own: OwnSite, folder: Path) -> AttackResult:
     """A public map of other types than the site expects, NaN and infinities among them."""
     _, sites = next(own.pairs(folder))
-    order = own.order(sites[0])
+    (order,) = own.orders(sites[0], 1)
     found = []
     for dtype, fill in (("int64", np.iinfo(np.int64).min), ("float64", 1e300), ("float32", np.nan), (">f4", 1.0)):
         basis = np.full(order.public["basis"].shape, fill, dtype)
@@ -108,7 +110,7 @@ def own_map(own: OwnSite, folder: Path) -> AttackResult:
 def own_account(own: OwnSite, folder: Path) -> AttackResult:
     """Many questions, and each of them twice: the ε of all answers together, against the owner's total."""
     _, (site, _) = next(own.pairs(folder))
-    orders = [own.order(site, column) for column in range(4)]
+    orders = own.orders(site, 4)
     replies = list(replies_to(site, [*orders, *orders]))
     privacy = own.config.privacy
     bound = composed_epsilon(replies, own.audit, privacy.adjacency)
