@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedaux.algorithms.aggregate import Contribution, Ensemble
+from fedaux.methods.contribution import Contribution, Ensemble
 
 EXAMPLES, CLASSES, ROUNDS = 20_000, 10, 1_000
 DEVICES = {10**3: 100, 10**6: 1_000, 10**9: 10_000}  # registered: asked a round

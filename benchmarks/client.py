@@ -16,9 +16,6 @@ from torch import nn
 
 from benchmarks.measure import Action, Row, compare
 from fedaux import Config
-from fedaux.algorithms.releases import collect_releases
-from fedaux.algorithms.server import make_server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig
@@ -27,8 +24,11 @@ from fedaux.core.rng import torch_stream
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records, to_tensor
-from fedaux.experiments.runner import in_process
 from fedaux.models import build, flatten_state, load_state
+from fedaux.runs.runner import in_process
+from fedaux.server.releases import collect_releases
+from fedaux.server.server import make_server
+from fedaux.server.start import initial_state
 
 Array = NDArray[Any]
 CLIENT, RECORDS = "client-000", 500  # records of a client with images of 32×32

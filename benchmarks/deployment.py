@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fedaux import run
-from fedaux.algorithms.run_state import RunState
+from fedaux.server.run_state import RunState
 from helpers.harness import SETTINGS, Servers
 from helpers.three_sites import CONFIG, Federation
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from benchmarks.measure import Row, compare
 from benchmarks.teacher_pass import CASES, Case
-from fedaux.algorithms.aggregate import Ensemble
-from fedaux.algorithms.distill import distill
 from fedaux.config.distillation import DistillConfig
+from fedaux.methods.contribution import Ensemble
+from fedaux.server.distill import distill
 
 EPOCH, BATCH, LR = 8, 128, 5e-5  # steps, rows a step, learning rate
 

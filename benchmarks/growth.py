@@ -28,17 +28,17 @@ from benchmarks.memory import scripted_server
 from benchmarks.saving import ACCOUNT, Clock, release, result
 from benchmarks.weights import cohort
 from fedaux import run
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.run_writer import RunWriter
-from fedaux.algorithms.update_norms import norm_limits
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.data.partition import dirichlet
-from fedaux.experiments.callbacks import JsonLines
-from fedaux.experiments.runner import run_in_folder
 from fedaux.report.figure_files import save_chart
 from fedaux.report.line_chart import Line, line_chart
+from fedaux.runs.callbacks import JsonLines
+from fedaux.runs.runner import run_in_folder
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
+from fedaux.server.update_norms import norm_limits
 
 RECORDS, DIM, TEST = 10, 64, 500  # records of a client, numbers of a record, records of the test
 

@@ -18,10 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.measure import Row, compare
-from fedaux.algorithms.round import Round
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import Server, make_server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, PretrainConfig
@@ -29,7 +25,11 @@ from fedaux.core.messages import Federation, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
-from fedaux.experiments.runner import in_process
+from fedaux.runs.runner import in_process
+from fedaux.server.round import Round
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server, make_server
+from fedaux.server.start import initial_state
 
 CLIENTS, RECORDS, INPUTS, CLASSES = 32, 20_000, 64, 10
 LR, EPSILON, BETA1, BETA2 = 1e-3, 1e-8, 0.9, 0.999  # of Adam

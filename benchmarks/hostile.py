@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.algorithms.local_training import train_local
-from fedaux.algorithms.server import Server, make_server
+from fedaux.client.local_training import train_local
+from fedaux.client.training import ordered_optimizer
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
@@ -33,13 +33,13 @@ from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Relea
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.experiments.runner import in_process, run_in_folder
-from fedaux.flower.client_training import ordered_optimizer
 from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
 from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.clipping import GRID
 from fedaux.privacy.gaussian import multiplier
+from fedaux.runs.runner import in_process, run_in_folder
 from fedaux.scoring.base import bound_function
+from fedaux.server.server import Server, make_server
 
 EVERYTHING = 10**8  # records claimed where nobody looks
 ROOM = 200  # records that a careful federation allows: its clients have 72

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Action, Row, compare
-from fedaux.algorithms.releases import collect_releases
-from fedaux.algorithms.server import make_server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.messages import Update
 from fedaux.core.timing import Costs
-from fedaux.experiments.runner import in_process
+from fedaux.runs.runner import in_process
+from fedaux.server.releases import collect_releases
+from fedaux.server.server import make_server
+from fedaux.server.start import initial_state
 
 ASKED, RECORDS = 100, 6  # clients of a round; records of each of them
 

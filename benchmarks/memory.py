@@ -18,13 +18,13 @@ import torch
 
 from benchmarks.measure import Row
 from fedaux import run
-from fedaux.algorithms.run_state import FILE, RunState
-from fedaux.algorithms.server import Server
 from fedaux.config.presets import DEMO
 from fedaux.config.sections import AuxConfig, FederationConfig
 from fedaux.data.federated import client_names
 from fedaux.data.records import Records
-from fedaux.experiments.runner import run_in_folder
+from fedaux.runs.runner import run_in_folder
+from fedaux.server.run_state import FILE, RunState
+from fedaux.server.server import Server
 
 SIZES = {"asked": (10, 100, 1000), "registered": (10**2, 10**4, 10**6)}
 

@@ -24,12 +24,6 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor, nn
 
 from benchmarks.measure import Row
-from fedaux.algorithms.loop import train
-from fedaux.algorithms.releases import collect_releases
-from fedaux.algorithms.round import Round
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import Server, make_server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
@@ -39,6 +33,12 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_registry import NodeRegistry
 from fedaux.models import build
 from fedaux.scoring.teacher_weights import PublicEmbedding
+from fedaux.server.loop import train
+from fedaux.server.releases import collect_releases
+from fedaux.server.round import Round
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server, make_server
+from fedaux.server.start import initial_state
 
 LIMIT, REPEATS = 1.05, 9
 FOLDER = "FEDAUX_BENCHMARK"  # environment variable: the folder of the run, for the workers

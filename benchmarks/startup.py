@@ -52,11 +52,11 @@ def write_site(folder: Path) -> dict[str, Path]:
     import numpy as np
     from flwr.common.serde import recorddict_to_proto
 
-    from fedaux.algorithms.server import Server
-    from fedaux.algorithms.start import initial_state
     from fedaux.config.schema import Config
     from fedaux.data.records import Records
     from fedaux.flower.serialization import MESSAGE_TYPES, serialize
+    from fedaux.server.server import Server
+    from fedaux.server.start import initial_state
 
     images = np.random.default_rng(0).integers(0, 256, (200, 8, 8, 1)).astype(np.uint8)
     np.save(folder / "x.npy", images)

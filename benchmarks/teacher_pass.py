@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measure import Row, alternate, compare
-from fedaux.algorithms.teachers import teacher_logits
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
+from fedaux.methods.teachers import teacher_logits
 from fedaux.models import build, flatten_state, linear_head
 from fedaux.models.compute import Compute, place
 

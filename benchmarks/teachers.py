@@ -18,12 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedaux.algorithms.aggregate import Ensemble
-from fedaux.algorithms.round import Round
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import initial_state
-from fedaux.algorithms.teachers import teacher_logits
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -32,10 +26,16 @@ from fedaux.core.messages import Account, Teaching, TrainOrder, Update
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.data.records import Records
 from fedaux.flower.validation import validate_reply
+from fedaux.methods.contribution import Ensemble
+from fedaux.methods.teachers import teacher_logits
 from fedaux.models.inference import transform_rows
 from fedaux.privacy.release import release
 from fedaux.scoring.base import PortableScorer
 from fedaux.scoring.teacher_weights import client_weights
+from fedaux.server.round import Round
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
+from fedaux.server.start import initial_state
 
 RECORDS = 500  # of each client
 ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1)
@@ -77,7 +77,7 @@ def with_releases(server: Server, state: RunState) -> RunState:
 
 
 def own_half(server: Server, order: TrainOrder, weights: dict[str, Any]) -> dict[str, Any]:
-    """As `fedaux.flower.teaching` computes it, from features that a client has on its disk."""
+    """As `fedaux.client.teaching` computes it, from features that a client has on its disk."""
     label, scorer = server.config.prototypes[0].label, server.scorer
     assert isinstance(scorer, PortableScorer)
     logits = teacher_logits(server.learners.trained[label], weights, server.public.distill_inputs(label))

@@ -14,14 +14,14 @@ import numpy as np
 from flwr.app import ArrayRecord
 
 from fedaux import Config, run
-from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.messages import Account, Order, Release, Update
 from fedaux.data.records import Records
 from fedaux.flower.serialization import serialize
+from fedaux.server.server import Server
+from fedaux.server.start import initial_state
 
 NEGATIVES = 12_000  # the paper sends their features
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.experiments.runner import run
+from fedaux.runs.runner import run
 from studies.scorers import BASE, MEAN, REFERENCES, from_command_line, over_splits
 
 PAPER, FAST = 5e-5, 1e-3  # distillation rates: the paper's, and one that linear heads can follow

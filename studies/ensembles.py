@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from fedaux.algorithms.analytic_heads import ridge_head
-from fedaux.algorithms.feature_sums import Moments
-from fedaux.algorithms.local_training import train_local
+from fedaux.client.local_training import train_local
 from fedaux.config.schema import Config
 from fedaux.core.rng import torch_stream
 from fedaux.data.records import Records
+from fedaux.methods.analytic_heads import ridge_head
+from fedaux.methods.feature_sums import Moments
 from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
 from fedaux.report.tables import markdown

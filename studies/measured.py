@@ -21,10 +21,10 @@ import numpy as np
 from fedaux.config.methods import METHODS, find_method
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
-from fedaux.experiments.advice import Row, Setting, Study, setting_of
+from fedaux.sweeps.advice import Row, Setting, Study, setting_of
 from studies.heads import DESIGN
 
-TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "experiments" / "measured.json"
+TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "sweeps" / "measured.json"
 MIXED = Path(__file__).parents[1] / "examples" / "mixed.toml"
 ROUNDS = (1, 5, 20, 40, 100)
 SPLITS = 3  # a row needs so many

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from fedaux.algorithms.run_state import RunState
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
-from fedaux.experiments.callbacks import Callback
-from fedaux.experiments.runner import run
+from fedaux.runs.callbacks import Callback
+from fedaux.runs.runner import run
+from fedaux.server.run_state import RunState
 
 RESULTS = Path(__file__).parent / "results" / "regimes-cifar10.json"
 PRESET = (

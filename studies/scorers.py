@@ -20,10 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaux.algorithms.evaluation import evaluate
-from fedaux.algorithms.local_training import train_local
-from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import pretrain_extractor
+from fedaux.client.local_training import train_local
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.io import cache_folder
@@ -41,6 +38,9 @@ from fedaux.scoring.closed_form import discriminant_head, set_head
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.registry import make_scorer
+from fedaux.server.evaluation import evaluate
+from fedaux.server.server import Server
+from fedaux.server.start import pretrain_extractor
 
 RESULTS = Path(__file__).parent / "results"
 BASE = PrivacyConfig(epsilon=0.1, delta=1e-5)

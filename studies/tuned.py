@@ -22,10 +22,10 @@ import torch
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
-from fedaux.experiments.runner import run
-from fedaux.experiments.sweeps.arms import describe
-from fedaux.experiments.sweeps.tuning import run_tuning
-from fedaux.experiments.sweeps.tuning_plan import Tuning
+from fedaux.runs.runner import run
+from fedaux.sweeps.arms import describe
+from fedaux.sweeps.tuning import run_tuning
+from fedaux.sweeps.tuning_plan import Tuning
 from studies.tuned_table import table
 
 RESULTS = Path(__file__).parent / "results"

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from fedaux.experiments.sweeps.arms import describe
 from fedaux.report.tables import markdown
+from fedaux.sweeps.arms import describe
 
 ROUNDS = (1, 5, 20, 100)
 

@@ -20,7 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedaux.algorithms.evaluation import evaluate
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import numpy_stream
@@ -28,6 +27,7 @@ from fedaux.data.records import Records
 from fedaux.models.compute import forward
 from fedaux.models.optimizer import Optimizer
 from fedaux.report.tables import markdown
+from fedaux.server.evaluation import evaluate
 from studies.ensembles import Networks
 from studies.networks import SMALL
 from studies.scorers import RESULTS

@@ -7,9 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedaux.algorithms.hooks import ClientUpdate as ClientUpdate
-    from fedaux.algorithms.hooks import Hooks as Hooks
-    from fedaux.algorithms.results import Result as Result
+    from fedaux.audit.run import audit_client as audit_client
     from fedaux.config.methods import METHODS as METHODS
     from fedaux.config.methods import Method as Method
     from fedaux.config.parsing import ConfigError as ConfigError
@@ -20,59 +18,61 @@ if TYPE_CHECKING:
     from fedaux.core.results import RoundResult as RoundResult
     from fedaux.data.records import Corpus as Corpus
     from fedaux.data.records import Records as Records
-    from fedaux.deploy.audit.run import audit_client as audit_client
-    from fedaux.experiments.callbacks import Callback as Callback
-    from fedaux.experiments.runner import planner as planner
-    from fedaux.experiments.runner import pretrain as pretrain
-    from fedaux.experiments.runner import resume as resume
-    from fedaux.experiments.runner import run as run
-    from fedaux.experiments.sweeps.engine import compare as compare
-    from fedaux.experiments.sweeps.engine import run_sweep as run_sweep
-    from fedaux.experiments.sweeps.grid import Sweep as Sweep
-    from fedaux.experiments.sweeps.result import SweepResult as SweepResult
-    from fedaux.experiments.sweeps.result import write_results as write_results
-    from fedaux.experiments.sweeps.tuning import tune as tune
-    from fedaux.experiments.trackers import make_callbacks as make_callbacks
     from fedaux.export.export import export_model as export_model
     from fedaux.export.model import Model as Model
+    from fedaux.methods.hooks import ClientUpdate as ClientUpdate
+    from fedaux.methods.hooks import Hooks as Hooks
     from fedaux.models import register as register
     from fedaux.privacy.module_validation import keeps_records_apart as keeps_records_apart
     from fedaux.report.comparison_page import write_report as write_report
+    from fedaux.runs.callbacks import Callback as Callback
+    from fedaux.runs.runner import planner as planner
+    from fedaux.runs.runner import pretrain as pretrain
+    from fedaux.runs.runner import resume as resume
+    from fedaux.runs.runner import run as run
+    from fedaux.runs.trackers import make_callbacks as make_callbacks
+    from fedaux.server.result import Result as Result
+    from fedaux.sweeps.engine import compare as compare
+    from fedaux.sweeps.engine import run_sweep as run_sweep
+    from fedaux.sweeps.grid import Sweep as Sweep
+    from fedaux.sweeps.result import SweepResult as SweepResult
+    from fedaux.sweeps.result import write_results as write_results
+    from fedaux.sweeps.tuning import tune as tune
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Callback": "experiments.callbacks",
-    "ClientUpdate": "algorithms.hooks",
+    "Callback": "runs.callbacks",
+    "ClientUpdate": "methods.hooks",
     "Config": "config.schema",
     "ConfigError": "config.parsing",
     "Corpus": "data.records",
     "FedauxError": "core.errors",
-    "Hooks": "algorithms.hooks",
+    "Hooks": "methods.hooks",
     "METHODS": "config.methods",
     "Method": "config.methods",
     "Model": "export.model",
     "ProgressEvent": "core.progress",
     "Records": "data.records",
-    "Result": "algorithms.results",
+    "Result": "server.result",
     "RoundFinished": "core.progress",
     "RoundResult": "core.results",
-    "Sweep": "experiments.sweeps.grid",
-    "SweepResult": "experiments.sweeps.result",
-    "audit_client": "deploy.audit.run",
-    "compare": "experiments.sweeps.engine",
+    "Sweep": "sweeps.grid",
+    "SweepResult": "sweeps.result",
+    "audit_client": "audit.run",
+    "compare": "sweeps.engine",
     "export_model": "export.export",
     "keeps_records_apart": "privacy.module_validation",
-    "make_callbacks": "experiments.trackers",
-    "planner": "experiments.runner",
-    "pretrain": "experiments.runner",
+    "make_callbacks": "runs.trackers",
+    "planner": "runs.runner",
+    "pretrain": "runs.runner",
     "register": "models",
-    "resume": "experiments.runner",
-    "run": "experiments.runner",
-    "run_sweep": "experiments.sweeps.engine",
-    "tune": "experiments.sweeps.tuning",
+    "resume": "runs.runner",
+    "run": "runs.runner",
+    "run_sweep": "sweeps.engine",
+    "tune": "sweeps.tuning",
     "write_report": "report.comparison_page",
-    "write_results": "experiments.sweeps.result",
+    "write_results": "sweeps.result",
 }
 __all__ = sorted(_HOMES)
 

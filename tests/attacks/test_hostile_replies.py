@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from fedaux.algorithms.aggregate import Contribution, Ensemble
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Failure, Release, Update
+from fedaux.core.messages import VERSION, Failure, Release, Update
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import VERSION, from_array, serialize, to_array
+from fedaux.flower.serialization import from_array, serialize, to_array
 from fedaux.flower.validation import max_release_norm
+from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.privacy.release import release
 from fedaux.scoring.base import Reference, bound_function
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer

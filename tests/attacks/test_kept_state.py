@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.algorithms.hooks import LocalWork, hooks_of
+from fedaux.audit.site import Server, Site, write_rows
+from fedaux.client.handlers import open_task
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import TrainOrder, Update
 from fedaux.data import federated
-from fedaux.deploy.audit.site import Server, Site, write_rows
-from fedaux.flower.client_app import open_task
 from fedaux.flower.federation import read_reply
+from fedaux.flower.node_settings import open_site
+from fedaux.methods.hooks import LocalWork, hooks_of
 
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=4, norm="none")
 PRIVATE = {"epsilon": 0.1, "epsilon_total": 4.0, "private_training": True, "train_rounds": 4, "sample_rate": 1.0}
@@ -74,7 +75,7 @@ def test_training_starts_from_state_of_its_own_colour_alone(
     read_reply(Update, first.send(order_to(first, method, 1, 0)))
     order, grid = order_to(second, method, 2, 1), second.grid
     (node,) = grid.get_node_ids()
-    task = open_task(order, grid.context(node))
+    task = open_task(order, open_site(grid.context(node)))
     assert bool(task.state) == (COLOURS[before] == COLOURS[after])
     assert task.results.path("").name.startswith(f"trained-{COLOURS[after]}-")
     kept = {path.name.split("-")[1] for path in second.vault.glob("state-*")}

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from fedaux.audit.site import Server, Site, refused, set_mlp, write_rows
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays, PrepareOrder, Release, SumsOrder, TrainOrder, Update
-from fedaux.deploy.audit.site import Server, Site, refused, set_mlp, write_rows
 from fedaux.flower.federation import read_reply
 from fedaux.flower.serialization import FIELDS, MessageError
 from fedaux.scoring.frozen_extractor import extractor_hash

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 from fedaux import Config, run
-from fedaux.algorithms.analytic_heads import Ridge
-from fedaux.algorithms.feature_sums import Moments
-from fedaux.algorithms.server import make_server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Failure, Refusal, Sums
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.experiments.runner import in_process
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
+from fedaux.methods.analytic_heads import Ridge
+from fedaux.methods.feature_sums import Moments
 from fedaux.models import HeadFeatures
+from fedaux.runs.runner import in_process
 from fedaux.scoring.feature_cache import private_outputs
+from fedaux.server.server import make_server
+from fedaux.server.start import initial_state
 
 SPEC = PrototypeSpec.of("mlp", features=16, hidden=32)
 CONFIG = Config(
@@ -135,7 +135,7 @@ def test_a_client_sends_sums_only_if_its_own_settings_do(
 
 MODULE = """
 from dataclasses import dataclass
-from fedaux.algorithms.analytic_heads import AnalyticHead, nearest_mean_head
+from fedaux.methods.analytic_heads import AnalyticHead, nearest_mean_head
 from fedaux.config.methods import Method
 
 @dataclass(frozen=True)

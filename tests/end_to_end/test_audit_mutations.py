@@ -2,9 +2,9 @@
 
 import pytest
 
+from fedaux.audit.attack_result import AuditConfig
+from fedaux.audit.run import ATTACKS, attack
 from fedaux.core.messages import OrderError
-from fedaux.deploy.audit.attack_result import AuditConfig
-from fedaux.deploy.audit.run import ATTACKS, attack
 from fedaux.flower import client_app as client
 from fedaux.flower.serialization import MessageError
 from helpers.mutations import MUTATIONS, Mutation
@@ -52,7 +52,7 @@ def test_a_client_that_answers_nothing_passes_no_audit(name: str, monkeypatch: p
     def refuse(context: object) -> None:
         raise OrderError("no")
 
-    monkeypatch.setattr(client, "load_site_config", refuse)
+    monkeypatch.setattr(client, "open_site", refuse)
     try:
         found = attack(name, AuditConfig())
     except (AssertionError, KeyError, MessageError):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fedaux import Callback, Config, resume, run
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import RunState
-from fedaux.experiments.callbacks import CLIENTS, METRICS, client_rows, round_metrics
+from fedaux.runs.callbacks import CLIENTS, METRICS, client_rows, round_metrics
+from fedaux.server.result import Result
+from fedaux.server.run_state import RunState
 from helpers.tiny import TINY
 
 CONFIG = Config.from_dict(TINY)
@@ -112,7 +112,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from fedaux import Config, run
-from fedaux.experiments import callbacks, trackers
+from fedaux.runs import callbacks, trackers
 from helpers.tiny import TINY
 folder, round_ = Path(sys.argv[1]), int(sys.argv[2])
 write = callbacks.JsonLines.on_round_end  # the first to hear of a round
@@ -157,7 +157,7 @@ TRACKED = """
 import sys
 from pathlib import Path
 from fedaux import Config, run
-from fedaux.experiments.trackers import make_callbacks
+from fedaux.runs.trackers import make_callbacks
 from helpers.tiny import TINY
 folder, tracker, rounds = sys.argv[1:]
 run(Config.from_dict({**TINY, "rounds": int(rounds)}), folder, cache=Path(folder).parent / "cache",

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from fedaux import run
-from fedaux.algorithms.analytic_round import closed_form_heads
-from fedaux.algorithms.evaluation import evaluations
-from fedaux.algorithms.releases import collect_releases
-from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
-from fedaux.experiments.runner import in_process
+from fedaux.runs.runner import in_process
+from fedaux.server.analytic_round import closed_form_heads
+from fedaux.server.evaluation import evaluations
+from fedaux.server.releases import collect_releases
+from fedaux.server.server import Server
+from fedaux.server.start import initial_state
 
 CONFIG = replace(DEMO, rounds=1, head_init="closed-form", pretrain=replace(DEMO.pretrain, epochs=3))
 

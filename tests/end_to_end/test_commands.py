@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedaux.algorithms.run_state import FILE, HISTORY, RunState
 from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.release import release_mechanism
+from fedaux.server.run_state import FILE, HISTORY, RunState
 from helpers.commands import fedaux, paragraph
 from helpers.tiny import TINY_TOML
 

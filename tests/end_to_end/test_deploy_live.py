@@ -83,7 +83,7 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             stranger.mkdir()
             (stranger / "stranger.py").write_text(STRANGER)
             app_text = (server / "app" / "pyproject.toml").read_text()
-            app_text = app_text.replace("fedaux.experiments.server_app:app", "stranger:server")
+            app_text = app_text.replace("fedaux.runs.server_app:app", "stranger:server")
             (stranger / "pyproject.toml").write_text(
                 app_text.replace("fedaux.flower.client_app:app", "stranger:client")
             )

@@ -13,20 +13,20 @@ import pytest
 import torch
 
 from fedaux import Config, Result, resume, run
-from fedaux.algorithms import round as round_module
-from fedaux.algorithms.distill import DivergedError, distill_students
-from fedaux.algorithms.loop import NoAnswerError
-from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.run_state import RunState, StateError
-from fedaux.algorithms.server import Server, make_server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Failure, TrainOrder, Update
 from fedaux.data.federated import open_data
-from fedaux.experiments.runner import in_process
+from fedaux.runs.runner import in_process
+from fedaux.server import round as round_module
+from fedaux.server.distill import DivergedError, distill_students
+from fedaux.server.loop import NoAnswerError
+from fedaux.server.loop import run as run_rounds
+from fedaux.server.run_state import RunState, StateError
+from fedaux.server.server import Server, make_server
+from fedaux.server.start import initial_state
 
 TINY = Config(
     rounds=2,

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from fedaux.algorithms.results import Result
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import open_data
 from fedaux.data.record_spec import RecordSpec
@@ -16,6 +15,7 @@ from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError, to_onnx
 from fedaux.models import Prototype, build
+from fedaux.server.result import Result
 from helpers.runs import tiny_run
 from helpers.tiny import CNN, MLP, TINY_CONFIG
 

@@ -16,19 +16,19 @@ import pytest
 from flwr.app import Error, Message
 
 from fedaux import Config, run
-from fedaux.algorithms.loop import NoAnswerError
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.run_writer import RunWriter
-from fedaux.algorithms.server import make_server
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.experiments.runner import in_process, run_in_folder, stored_state
 from fedaux.flower import mailbox
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.privacy import budget, dp_sgd
 from fedaux.privacy.account_file import read_account
 from fedaux.privacy.budget import BudgetStore
+from fedaux.runs.runner import in_process, run_in_folder, stored_state
 from fedaux.scoring.base import bound_function
+from fedaux.server.loop import NoAnswerError
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
+from fedaux.server.server import make_server
 
 FAULTS, ROUNDS, STARTS = 50, 4, 40
 POINTS = 8  # at which a client can be killed that works on an order

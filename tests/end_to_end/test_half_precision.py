@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from fedaux import run
-from fedaux.algorithms.server import make_server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.presets import DEMO
 from fedaux.config.sections import FederationConfig
 from fedaux.models import flatten_state, load_state, to_half
+from fedaux.server.server import make_server
+from fedaux.server.start import initial_state
 
 SMALL = replace(
     DEMO,

@@ -8,11 +8,6 @@ import pytest
 import torch
 
 from fedaux import Config, run
-from fedaux.algorithms.evaluation import evaluate
-from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
@@ -20,10 +15,15 @@ from fedaux.config.sections import DataConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Refusal, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
-from fedaux.experiments.runner import in_process
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.models import build, flatten_state, load_state
+from fedaux.runs.runner import in_process
+from fedaux.server.evaluation import evaluate
+from fedaux.server.loop import run as run_rounds
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
+from fedaux.server.start import initial_state
 
 CNN, MLP = PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("mlp", features=8)
 CONFIG = Config(

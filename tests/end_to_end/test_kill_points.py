@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fedaux.algorithms.run_state import HISTORY, RELEASES, RunState
-from fedaux.algorithms.standing import FOLDER
+from fedaux.server.run_state import HISTORY, RELEASES, RunState
+from fedaux.server.standing import FOLDER
 from helpers.scripted import CONFIG
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "kill_points.py"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fedaux import Config, run
-from fedaux.algorithms.client_state import ClientState
-from fedaux.algorithms.loop import NoAnswerError
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import make_server
+from fedaux.client.kept_state import ClientState
 from fedaux.core.messages import Failure, Federation, Order, Reply, Update
-from fedaux.experiments.folders import stored_state
-from fedaux.experiments.runner import in_process, run_in_folder
+from fedaux.runs.folders import stored_state
+from fedaux.runs.runner import in_process, run_in_folder
+from fedaux.server.loop import NoAnswerError
+from fedaux.server.run_state import RunState
+from fedaux.server.server import make_server
 from helpers.oracle import SIZES, Naive, Problem, parameters
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own-method"
@@ -116,8 +116,8 @@ def test_private_training_stays_private_under_any_method(tmp_path: Path, method:
 def test_fedbe_with_the_settings_of_its_own_code(tmp_path: Path) -> None:
     """Draws over updates, probabilities and averaged students in a whole run, which differs from FedBE's default."""
     from fedaux.config.presets import PRESETS
-    from fedaux.experiments.sweeps.chosen import Chosen
-    from fedaux.experiments.sweeps.grid import Sweep
+    from fedaux.sweeps.chosen import Chosen
+    from fedaux.sweeps.grid import Sweep
     from helpers.tiny import TINY_CONFIG
 
     assert "distill.draws" in PRESETS["fedbe-paper"].settings

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from fedaux import Config, run
-from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Account, Failure, Refusal, Update
 from fedaux.data.federated import open_data
-from fedaux.experiments.runner import in_process
 from fedaux.privacy.account_file import read_account
 from fedaux.privacy.module_validation import UnsupportedModuleError
+from fedaux.runs.runner import in_process
+from fedaux.server.server import Server
+from fedaux.server.start import initial_state
 
 CONFIG = Config(
     rounds=3,

@@ -16,16 +16,16 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from typer.testing import CliRunner
 
-from fedaux.algorithms import regions
-from fedaux.algorithms.regions import Part
-from fedaux.algorithms.run_lock import LockedError, RunLock
 from fedaux.cli import app as command
 from fedaux.data.federated import client_names
-from fedaux.experiments.region_app import app as region
-from fedaux.experiments.run_status import RunStatus
-from fedaux.experiments.runner import run_over_regions
 from fedaux.flower.client_app import app as clients
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.runs.region_app import app as region
+from fedaux.runs.run_status import RunStatus
+from fedaux.runs.runner import run_over_regions
+from fedaux.server import regions
+from fedaux.server.regions import Part
+from fedaux.server.run_lock import LockedError, RunLock
 from helpers.harness import Patience
 from helpers.tiny import TINY_CONFIG
 

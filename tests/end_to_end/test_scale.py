@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.run_writer import RunWriter
 from fedaux.config.schema import Config
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from helpers.samples import release
 
 

@@ -9,15 +9,15 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
-from fedaux.algorithms.run_lock import LockedError, RunLock
-from fedaux.algorithms.run_state import RunState
 from fedaux.core.messages import Refusal
 from fedaux.data.federated import client_names
-from fedaux.experiments.run_status import RunStatus
-from fedaux.experiments.server_app import app as server
 from fedaux.export.model import Model
 from fedaux.flower.client_app import app as clients
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.runs.run_status import RunStatus
+from fedaux.runs.server_app import app as server
+from fedaux.server.run_lock import LockedError, RunLock
+from fedaux.server.run_state import RunState
 from helpers.tiny import MLP, TINY_CONFIG
 
 

@@ -11,7 +11,7 @@ from benchmarks.startup import write_site
 from typer.main import get_command
 
 from fedaux import cli
-from fedaux.experiments.sweeps.study import studies
+from fedaux.sweeps.study import studies
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -129,7 +129,7 @@ def test_the_ground_floor_starts_without_torch(room: str) -> None:
 
 MODULE = """
 from dataclasses import dataclass
-from fedaux.algorithms.hooks import Hooks
+from fedaux.methods.hooks import Hooks
 from fedaux.config.methods import Method
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedaux.algorithms.run_state import FILE, HISTORY, RunState
 from fedaux.core.errors import Exit
 from fedaux.core.progress import PretrainingProgress, ProgressEvent, SweepProgress, SweepRunProgress
 from fedaux.core.results import RoundResult
-from fedaux.experiments.sweeps.engine import read_sweep, run_sweep
-from fedaux.experiments.sweeps.grid import Sweep
-from fedaux.experiments.sweeps.result import SweepError
-from fedaux.experiments.sweeps.workers import Task, run_tasks
+from fedaux.server.run_state import FILE, HISTORY, RunState
+from fedaux.sweeps.engine import read_sweep, run_sweep
+from fedaux.sweeps.grid import Sweep
+from fedaux.sweeps.result import SweepError
+from fedaux.sweeps.workers import Task, run_tasks
 from helpers.commands import fedaux, paragraph
 from helpers.harness import Patience
 from helpers.tiny import MLP, TINY, TINY_TOML

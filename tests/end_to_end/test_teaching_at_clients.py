@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from fedaux import Config, run
-from fedaux.algorithms import round as round_module
-from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.server import make_server
+from fedaux.client import teaching
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Order, Refusal, Reply, Teaching, TrainOrder, Update
-from fedaux.experiments.runner import in_process
-from fedaux.flower import teaching
+from fedaux.runs.runner import in_process
+from fedaux.server import round as round_module
+from fedaux.server.loop import run as run_rounds
+from fedaux.server.result import Result
+from fedaux.server.server import make_server
 from helpers.shared_data import load, needs
 
 CIFAR = ("cifar10_train.webp.npz", "cifar10_test.webp.npz", "tinyimagenet32_24k.webp.npz")

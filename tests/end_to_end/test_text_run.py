@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fedaux import Config, run
-from fedaux.algorithms.server import Server
-from fedaux.algorithms.start import initial_state
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Failure, PrepareOrder, Refusal
 from fedaux.core.progress import PretrainingProgress, ProgressEvent, ReleasesProgress
 from fedaux.data.federated import open_data
-from fedaux.experiments.runner import in_process
+from fedaux.runs.runner import in_process
+from fedaux.server.server import Server
+from fedaux.server.start import initial_state
 from helpers.tiny_text import publish_encoder, write_texts
 
 pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from fedaux import Config, run
-from fedaux.algorithms.run_state import RunState
 from fedaux.core.errors import Exit
 from fedaux.core.progress import ProgressEvent, SweepProgress
-from fedaux.experiments.sweeps.result import SweepError
-from fedaux.experiments.sweeps.tuning import run_tuning
-from fedaux.experiments.sweeps.tuning_plan import Tuning
-from fedaux.experiments.sweeps.tuning_result import to_dict
+from fedaux.server.run_state import RunState
+from fedaux.sweeps.result import SweepError
+from fedaux.sweeps.tuning import run_tuning
+from fedaux.sweeps.tuning_plan import Tuning
+from fedaux.sweeps.tuning_result import to_dict
 from helpers.commands import fedaux, paragraph
 from helpers.tiny import TINY, TINY_TOML
 

@@ -356,7 +356,7 @@ def test_what_nobody_foresaw_is_reported_as_such(fedaux: Fedaux, monkeypatch: py
     def broken(*_: object, **__: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr("fedaux.experiments.runner.run", broken)
+    monkeypatch.setattr("fedaux.runs.runner.run", broken)
     code, err = fedaux(RUN)
     assert code == Exit.BUG
     said = one_paragraph(err)

@@ -9,10 +9,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedaux.algorithms.aggregate import Contribution
 from fedaux.core.messages import Account, Failure, TrainOrder, Update
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import deserialize, serialize
+from fedaux.methods.contribution import Contribution
 
 SIZE = 5_000_000  # numbers of a model: 20 MB
 server = ServerApp()

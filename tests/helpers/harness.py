@@ -155,7 +155,7 @@ class Servers:
         out: Path,
         name: str = "run",
         connection: Sequence[str] = ("real",),
-        server: str = "fedaux.experiments.server_app:app",
+        server: str = "fedaux.runs.server_app:app",
         client: str = "fedaux.flower.client_app:app",
         region: str = "",
     ) -> None:

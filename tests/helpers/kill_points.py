@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from fedaux.algorithms import run_writer
 from fedaux.config.schema import Config
-from fedaux.experiments.folders import stored_state
-from fedaux.experiments.runner import run_in_folder
+from fedaux.runs.folders import stored_state
+from fedaux.runs.runner import run_in_folder
+from fedaux.server import run_writer
 from helpers.scripted import CONFIG, Scripted, make_server
 
 

@@ -15,21 +15,24 @@ from flwr.clientapp import ClientApp
 
 import fedaux.flower.dropin_client as flower_client
 import fedaux.privacy.dp_sgd as private
-from fedaux.algorithms.run_state import RunState
+from fedaux.audit.attack_result import AuditConfig
+from fedaux.client import handlers
+from fedaux.client import site as client_site
+from fedaux.client import training as client_training
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account, Release, SumsOrder, Update
 from fedaux.data import federated
 from fedaux.data.image_folder import image_folder
 from fedaux.data.sources import SOURCES
-from fedaux.deploy.audit.attack_result import AuditConfig
 from fedaux.flower import client_app as client
-from fedaux.flower import client_data, client_training, serialization
+from fedaux.flower import serialization
 from fedaux.flower.serialization import make_reply
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import account_file, accounting, gaussian, ledger, module_validation, per_record, site_account
 from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.units import Units
 from fedaux.scoring import class_sums, embedding, registry
+from fedaux.server.run_state import RunState
 
 USUAL = AuditConfig()
 FINE = AuditConfig(draws=400)  # twice the distance, seen with certainty
@@ -101,7 +104,7 @@ def one_colour(patch: pytest.MonkeyPatch) -> None:
 
 def records_counted(patch: pytest.MonkeyPatch) -> None:
     """Replies state how many records there are, whatever was declared."""
-    for module in (client, client_training, registry):
+    for module in (handlers, client_training, registry):
         patch.setattr(module, "public_size", lambda records, privacy: len(records))
 
 
@@ -154,19 +157,19 @@ def classes_by_record(patch: pytest.MonkeyPatch) -> None:
         corpus = federated._open_corpus(config.data)
         return corpus.classes or federated._numbers(corpus.train)
 
-    patch.setattr(client, "class_names", told)
+    patch.setattr(handlers, "class_names", told)
 
 
 def sums_for_anybody(patch: pytest.MonkeyPatch) -> None:
     """A client that sends sums of its features whatever its own settings say."""
-    checked = client.validate_order
+    checked = handlers.validate_order
 
-    def willing(context: Any, order: Any) -> Any:
-        config = checked(context, order)
+    def willing(site: Any, order: Any) -> Any:
+        config = checked(site, order)
         open_hearted = replace(config.privacy, private_training=False)
         return replace(config, method="ridge", privacy=open_hearted) if isinstance(order, SumsOrder) else config
 
-    patch.setattr(client, "validate_order", willing)
+    patch.setattr(handlers, "validate_order", willing)
 
 
 def history_only(patch: pytest.MonkeyPatch) -> None:
@@ -229,7 +232,7 @@ def unstored(patch: pytest.MonkeyPatch) -> None:
 def any_size(patch: pytest.MonkeyPatch) -> None:
     """The size that an order states is entered, whatever its public arrays make of it; and see `any_entry`."""
     patch.setattr(registry, "stored_release", _stated_size)
-    patch.setattr(client, "stored_release", _stated_size)
+    patch.setattr(handlers, "stored_release", _stated_size)
     any_entry(patch)
 
 
@@ -267,7 +270,7 @@ def scores_only(patch: pytest.MonkeyPatch) -> None:
 
 def account_by_name(patch: pytest.MonkeyPatch) -> None:
     """An account for every name, whichever records they have."""
-    patch.setattr(client_data, "account_folder", lambda config, vault, name: vault / name)
+    patch.setattr(client_site, "account_folder", lambda config, vault, name: vault / name)
 
 
 def plain_handlers(patch: pytest.MonkeyPatch) -> None:

@@ -15,16 +15,16 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from fedaux.algorithms.loop import run as run_rounds
-from fedaux.algorithms.loop import sample
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import make_server
 from fedaux.config.schema import Config
 from fedaux.core.rng import derive_seed, torch_stream
 from fedaux.data.batching import batches
 from fedaux.data.federated import open_private
-from fedaux.experiments.runner import in_process
 from fedaux.models import build
+from fedaux.runs.runner import in_process
+from fedaux.server.loop import run as run_rounds
+from fedaux.server.loop import sample
+from fedaux.server.run_state import RunState
+from fedaux.server.server import make_server
 
 Vector = NDArray[np.float64]
 SIZES = {"a": 9, "b": 17, "c": 30, "d": 44, "e": 61, "f": 80}  # records of each client: their steps differ as well

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from fedaux.flower.client_data import cached_head, cached_model
+from fedaux.client.loading import cached_head, cached_model
 from fedaux.models import compute
 
 OTHER = torch.device("meta")

@@ -4,15 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedaux import Config, run
-from fedaux.algorithms.evaluation import evaluate_classes
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.run_writer import RunWriter
 from fedaux.config.methods import METHODS
 from fedaux.core.messages import Account
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.data.federated import open_data
 from fedaux.models import build, flatten_state
+from fedaux.server.evaluation import evaluate_classes
+from fedaux.server.result import Result
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from helpers.samples import release
 from helpers.tiny import TINY_CONFIG
 

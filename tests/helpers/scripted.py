@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from fedaux import Config
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import Server
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import (
     DataConfig,
@@ -21,6 +19,8 @@ from fedaux.config.sections import (
 from fedaux.core.messages import Account, Failure, Order, PrepareOrder, Release, Reply, TrainOrder, Update
 from fedaux.data.records import Records
 from fedaux.privacy.gaussian import multiplier
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
 
 CLIENTS = ("a", "b", "c", "d")
 MLP = PrototypeSpec.of("mlp", hidden=8, features=6, norm="batch")  # with buffers and counters

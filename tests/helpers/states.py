@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fedaux.algorithms.run_state import RunState
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Account, Failure, Release
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
+from fedaux.server.run_state import RunState
 
 _RNG = np.random.default_rng(0)
 RESULT = RoundResult(

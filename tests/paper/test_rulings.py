@@ -13,11 +13,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from fedaux.algorithms.aggregate import ModelSum
-from fedaux.algorithms.local_training import train_local
-from fedaux.algorithms.loop import sample
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import RunState
+from fedaux.client.local_training import train_local
 from fedaux.config.methods import METHODS, PAPER
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -27,6 +23,7 @@ from fedaux.core.results import RoundResult
 from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
+from fedaux.methods.contribution import ModelSum
 from fedaux.models import build, flatten_state
 from fedaux.models.inference import predict_batches
 from fedaux.models.optimizer import Optimizer
@@ -39,6 +36,9 @@ from fedaux.scoring.base import Reference, teacher_weights
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 from fedaux.scoring.registry import make_scorer
+from fedaux.server.loop import sample
+from fedaux.server.result import Result
+from fedaux.server.run_state import RunState
 
 NONE = np.zeros(0, np.int64)  # for scorers that have no use for labels
 Solver = Callable[[np.ndarray, np.ndarray, float], np.ndarray]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedaux.algorithms.results import Result
+from fedaux.server.result import Result
 from helpers.runs import finished_run
 from helpers.tiny import CNN, MLP, TINY_CONFIG
 

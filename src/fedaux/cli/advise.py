@@ -36,8 +36,8 @@ def advise(
     from dataclasses import asdict
 
     from fedaux.config.schema import Config
-    from fedaux.experiments import advice
     from fedaux.report.terminal import results_table
+    from fedaux.sweeps import advice
 
     settings = Config.load(with_local_modules(config), set_ or [])
     yours = advice.setting_of(settings, records, alpha)

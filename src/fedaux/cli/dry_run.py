@@ -19,7 +19,7 @@ def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
     from fedaux.report.terminal import format_bytes, format_seconds, results_table
 
     with busy(console, "looking at the data"):
-        from fedaux.experiments.dry_run import dry_run
+        from fedaux.runs.dry_run import dry_run
 
         plan = dry_run(config)
     if as_json:

@@ -13,8 +13,8 @@ from fedaux.core.errors import Exit
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fedaux.audit.attack_result import AttackResult
     from fedaux.core.progress import ProgressEvent
-    from fedaux.deploy.audit.attack_result import AttackResult
     from fedaux.scoring.planner import Planner
 
 app = typer.Typer(no_args_is_help=True, help="The ε spent, the ε worth spending, and attacks on the guarantee.")
@@ -41,8 +41,8 @@ def report(
         return
     if folder is None or vault is not None:
         raise typer.BadParameter("name the folder of a run, or at a site its --vault")
-    from fedaux.algorithms.run_state import RunState
     from fedaux.report.terminal import results_table
+    from fedaux.server.run_state import RunState
 
     ledger = RunState.load(folder).ledger
     rows, console, facts = ledger.rows(), console_for(as_json), ledger.to_dict()
@@ -105,7 +105,7 @@ def plan(
     if config is None:
         console.print("Scikit-learn's digits stand in for your public data; name your config to plan with its own.")
     with busy(console, "simulating the scores on public data"):
-        from fedaux.experiments.runner import planner
+        from fedaux.runs.runner import planner
 
         plans = planner(with_local_modules(config) if config else None, clients, delta, adjacency)
         found = plans.plan(epsilon, records)
@@ -173,9 +173,9 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Attack the whole client: data on disk, a hostile server, the real handlers, real noise."""
+    from fedaux.audit.attack_result import AuditConfig
+    from fedaux.audit.run import audit_client, audit_site
     from fedaux.config.schema import Config
-    from fedaux.deploy.audit.attack_result import AuditConfig
-    from fedaux.deploy.audit.run import audit_client, audit_site
     from fedaux.report.progress import describe
 
     console, own = console_for(as_json), Config.load(with_local_modules(site)) if site else None

@@ -27,8 +27,8 @@ from fedaux.cli.common import (
 from fedaux.cli.dry_run import show_dry_run
 
 if TYPE_CHECKING:
-    from fedaux.algorithms.results import Result
     from fedaux.core.results import RoundResult
+    from fedaux.server.result import Result
 
 app = typer.Typer()
 ConfigFile = Annotated[
@@ -71,9 +71,9 @@ def run(
     overrides = [*(set_ or []), *(["data.strict=true"] if strict else [])]
     settings = Config.load(with_local_modules(config), overrides)  # what is wrong in it is said at once
     with loading(console_for(as_json)):
-        from fedaux.experiments.folders import numbered_folder
-        from fedaux.experiments.runner import run as run_experiment
-        from fedaux.experiments.runner import run_over_regions
+        from fedaux.runs.folders import numbered_folder
+        from fedaux.runs.runner import run as run_experiment
+        from fedaux.runs.runner import run_over_regions
 
     if dry_run:
         set_threads(threads)
@@ -89,7 +89,7 @@ def run(
 def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
     """Continue a run that was stopped or killed; the result is the same as if it had not been."""
     with loading(console_for(as_json)):
-        from fedaux.experiments.runner import resume as resume_experiment
+        from fedaux.runs.runner import resume as resume_experiment
 
     _run(partial(resume_experiment, folder), folder, track, threads, as_json)
 
@@ -115,9 +115,9 @@ def prepare(
 
     settings, console = Config.load(with_local_modules(config), set_ or []), console_for(as_json)
     with loading(console):
-        from fedaux.experiments.runner import pretrain
-        from fedaux.experiments.runner import probe as probe_experiment
         from fedaux.pretraining.store import read_pretraining_card
+        from fedaux.runs.runner import pretrain
+        from fedaux.runs.runner import probe as probe_experiment
     from fedaux.report.live import Live
     from fedaux.report.pretraining_page import write_pretraining_page
     from fedaux.report.terminal import results_table
@@ -171,9 +171,9 @@ def report(
 
 
 def _run(experiment: Callable[..., Result], folder: Path, track: list[str] | None, threads: int, as_json: bool) -> None:
-    from fedaux.experiments.folders import how_to_continue
-    from fedaux.experiments.trackers import make_callbacks
     from fedaux.report.live import Live
+    from fedaux.runs.folders import how_to_continue
+    from fedaux.runs.trackers import make_callbacks
 
     callbacks = make_callbacks(track or [])
     set_threads(threads)

@@ -22,9 +22,9 @@ from fedaux.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from fedaux.experiments.sweeps.chosen import Chosen
-    from fedaux.experiments.sweeps.grid import Sweep
-    from fedaux.experiments.sweeps.result import SweepResult
+    from fedaux.sweeps.chosen import Chosen
+    from fedaux.sweeps.grid import Sweep
+    from fedaux.sweeps.result import SweepResult
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Methods = Annotated[str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")]
@@ -60,8 +60,8 @@ def demo(
     from dataclasses import replace
 
     from fedaux.config.presets import DEMO
-    from fedaux.experiments.sweeps.chosen import Chosen
-    from fedaux.experiments.sweeps.grid import Sweep
+    from fedaux.sweeps.chosen import Chosen
+    from fedaux.sweeps.grid import Sweep
 
     chosen = Chosen.of_the_demo()
     config = replace(DEMO, rounds=rounds, privacy=replace(DEMO.privacy, epsilon=epsilon))
@@ -92,8 +92,8 @@ def compare(
     """Run several methods on the same data and splits. Started again, it continues."""
     from fedaux.config.methods import PAPER
     from fedaux.config.schema import Config
-    from fedaux.experiments.sweeps.grid import Sweep
     from fedaux.report.terminal import plural
+    from fedaux.sweeps.grid import Sweep
 
     names = method_names(methods) or list(PAPER)
     chosen, base = _chosen(tuned, preset, set_), Config.load(with_local_modules(config), set_ or [])
@@ -120,7 +120,7 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Run every combination of some settings, over seeds. Started again, it continues."""
-    from fedaux.experiments.sweeps.grid import Sweep
+    from fedaux.sweeps.grid import Sweep
 
     _sweep(
         Sweep.load(with_local_modules(grid), _overrides(set_, seeds), _chosen(tuned, preset, set_)),
@@ -153,13 +153,13 @@ def study(
     as_json: Json = False,
 ) -> None:
     """Run a study that comes with fedaux, on the bundled digits or with --set on data of your own."""
-    from fedaux.experiments.sweeps.study import study as find
+    from fedaux.sweeps.study import study as find
 
     if list_ or not name:
         _list(as_json)
         return
     path = find(name).path
-    from fedaux.experiments.sweeps.grid import Sweep
+    from fedaux.sweeps.grid import Sweep
 
     plan = Sweep.load(path, _overrides(set_, seeds), _chosen(tuned, preset, set_))
     _sweep(plan, out or Path("runs") / f"study-{name}{_suffix(tuned, preset)}", jobs, threads, as_json)
@@ -175,7 +175,7 @@ def method_names(text: str) -> list[str]:
 def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> Chosen:
     """Of --tuned or --preset; what --set sets must be in neither."""
     from fedaux.config.parsing import require
-    from fedaux.experiments.sweeps.chosen import AS_CONFIGURED, Chosen
+    from fedaux.sweeps.chosen import AS_CONFIGURED, Chosen
 
     require(not (tuned and presets), "--tuned and --preset: take one of them, each says how methods train.")
     found = Chosen.read(tuned) if tuned else Chosen.preset(*presets) if presets else AS_CONFIGURED
@@ -193,7 +193,7 @@ def _overrides(settings: list[str] | None, seeds: int | None) -> list[str]:
 
 
 def _list(as_json: bool) -> None:
-    from fedaux.experiments.sweeps.study import studies
+    from fedaux.sweeps.study import studies
 
     found = studies().values()
     if as_json:
@@ -214,8 +214,8 @@ def _sweep(
 
     console = console_for(as_json)
     with loading(console):
-        from fedaux.experiments.sweeps.engine import run_sweep
-        from fedaux.experiments.sweeps.result import write_results
+        from fedaux.sweeps.engine import run_sweep
+        from fedaux.sweeps.result import write_results
 
     set_threads(threads)
     if plan.about:

@@ -46,10 +46,10 @@ def tune(
 ) -> None:
     """Tune every method with the same number of runs, on validation data. Started again, it continues."""
     with loading(console_for(as_json)):
-        from fedaux.experiments.sweeps.chosen import WINNERS
-        from fedaux.experiments.sweeps.tuning import run_tuning
-        from fedaux.experiments.sweeps.tuning_plan import Tuning
-        from fedaux.experiments.sweeps.tuning_result import HEADER, caption, rows, to_dict, write_tuning
+        from fedaux.sweeps.chosen import WINNERS
+        from fedaux.sweeps.tuning import run_tuning
+        from fedaux.sweeps.tuning_plan import Tuning
+        from fedaux.sweeps.tuning_result import HEADER, caption, rows, to_dict, write_tuning
     from fedaux.report.live import Live
     from fedaux.report.terminal import results_table
 

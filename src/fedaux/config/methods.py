@@ -73,7 +73,7 @@ class Method:
 
 
 SUMS = ("class-sums", "moments")  # unprotected; the second includes the first
-_ROOM = "fedaux.algorithms"
+_ROOM = "fedaux.methods"
 _PLAIN = {
     "fedavg": Method("FedAVG"),
     "fedprox": Method("FedPROX", proximal=True),

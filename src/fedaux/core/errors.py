@@ -41,6 +41,12 @@ class UnknownNameError(FedauxError, ValueError):
     code = Exit.SETTINGS
 
 
+class SettingsError(FedauxError, ValueError):
+    """A node, a run or an app without the settings that it needs."""
+
+    code = Exit.SETTINGS
+
+
 class MissingPackageError(FedauxError, ImportError):
     """An optional package that is not installed; the message has the command that installs it."""
 

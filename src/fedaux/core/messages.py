@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from fedaux.core.errors import Exit, FedauxError
 
+VERSION = 1  # of messages: it grows with every change that an older reader could misread
+
 Arrays = dict[str, NDArray[Any]]
 Rooms = dict[str, dict[str, Arrays]]  # arrays by room, label and name
 
@@ -132,7 +134,7 @@ class SumsOrder:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums of a client's features, which nothing protects, in integer steps (`algorithms.feature_sums`)."""
+    """Sums of a client's features, which nothing protects, in integer steps (`methods.feature_sums`)."""
 
     client: str
     records: int
@@ -233,7 +235,7 @@ class Failure:
 
 @dataclass(frozen=True, eq=False)
 class Subtotal:
-    """What a regional server has added up in a round, see `algorithms.subtotals`: its clients' updates as one reply."""
+    """What a regional server has added up in a round, see `server.subtotals`: its clients' updates as one reply."""
 
     facts: dict[str, Any] = field(repr=False)  # for JSON: figures of each client
     contribution: Rooms = field(repr=False)  # `aggregate.Contribution`

@@ -100,7 +100,7 @@ class SitesConnected(ProgressEvent):
 
 @dataclass(frozen=True)
 class OrdersSent(ProgressEvent):
-    """Clients are asked for something: `algorithms/reporting.py` says so where somebody watches each of them."""
+    """Clients are asked for something: `runs/reporting.py` says so where somebody watches each of them."""
 
     task: Task
     clients: tuple[str, ...]

@@ -18,11 +18,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fedaux.algorithms.run_lock import FILE as LOCK
-from fedaux.algorithms.run_state import FILE as STATE
 from fedaux.deploy.layout import DeployError
 from fedaux.privacy.account_file import FILE as ACCOUNT
 from fedaux.privacy.account_file import count_costly, read_account
+from fedaux.server.run_lock import FILE as LOCK
+from fedaux.server.run_state import FILE as STATE
 
 MANIFEST = "backup.json"
 DATABASE = "superlink.db"

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedaux.deploy.link import FlowerRun, Node
-from fedaux.experiments.run_status import FILE, RunStatus
-from fedaux.experiments.status_file import is_alive
+from fedaux.runs.run_status import FILE, RunStatus
+from fedaux.runs.status_file import is_alive
 
-FOLDER = "regions"  # as in algorithms/regions.py, which would bring PyTorch along
+FOLDER = "regions"  # as in server/regions.py, which would bring PyTorch along
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from fedaux.core.errors import FedauxError
 from fedaux.core.messages import Refusal
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import FlowerRun, LinkError, Node
-from fedaux.experiments.run_status import RunStatus, SiteRecord
-from fedaux.experiments.status_file import is_alive
 from fedaux.report.terminal import format_seconds
+from fedaux.runs.run_status import RunStatus, SiteRecord
+from fedaux.runs.status_file import is_alive
 
 RUN = "run"  # below the server's folder, as run.sh has it
 START_TIMEOUT = 120.0  # seconds in which a run that was handed in should have begun

@@ -9,14 +9,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 
 from fedaux import __version__
-from fedaux.algorithms.advice import last_evaluations
-from fedaux.algorithms.run_state import RunState
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.metrics import METRIC_NAMES
 from fedaux.data.federated import PublicData, client_names
 from fedaux.data.record_spec import RecordSpec
 from fedaux.models.inference import fingerprint_arrays
+from fedaux.server.collapse import last_evaluations
+from fedaux.server.run_state import RunState
 
 FORMAT = 1
 SHOWN = 50  # classes listed in README.md

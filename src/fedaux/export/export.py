@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import cast
 
-from fedaux.algorithms.run_state import RunState, StateError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import open_public
 from fedaux.data.record_spec import RecordSpec
@@ -14,6 +13,7 @@ from fedaux.export.card import make_card
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import check_onnx_support
 from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
+from fedaux.server.run_state import RunState, StateError
 
 
 def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:

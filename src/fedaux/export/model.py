@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from fedaux.algorithms.run_state import FILE
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
@@ -31,6 +30,7 @@ from fedaux.models.compute import place_by_settings
 from fedaux.models.head_features import hidden_head
 from fedaux.models.inference import predict
 from fedaux.models.text import TOKENIZER_OPTION, TextExtractor
+from fedaux.server.run_state import FILE
 
 CARD, WEIGHTS, ONNX, PAGE, TOKENIZER = "card.json", "model.safetensors", "model.onnx", "README.md", "tokenizer"
 

@@ -1,48 +1,15 @@
-"""The ClientApp: four message handlers. Private records are read at the client and nowhere else, and never leave.
-
-What a client may reveal is decided by its own settings, in its node's configuration. An order carries no budget, no
-noise and no code. The run configuration is the server's, and decides nothing either. `privacy.disclosure` lists
-everything that leaves.
-"""
+"""The ClientApp of a site: Flower's messages in and out, `client.handlers` between them."""
 
 from __future__ import annotations
 
-import json
-from functools import cache
-
-import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedaux.algorithms.client_state import ClientState
-from fedaux.algorithms.feature_sums import FeatureSums, Moments
-from fedaux.algorithms.hooks import Hooks, hooks_of
-from fedaux.config.methods import SUMS
-from fedaux.config.schema import Config
-from fedaux.core.messages import (
-    Arrays,
-    Hello,
-    HelloOrder,
-    Order,
-    OrderError,
-    PrepareOrder,
-    Sums,
-    SumsOrder,
-    TrainOrder,
-)
-from fedaux.data.federated import class_names
-from fedaux.flower.client_data import account_path, load_features, load_mapped, load_records, load_task
-from fedaux.flower.client_task import ClientTask
-from fedaux.flower.client_training import labelled, train_plainly, train_with_privacy
+from fedaux.client import handlers
+from fedaux.core.messages import HelloOrder, PrepareOrder, SumsOrder, TrainOrder
 from fedaux.flower.error_redaction import redact_errors
-from fedaux.flower.local_results import ResultStore
-from fedaux.flower.node_settings import load_site_config, node_clients
-from fedaux.flower.serialization import VERSION, deserialize, make_reply
-from fedaux.flower.teaching import prepare_teaching
-from fedaux.models.inference import fingerprint_arrays
-from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.units import public_size
-from fedaux.scoring.registry import stored_release
+from fedaux.flower.node_settings import open_site
+from fedaux.flower.serialization import deserialize, make_reply
 
 app = ClientApp()
 
@@ -50,111 +17,22 @@ app = ClientApp()
 @app.query("hello")
 @redact_errors
 def hello(message: Message, context: Context) -> Message:
-    """The clients of this node, so that the server finds them by name after any restart."""
-    deserialize(HelloOrder, message.content)
-    config, clients = load_site_config(context), node_clients(context)
-    classes = class_names(config, clients[0])
-    return make_reply(message, Hello(json.dumps(clients), json.dumps(list(classes)), VERSION))
+    return make_reply(message, handlers.hello(deserialize(HelloOrder, message.content), open_site(context)))
 
 
 @app.query("prepare")
 @redact_errors
 def prepare(message: Message, context: Context) -> Message:
-    """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
-    order = deserialize(PrepareOrder, message.content)
-    config = validate_order(context, order)
-    prepare_teaching(order, context, config)
-    store = BudgetStore(account_path(context, order), config.privacy)
-    release = stored_release(
-        order, request_hash(order), store, lambda: (load_records(context, order), load_features(order, context))
-    )
-    return make_reply(message, release)
+    return make_reply(message, handlers.prepare(deserialize(PrepareOrder, message.content), open_site(context)))
 
 
 @app.query("sums")
 @redact_errors
 def sums(message: Message, context: Context) -> Message:
-    """Sums of features, without noise: only where the client's own settings name a method that sends them."""
-    order = deserialize(SumsOrder, message.content)
-    config = validate_order(context, order)
-    own = config.analytic_head
-    if own is None or order.sends not in SUMS or SUMS.index(order.sends) > (SUMS.index(own.sends) if own.sums else -1):
-        raise OrderError(
-            f"the order asks for unprotected {order.sends} of features; this client's own method and head_init do not"
-        )
-    features, records = load_mapped(order, context)
-    found = FeatureSums.of(Moments.of(features, labelled(records), order.classes, order.sends == "moments"))
-    account = BudgetStore(account_path(context, order), config.privacy).account()
-    return make_reply(
-        message, Sums(order.client, public_size(records, config.privacy), account.to_json(), found.to_arrays())
-    )
+    return make_reply(message, handlers.sums(deserialize(SumsOrder, message.content), open_site(context)))
 
 
 @app.train()
 @redact_errors
 def train(message: Message, context: Context) -> Message:
-    """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone.
-
-    The same order gets the same model again: see `local_results`.
-    """
-    order = deserialize(TrainOrder, message.content)
-    task = open_task(order, context)
-    rows = cache(lambda: load_task(order, context))
-    result = train_with_privacy(task, rows) if task.config.privacy.private_training else train_plainly(task, rows)
-    task.results.drop_old()
-    return make_reply(message, task.update(result, lambda: rows()[0]))
-
-
-def open_task(order: TrainOrder, context: Context) -> ClientTask:
-    config, folder = validate_order(context, order), account_path(context, order)
-    hooks, store = ordered_hooks(order, config), BudgetStore(folder, config.privacy)
-    colour = config.privacy.colour
-    states, results = ClientState(folder, order.client, order.run, colour), ResultStore(folder, order.client, colour)
-    return ClientTask(order, context, config, hooks, store, results, states, states.load(order.last_round))
-
-
-def validate_order(context: Context, order: Order) -> Config:
-    """The client's own settings, or an `OrderError` if the order does not respect them."""
-    config = load_site_config(context)
-    if order.client not in node_clients(context):
-        raise OrderError(f"this client is not {order.client!r}")
-    if order.prototype not in {own.to_json() for own in config.prototypes}:  # it might name code, or be too large
-        raise OrderError(
-            f"the order is for the network {order.prototype[:200]}; this client's own settings list "
-            f"{', '.join(own.label for own in config.prototypes)}"
-        )
-    if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
-        raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
-    allowed = max(config.federation.max_epochs, config.local.epochs)
-    if isinstance(order, TrainOrder) and order.epochs > allowed:
-        limit = "its own setting federation.max_epochs says how many"
-        raise OrderError(f"the order asks for {order.epochs} epochs in a round, this client allows {allowed}; {limit}")
-    declared = len(class_names(config, order.client))
-    if order.classes != declared:
-        raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
-    return config
-
-
-def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
-    """The hooks of the order's method. An order never makes a client import code: only its own settings do."""
-    own = (config.method, json.dumps(dict(config.method_options)))
-    if ":" in order.method and (order.method, order.method_options) != own:
-        raise OrderError(f"the order names code, the method {order.method!r}, which this client's own settings do not")
-    try:
-        hooks = hooks_of(order.method, json.loads(order.method_options))
-    except (ValueError, TypeError) as error:
-        raise OrderError(f"the order asks for a method that is not known here: {error}") from error
-    theta = np.zeros(order.weights["parameters"].shape, np.float32) if "parameters" in order.weights else np.zeros(0)
-    expected, sent = (array_shapes(arrays) for arrays in (hooks.broadcast(hooks.server_state(theta)), order.broadcast))
-    if sent != expected:
-        raise OrderError(f"beside the model, {order.method} sends arrays of the shapes {expected}, not {sent}")
-    return hooks
-
-
-def array_shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in arrays.items()}
-
-
-def request_hash(order: PrepareOrder) -> str:
-    """Identifies what was asked for, to the bit: an equal request gets the stored release, any other a new one."""
-    return fingerprint_arrays(order.public, facts=[order.prototype, order.scorer, str(order.classes), order.h0])
+    return make_reply(message, handlers.train(deserialize(TrainOrder, message.content), open_site(context)))

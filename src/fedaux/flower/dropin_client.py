@@ -15,12 +15,12 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from fedaux.client.loading import load_ordered
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.errors import SettingsError
 from fedaux.core.messages import OrderError, PrepareOrder
 from fedaux.data.records import Records
-from fedaux.flower.client_data import load_ordered
 from fedaux.flower.error_redaction import redact_errors
-from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
 from fedaux.models.inference import Rows, fingerprint_arrays

@@ -16,10 +16,10 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Error, Message
 
 from fedaux.config.parsing import ConfigError
+from fedaux.core.errors import SettingsError
 from fedaux.core.event_log import EventLog, printable
 from fedaux.core.messages import OrderError, Refusal
 from fedaux.flower.in_process import CLIENT_EXCEPTION
-from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.serialization import MessageError
 from fedaux.privacy.accounting import BudgetError
 

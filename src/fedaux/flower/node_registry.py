@@ -10,11 +10,11 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Hello, HelloOrder
+from fedaux.core.messages import VERSION, Hello, HelloOrder
 from fedaux.core.progress import Notice, OnProgress, SitesConnected, no_progress
 from fedaux.flower.federation import read_reply
 from fedaux.flower.mailbox import is_lost, stream_replies
-from fedaux.flower.serialization import MESSAGE_TYPES, VERSION, MessageError, serialize
+from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
 
 POLL_INTERVAL = 1.0  # seconds
 

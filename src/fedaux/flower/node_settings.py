@@ -13,24 +13,33 @@ from pathlib import Path
 
 from flwr.app import Context
 
+from fedaux.client.site import Site
 from fedaux.config.schema import Config
-from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.errors import SettingsError
 from fedaux.data.federated import client_name
 
 SIMULATED = {"keep-results": "no"}  # settings of a client whose model is made again as soon as it is lost
 
 
-class SettingsError(FedauxError, ValueError):
-    """A node or a run without the settings that it needs."""
-
-    code = Exit.SETTINGS
-
-
-def read_node_settings(context: Context) -> dict[str, str]:
-    """`config` (a TOML file, or JSON), `vault` (a folder), and optionally `clients`, `partition-id`, `features`.
-
-    `keep-results`, true unless it says otherwise: whether a model that was trained without privacy is stored as well.
+def open_site(context: Context) -> Site:
+    """The site of a node, from its settings: `config` (a TOML file, or JSON), `vault` (a folder), and optionally
+    `clients`, `partition-id`, `features`, `keep-results`.
     """
+    settings = _read(context)
+    config = _parse(settings["config"])
+    named = settings.get("clients")
+    return Site(
+        config,
+        Path(settings["vault"]),
+        tuple(name.strip() for name in named.split(","))
+        if named is not None
+        else (client_name(config, int(settings["partition-id"])),),
+        Path(settings["features"]) if "features" in settings else None,
+        settings.get("keep-results") != SIMULATED["keep-results"],
+    )
+
+
+def _read(context: Context) -> dict[str, str]:
     settings = {key: str(value) for key, value in context.node_config.items()}
     if "config" in settings and "vault" in settings:
         return settings
@@ -41,22 +50,6 @@ def read_node_settings(context: Context) -> dict[str, str]:
         )
     config, folder = run_settings(context)
     return {**settings, "config": _dump(config), "vault": str(folder / "clients"), **SIMULATED}
-
-
-def load_site_config(context: Context) -> Config:
-    return _parse(read_node_settings(context)["config"])
-
-
-def keeps_results(context: Context) -> bool:
-    return read_node_settings(context).get("keep-results") != SIMULATED["keep-results"]
-
-
-def node_clients(context: Context) -> list[str]:
-    """The clients of this node: those in its settings, or the simulated client of its partition."""
-    settings = read_node_settings(context)
-    if "clients" in settings:
-        return [name.strip() for name in settings["clients"].split(",")]
-    return [client_name(_parse(settings["config"]), int(settings["partition-id"]))]
 
 
 def run_settings(context: Context) -> tuple[Config, Path]:

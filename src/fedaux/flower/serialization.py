@@ -12,6 +12,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedaux.core.messages import (
+    VERSION,
     Arrays,
     Hello,
     HelloOrder,
@@ -25,8 +26,6 @@ from fedaux.core.messages import (
 )
 from fedaux.core.order_fields import FIELDS as ORDER_FIELDS
 from fedaux.core.order_fields import check_order
-
-VERSION = 1  # of messages: it grows with every change that an older reader could misread
 
 MESSAGE_TYPES: dict[type, str] = {
     HelloOrder: "query.hello",

@@ -8,15 +8,15 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedaux.algorithms.loop import quorum
-from fedaux.algorithms.regions import WHOLE, Part
-from fedaux.algorithms.server import Server
 from fedaux.config.schema import Config
 from fedaux.data.federated import open_public
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_registry import NodeRegistry
 from fedaux.flower.node_settings import run_settings
 from fedaux.scoring.base import bound_function
+from fedaux.server.loop import quorum
+from fedaux.server.regions import WHOLE, Part
+from fedaux.server.server import Server
 
 Connect = Callable[[Server], GridFederation]  # waits for the sites
 Run = Callable[[Config, Path, Connect], None]

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
-from flwr.app import Context
-
-from fedaux.algorithms.stacked_heads import HeadTask, train_heads
+from fedaux.client.handlers import open_task
+from fedaux.client.loading import open_rows
+from fedaux.client.site import Site
+from fedaux.client.stacked_heads import HeadTask, train_heads
+from fedaux.client.stored_results import LocalResult
+from fedaux.client.task import ClientTask
+from fedaux.client.training import labelled, ordered_optimizer
 from fedaux.config.schema import Config
 from fedaux.core.messages import Order, Reply, TrainOrder, Update
 from fedaux.core.order_fields import check_order
 from fedaux.core.rng import torch_stream
-from fedaux.flower.client_app import open_task
-from fedaux.flower.client_data import open_rows
-from fedaux.flower.client_task import ClientTask
-from fedaux.flower.client_training import labelled, ordered_optimizer
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.local_results import LocalResult
+from fedaux.flower.node_settings import open_site
 from fedaux.models import HeadFeatures, Prototype
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.units import public_size
@@ -52,21 +52,21 @@ class StackedClient:
     seconds: float  # that it took to get ready
 
     @classmethod
-    def open(cls, order: TrainOrder, context: Context) -> StackedClient | None:
+    def open(cls, order: TrainOrder, site: Site) -> StackedClient | None:
         """None where it must train by itself."""
         started = time.perf_counter()
         check_order(order)
-        task = open_task(order, context)
-        if not order.h0 or not stacks(task.config):
+        task = open_task(order, site)
+        if not order.h0 or not stacks(site.config):
             return None
-        model, records = open_rows(order, context)
+        model, records = open_rows(order, site)
         head = HeadTask(task.start, labelled(records), torch_stream(order.seed), task.term)
         settings = order.epochs, order.batch_size, ordered_optimizer(order)
         fits = order.weights.keys() == {"parameters"} and head.start.shape == ((model.width + 1) * order.classes,)
         if not fits or not len(head.records):
             return None
         return cls(
-            task, model, public_size(records, task.config.privacy), head, settings, time.perf_counter() - started
+            task, model, public_size(records, site.config.privacy), head, settings, time.perf_counter() - started
         )
 
     @property
@@ -102,7 +102,7 @@ class StackedFederation(GridFederation):
         yield chunk
 
     def _open(self, order: TrainOrder) -> StackedClient | None:
-        return StackedClient.open(order, cast(InProcessGrid, self.grid).context(self.nodes[order.client]))
+        return StackedClient.open(order, open_site(cast(InProcessGrid, self.grid).context(self.nodes[order.client])))
 
 
 def attempt(work: Callable[[], T]) -> T | None:

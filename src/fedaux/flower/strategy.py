@@ -14,24 +14,16 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
-from fedaux.algorithms.learners import Learners
-from fedaux.algorithms.loop import quorum
-from fedaux.algorithms.orders import Orders
-from fedaux.algorithms.public_data import PublicData
-from fedaux.algorithms.releases import collect_releases
-from fedaux.algorithms.round import Round
-from fedaux.algorithms.server import Server
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig, LocalConfig, PrivacyConfig
-from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.errors import Exit, FedauxError, SettingsError
 from fedaux.core.messages import Arrays, Failure, PrepareOrder, Refusal, Release
 from fedaux.core.timing import Costs
 from fedaux.data.records import Records
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.keep import AUTO, default_file, first_state, log
-from fedaux.flower.node_settings import SettingsError
+from fedaux.flower.question_file import AUTO, default_file, first_state, log
 from fedaux.flower.replies import check_replies
 from fedaux.flower.serialization import from_array
 from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
@@ -40,7 +32,14 @@ from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import predict
 from fedaux.scoring.base import bound_function
+from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
+from fedaux.server.loop import quorum
+from fedaux.server.networks import Learners
+from fedaux.server.orders import Orders
+from fedaux.server.releases import collect_releases
+from fedaux.server.round import Round
+from fedaux.server.server import Server
 
 MODEL = PrototypeSpec("model")  # the one prototype there is
 _MAX_REASON = 500  # characters to log: clients write some of the reasons

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedaux.core.errors import SettingsError
 from fedaux.data.persons import factorize, name_or_nobody
 from fedaux.data.records import UNDECLARED, Indices, Records
-from fedaux.flower.node_settings import SettingsError
 from fedaux.privacy.module_validation import keeps_records_apart
 
 FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)

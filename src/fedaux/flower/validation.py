@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.algorithms.aggregate import ENSEMBLE_BITS
-from fedaux.algorithms.feature_sums import SUM_BITS, FeatureSums, sums_shapes
-from fedaux.algorithms.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.core.messages import (
     Account,
     Arrays,
@@ -27,6 +24,9 @@ from fedaux.core.messages import (
     TrainOrder,
     Update,
 )
+from fedaux.methods.contribution import ENSEMBLE_BITS
+from fedaux.methods.feature_sums import SUM_BITS, FeatureSums, sums_shapes
+from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, Bounds
 from fedaux.privacy.gaussian import CALIBRATIONS
 from fedaux.privacy.release import release_multiplier

@@ -2,7 +2,7 @@
 
 `PUBLIC` follows from orders, settings and the client's account of earlier orders: no record influences it. `COVERED`
 depends on records and is under the promise. `UNPROTECTED` depends on records and is NOT under it. Hooks of a method
-see models and never a record (`algorithms.hooks`): what they send is post-processing, covered where the model is. So
+see models and never a record (`methods.hooks`): what they send is post-processing, covered where the model is. So
 are a model's logits on public data, weighted with what the server makes of the client's release.
 """
 

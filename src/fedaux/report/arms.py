@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import FILE, RunState, StateError
 from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
 from fedaux.report.facts import require_rounds
+from fedaux.server.result import Result
+from fedaux.server.run_state import FILE, RunState, StateError
 
 
 @dataclass(frozen=True, eq=False)

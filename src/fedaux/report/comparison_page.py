@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import RunState
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.report.accuracy_section import accuracy_section, percent, statistics_sections
 from fedaux.report.arms import ArmResult, find_runs, group
@@ -19,6 +17,8 @@ from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
 from fedaux.report.run_page import FILE, describe_setting, settings_section, write_run_report
 from fedaux.report.shapes import bubbles, heat
 from fedaux.report.terminal import format_bytes, format_seconds, plural
+from fedaux.server.result import Result
+from fedaux.server.run_state import RunState
 
 
 def write_report(

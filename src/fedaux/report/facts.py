@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import RunState, StateError
-from fedaux.algorithms.server import make_server
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.metrics import Evaluation
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
 from fedaux.report.svg import tone
+from fedaux.server.result import Result
+from fedaux.server.run_state import RunState, StateError
+from fedaux.server.server import make_server
 
 SHOWN, EACH = 12, 10  # clients, and top examples of each
 PUBLISHED = ("digits", "cifar10", "cifar100", "stl10", "svhn", "tinyimagenet", "imagenet32")  # sources

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.algorithms.run_state import RunState
 from fedaux.flower.new_app import write_app
+from fedaux.server.run_state import RunState
 from helpers.harness import BIN, Servers
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flower-app"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.algorithms.run_state import RunState
 from fedaux.core.messages import Refusal
+from fedaux.server.run_state import RunState
 from helpers.harness import _family, wait_for
 from helpers.slow_training import SECONDS
 from helpers.three_sites import SITES, Federation

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from fedaux.algorithms.run_state import RunState
 from fedaux.deploy.layout import Address, init
 from fedaux.deploy.settings import demo_config
+from fedaux.server.run_state import RunState
 from helpers.deployments import playing, status, until
 from helpers.machines import Machines, needs_machines
 

@@ -9,9 +9,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedaux import Config, Result, run
-from fedaux.algorithms.run_state import RunState
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import LocalConfig
+from fedaux.server.run_state import RunState
 from helpers.harness import Servers
 from helpers.three_sites import CONFIG as THREE
 from helpers.three_sites import SITES, Federation

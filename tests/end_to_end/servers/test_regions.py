@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from fedaux import run as run_here
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import make_server
-from fedaux.algorithms.start import initial_state
-from fedaux.experiments.run_status import RunStatus
+from fedaux.runs.run_status import RunStatus
+from fedaux.server.run_state import RunState
+from fedaux.server.server import make_server
+from fedaux.server.start import initial_state
 from helpers.harness import BIN, Servers, wait_for
 from helpers.three_sites import CONFIG as THREE
 
@@ -60,7 +60,7 @@ def test_two_superlinks_and_one_merge_give_the_bits_of_one_process(tmp_path: Pat
         )
         for servers, (region, clients) in zip(regional, regions.items(), strict=True):
             start(servers, config, clients)
-            servers.run(config, out, server="fedaux.experiments.region_app:app", region=region)
+            servers.run(config, out, server="fedaux.runs.region_app:app", region=region)
         merging.start("run", str(BIN / "fedaux"), "run", str(config), "--out", str(out), "--regions", "2", "--json")
         run = merging.processes["run"]
         wait_for(lambda: run.poll() is not None, 240, "the merging server has not ended", merging, "run")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedaux import run
-from fedaux.algorithms.run_state import RunState
+from fedaux.server.run_state import RunState
 from helpers.harness import Servers
 from helpers.three_sites import CONFIG, SITES, Federation
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedaux import run
-from fedaux.algorithms.run_state import RunState
 from fedaux.config.distillation import TeachersConfig
+from fedaux.server.run_state import RunState
 from helpers.harness import Servers
 from helpers.three_sites import CONFIG as THREE
 from helpers.three_sites import SITES, Federation

@@ -12,14 +12,14 @@ import torch
 from PIL import Image
 
 from fedaux import Config
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.run_writer import RunWriter
 from fedaux.data.federated import open_data
 from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.input_files import InputReader
 from fedaux.export.model import Model
+from fedaux.server.result import Result
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run
 from helpers.tiny import CNN, MLP, TINY_CONFIG

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.algorithms.run_state import FILE
+from fedaux.server.run_state import FILE
 from helpers.commands import fedaux
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG

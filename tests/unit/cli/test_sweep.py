@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.experiments.sweeps.study import studies
+from fedaux.sweeps.study import studies
 from helpers.commands import fedaux, paragraph
 
 

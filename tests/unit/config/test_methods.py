@@ -31,7 +31,7 @@ def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> N
     assert list(METHODS) == [*TABLE, "fedaux-scaffold", *more, *(f"{name}+p" for name in more)]
 
 
-@pytest.mark.parametrize("hooks", ["", "fedaux.algorithms.fedavgm:FedAvgM"])
+@pytest.mark.parametrize("hooks", ["", "fedaux.methods.fedavgm:FedAvgM"])
 def test_sums_need_somebody_to_make_a_head_of_them(hooks: str) -> None:
     with pytest.raises(ConfigError, match="AnalyticHead"):
         Method("Mine", sends="moments", hooks=hooks).make_hooks({})
@@ -115,7 +115,7 @@ def test_pretraining_is_a_field_and_no_letter_of_the_name() -> None:
 
 MODULE = """
 from dataclasses import dataclass
-from fedaux.algorithms.hooks import Hooks
+from fedaux.methods.hooks import Hooks
 from fedaux.config.methods import Method
 
 @dataclass(frozen=True)

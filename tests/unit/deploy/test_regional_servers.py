@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.algorithms.regions import FOLDER, Part
 from fedaux.core.progress import OrdersSent, ReplyReceived
 from fedaux.deploy.regional_servers import RegionalServers, merges_regions
 from fedaux.deploy.status import Status, read_status
-from fedaux.experiments.run_status import FILE, RunStatus
+from fedaux.runs.run_status import FILE, RunStatus
+from fedaux.server.regions import FOLDER, Part
 from helpers.tiny import TINY_CONFIG
 
 NOW = 1_800_000_000.0

@@ -17,7 +17,7 @@ from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import ControlLink, FlowerRun, LinkError, Node
 from fedaux.deploy.status import Status, read_status, server_folder
-from fedaux.experiments.run_status import FILE, RunStatus
+from fedaux.runs.run_status import FILE, RunStatus
 
 START = 1_800_000_000.0
 RESULT = RoundResult(1, {"mlp": 0.5}, {"berlin": ClientMetrics(9, 0.1, 1.0)}, seconds={"train": 2.0})

@@ -6,8 +6,8 @@ from pathlib import Path
 import yaml
 
 from fedaux import Config, __version__
-from fedaux.algorithms.results import Result
 from fedaux.export.export import export_model
+from fedaux.server.result import Result
 from helpers.tiny import MLP
 
 

@@ -11,9 +11,6 @@ import pytest
 import torch
 
 from fedaux import Config
-from fedaux.algorithms.evaluation import evaluate
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_writer import RunWriter
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.federated import open_data
@@ -21,6 +18,9 @@ from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError
 from fedaux.models import build, load_state
+from fedaux.server.evaluation import evaluate
+from fedaux.server.result import Result
+from fedaux.server.run_writer import RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run, finished_state
 from helpers.tiny import CNN, TINY_CONFIG

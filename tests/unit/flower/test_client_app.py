@@ -13,23 +13,27 @@ import numpy as np
 import pytest
 from flwr.app import Message, RecordDict
 
-from fedaux.algorithms.run_state import RunState
-from fedaux.algorithms.server import Server, make_server
-from fedaux.algorithms.start import initial_state
+from fedaux.client import handlers
+from fedaux.client import loading as client_data
+from fedaux.client import training as client_training
+from fedaux.client.handlers import request_hash, validate_order
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PrivacyConfig
 from fedaux.core.messages import Account, Failure, OrderError, PrepareOrder, Refusal, Release, TrainOrder, Update
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
-from fedaux.experiments.runner import in_process
 from fedaux.flower import client_app as client_module
-from fedaux.flower import client_data, client_training
-from fedaux.flower.client_app import app, request_hash, validate_order
+from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
+from fedaux.flower.node_settings import open_site
 from fedaux.flower.serialization import serialize
+from fedaux.runs.runner import in_process
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server, make_server
+from fedaux.server.start import initial_state
 
 CONFIG = Config(
     method="fedaux",
@@ -211,7 +215,7 @@ def test_a_client_answers_to_its_own_name_only(
     train = server.orders.train(state, "client-000")
     asked = replace({"prepare": order, "train": train}[kind], client=name)
     with pytest.raises(OrderError, match="this client is not"):
-        validate_order(context_of(site, "client-000"), asked)
+        validate_order(open_site(context_of(site, "client-000")), asked)
     site.nodes[name] = site.nodes["client-000"]
     refused = ask(site, asked)
     assert isinstance(refused, Failure)
@@ -224,7 +228,7 @@ def test_another_scorer_than_the_clients_own_is_refused(
     site: GridFederation, order: PrepareOrder, tmp_path: Path
 ) -> None:
     with pytest.raises(OrderError, match="the order asks for the scorer 'logistic'"):
-        validate_order(context_of(site, "client-000"), replace(order, scorer="logistic"))
+        validate_order(open_site(context_of(site, "client-000")), replace(order, scorer="logistic"))
     refused = ask(site_with(tmp_path, scorer="logistic"), order)
     assert refused.reason == Refusal.ORDER.description
     assert not (tmp_path / "clients").exists()  # nothing was asked for yet: no budget is spent
@@ -283,7 +287,7 @@ def test_an_order_for_other_classes_than_were_declared_is_refused(
     """A head has a row for each: an order could choose how large it is."""
     for asked in (order, server.orders.train(state, "client-000")):
         with pytest.raises(OrderError, match=f"for {classes} classes, 10 are declared"):
-            validate_order(context_of(site, "client-000"), replace(asked, classes=classes))
+            validate_order(open_site(context_of(site, "client-000")), replace(asked, classes=classes))
 
 
 def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(tmp_path: Path, network: str) -> None:
@@ -301,7 +305,7 @@ def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats
 
 METHOD = """
 from dataclasses import dataclass
-from fedaux.algorithms.hooks import ClientUpdate, Hooks
+from fedaux.methods.hooks import ClientUpdate, Hooks
 from fedaux.config.methods import Method
 @dataclass(frozen=True)
 class Half(Hooks):
@@ -325,7 +329,7 @@ def test_a_method_that_the_clients_own_settings_do_not_name_is_not_imported(
     site: GridFederation, server: Server, state: RunState, method: str
 ) -> None:
     order = server.orders.train(state, "client-000")
-    for name in (method, "os:path", "fedaux.algorithms.scaffold:Scaffold"):
+    for name in (method, "os:path", "fedaux.methods.scaffold:Scaffold"):
         assert ask(site, replace(order, method=name)).reason == Refusal.ORDER.description
     assert "a_clients_method" not in sys.modules
 
@@ -388,7 +392,7 @@ class Talkative:
         ("fedaux.privacy.release.Summary.__post_init__", fail),
         ("fedaux.scoring.feature_cache.per_record.outputs", fail),
         ("fedaux.scoring.registry.release", fail),
-        ("fedaux.flower.client_data.load_records", fail),
+        ("fedaux.client.loading.load_records", fail),
         ("fedaux.privacy.gaussian.add_noise", fail),
     ],
     ids=["scorer", "embedding", "summary", "features", "release", "records", "noise"],
@@ -434,7 +438,7 @@ def test_no_record_is_read_for_a_release_that_is_refused(
     assert isinstance(ask(site, order), Release)
     opened = []
     monkeypatch.setattr(Records, "gather", lambda *_: opened.append("gather"))
-    for module in (client_module, client_data):
+    for module in (handlers, client_data):
         monkeypatch.setattr(module, "load_records", lambda *_: opened.append("open"))
     assert ask(site, changed(order, {"extractor": "shifted"})).reason == Refusal.BUDGET.description
     assert ask(replace_node(site, "x"), replace(order, client="x")).reason == Refusal.ORDER.description

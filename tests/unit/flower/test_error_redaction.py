@@ -8,10 +8,10 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from fedaux.config.parsing import ConfigError
+from fedaux.core.errors import SettingsError
 from fedaux.core.messages import OrderError, Refusal
 from fedaux.flower.error_redaction import redact_errors, refusal_of
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.serialization import MessageError
 from fedaux.privacy.accounting import BudgetError
 

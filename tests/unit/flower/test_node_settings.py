@@ -10,7 +10,8 @@ from flwr.app import Context, RecordDict
 
 from fedaux import Config
 from fedaux.config.parsing import ConfigError
-from fedaux.flower.node_settings import SettingsError, load_site_config, node_clients, read_node_settings, run_settings
+from fedaux.core.errors import SettingsError
+from fedaux.flower.node_settings import open_site, run_settings
 
 
 def context(node: dict[str, str | int], **run: str) -> Context:
@@ -26,22 +27,21 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_node_speaks_for_the_names_it_was_given(file: Path) -> None:
     node = {"config": str(file), "vault": "/v", "clients": "berlin, paris"}
-    assert node_clients(context(node)) == ["berlin", "paris"]
-    assert load_site_config(context(node)).rounds == 7
-    assert node_clients(context({"config": str(file), "vault": "/v", "partition-id": 1})) == ["paris"]
-    assert node_clients(context({"config": json.dumps(Config().to_dict()), "vault": "/v", "partition-id": 1})) == [
-        "client-001"
-    ]
+    assert open_site(context(node)).clients == ("berlin", "paris")
+    assert open_site(context(node)).config.rounds == 7
+    assert open_site(context({"config": str(file), "vault": "/v", "partition-id": 1})).clients == ("paris",)
+    simulated = open_site(context({"config": json.dumps(Config().to_dict()), "vault": "/v", "partition-id": 1}))
+    assert simulated.clients == ("client-001",)
 
 
 def test_a_real_node_never_takes_its_settings_from_the_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = context({"partition-id": 0}, config=str(file), out="/run")
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(SettingsError, match="no settings of its own: start its SuperNode with --node-config"):
-        read_node_settings(asked)
+        open_site(asked)
     monkeypatch.setitem(__import__("sys").modules, "ray", SimpleNamespace(is_initialized=lambda: True))
-    assert read_node_settings(asked)["vault"] == "/run/clients"
-    assert node_clients(asked) == ["berlin"]
+    assert open_site(asked).vault == Path("/run/clients")
+    assert open_site(asked).clients == ("berlin",)
 
 
 def test_a_run_needs_a_config_and_an_absolute_folder(
@@ -63,8 +63,8 @@ def test_settings_of_a_simulation_are_read_once_and_again_when_the_file_changes(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray", SimpleNamespace(is_initialized=lambda: True))
     asked = context({"partition-id": 0}, config=str(file), out="/run")
-    first = load_site_config(asked)
-    assert load_site_config(asked) is first
+    first = open_site(asked).config
+    assert open_site(asked).config is first
     file.write_text(file.read_text().replace("rounds = 7", "rounds = 8"))
     os.utime(file, ns=(0, 1))
-    assert load_site_config(asked).rounds == 8
+    assert open_site(asked).config.rounds == 8

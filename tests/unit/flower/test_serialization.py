@@ -11,11 +11,10 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-from fedaux.core.messages import Hello, HelloOrder, Release, TrainOrder, Update
+from fedaux.core.messages import VERSION, Hello, HelloOrder, Release, TrainOrder, Update
 from fedaux.flower import serialization
 from fedaux.flower.serialization import (
     MESSAGE_TYPES,
-    VERSION,
     MessageError,
     Serializer,
     deserialize,

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.algorithms.server import Server, make_server
-from fedaux.algorithms.start import initial_state
+from fedaux.client.task import ClientTask
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Failure, Refusal, Reply, TrainOrder, Update
-from fedaux.experiments.runner import in_process
 from fedaux.flower import stacked_clients
-from fedaux.flower.client_task import ClientTask
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.stacked_clients import StackedClient, StackedFederation, stacks, train_clients
+from fedaux.runs.runner import in_process
+from fedaux.server.server import Server, make_server
+from fedaux.server.start import initial_state
 
 CLIENTS = 5
 CONFIG = Config(
@@ -102,7 +102,7 @@ def test_stacks_are_as_large_as_memory_allows(tmp_path: Path, monkeypatch: pytes
         return train_clients(clients)
 
     monkeypatch.setattr(stacked_clients, "train_clients", watched)
-    largest = max(StackedClient.open(order, context_of(federation, order)).nbytes for order in orders)  # type: ignore[union-attr]
+    largest = max(federation._open(order).nbytes for order in orders)  # type: ignore[union-attr]
     monkeypatch.setattr(stacked_clients, "STACK_BYTES", largest)
     assert_same(ask(federation, orders), whole)
     assert sum(sizes) == CLIENTS

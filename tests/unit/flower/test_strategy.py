@@ -14,10 +14,10 @@ from flwr.serverapp.strategy import FedAvg
 from torch import Tensor, nn
 
 from fedaux.config.parsing import ConfigError
+from fedaux.core.errors import SettingsError
 from fedaux.core.messages import Release
 from fedaux.flower import before
-from fedaux.flower.keep import KeptError
-from fedaux.flower.node_settings import SettingsError
+from fedaux.flower.question_file import KeptError
 from fedaux.flower.serialization import deserialize, serialize
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 from helpers.drop_in_app import (

@@ -9,9 +9,9 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord
 from torch import Tensor, nn
 
+from fedaux.core.errors import SettingsError
 from fedaux.data.records import UNDECLARED
 from fedaux.flower import FedAUX, before
-from fedaux.flower.node_settings import SettingsError
 from fedaux.flower.user_model import Extractor, UserRecords
 from fedaux.privacy.module_validation import keeps_records_apart
 from fedaux.privacy.units import Units

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.algorithms.aggregate import ENSEMBLE_BITS, Ensemble
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release, Teaching
 from fedaux.flower.validation import (
@@ -18,6 +17,7 @@ from fedaux.flower.validation import (
     max_release_norm,
     validate_reply,
 )
+from fedaux.methods.contribution import ENSEMBLE_BITS, Ensemble
 from fedaux.privacy.gaussian import multiplier
 from fedaux.privacy.release import release as make_release
 from fedaux.scoring.base import Scorer, bound_function

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import RunState, StateError
-from fedaux.algorithms.run_writer import RunWriter
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.comparison_page import write_report
+from fedaux.server.result import Result
+from fedaux.server.run_state import RunState, StateError
+from fedaux.server.run_writer import RunWriter
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
 

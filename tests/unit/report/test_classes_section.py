@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fedaux.algorithms.results import Result
 from fedaux.report.classes_section import classes_section
 from fedaux.report.facts import RunFacts
+from fedaux.server.result import Result
 from helpers.runs import finished_state
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import StateError
-from fedaux.algorithms.run_writer import RunWriter
 from fedaux.config.sections import AuxConfig
 from fedaux.data.federated import open_data
 from fedaux.report.facts import confusion, expected_accuracy, image_strip, load_facts, may_show, recall, seconds, tones
+from fedaux.server.result import Result
+from fedaux.server.run_state import StateError
+from fedaux.server.run_writer import RunWriter
 from helpers.tiny import TINY_CONFIG
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.algorithms.results import Result
-from fedaux.algorithms.run_state import StateError
-from fedaux.algorithms.run_writer import RunWriter
 from fedaux.core.messages import Failure
 from fedaux.report.run_page import write_run_report
 from fedaux.report.terminal import format_bytes
+from fedaux.server.result import Result
+from fedaux.server.run_state import StateError
+from fedaux.server.run_writer import RunWriter
 from helpers.pages import Page
 from helpers.runs import finished_run
 from helpers.tiny import CNN, TINY_CONFIG

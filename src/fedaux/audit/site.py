@@ -1,0 +1,228 @@
+"""A site in a folder of its own, with data on disk and the real client handlers, and a hostile server.
+
+A client draws noise once for a request, and stores the release. To draw again, the vault is deleted; cached features
+are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Message
+from numpy.typing import NDArray
+
+from fedaux.audit.attack_result import AttackResult, AuditConfig, at_distance
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config
+from fedaux.core.messages import Arrays, HelloOrder, Order, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.flower import client_app as client
+from fedaux.flower.federation import read_reply
+from fedaux.flower.in_process import InProcessGrid
+from fedaux.flower.serialization import MESSAGE_TYPES, serialize
+from fedaux.models import build, flatten_state
+from fedaux.models.registry import Prototype
+from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.registry import make_scorer
+
+Vector = NDArray[np.float64]
+NAME = "site"
+ADAM_EPSILON = 1e-8
+
+
+def write_rows(
+    folder: Path, x: NDArray[Any], y: Iterable[int], classes: Sequence[str], persons: Sequence[str] | None = None
+) -> Path:
+    """Records as a site has them on disk: x.npy, y.npy, classes.txt and perhaps person.npy."""
+    folder.mkdir(parents=True)
+    np.save(folder / "x.npy", x.astype(np.float32))
+    np.save(folder / "y.npy", np.array(list(y), np.int64))
+    (folder / "classes.txt").write_text("\n".join(classes), encoding="utf-8")
+    if persons is not None:
+        np.save(folder / "person.npy", np.array(persons))
+    return folder
+
+
+@dataclass(frozen=True)
+class Site:
+    """`config` are the owner's settings; `folder` holds the vault and the cached features."""
+
+    folder: Path
+    config: Config
+    names: tuple[str, ...] = (NAME,)
+
+    @classmethod
+    def at(
+        cls,
+        data: Path,
+        spec: PrototypeSpec,
+        source: str = "npy",
+        person: str = "",
+        names: tuple[str, ...] = (NAME,),
+        **settings: Any,
+    ) -> Site:
+        """A site whose private records are at `data`."""
+        facts = {
+            "prototypes": [{"name": spec.name, **dict(spec.options)}],
+            "data": {"source": source, "path": str(data), "partition": "own", "person": person},
+            "federation": {"sites": list(names)},
+            **settings,
+        }
+        return cls(data.parent / f"{data.stem}-site", Config.from_dict(facts), names)
+
+    @property
+    def grid(self) -> InProcessGrid:
+        """A federation of this site alone."""
+        settings = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
+        settings |= {"clients": ",".join(self.names), "features": str(self.folder / "features")}
+        return InProcessGrid(client.app, 1, settings)
+
+    def message(self, content: Any, kind: str) -> Message:
+        """Send any message, and return the reply."""
+        grid = self.grid
+        (node,) = grid.get_node_ids()
+        (reply,) = grid.send_and_receive([Message(content, node, kind)])
+        return reply
+
+    def send(self, order: HelloOrder | Order) -> Message:
+        return self.message(serialize(order), MESSAGE_TYPES[type(order)])
+
+    def release(self, order: PrepareOrder) -> Release:
+        return read_reply(Release, self.send(order))
+
+    @property
+    def vault(self) -> Path:
+        return self.folder / "vault"
+
+    def forget(self) -> None:
+        """Delete the account and all releases."""
+        shutil.rmtree(self.vault, ignore_errors=True)
+
+    def values(self, order: PrepareOrder) -> Vector:
+        """A release by a client with an empty account, as a vector of steps."""
+        self.forget()
+        return np.asarray(self.release(order).arrays["values"], np.float64)
+
+    def noisy_sum(self, order: TrainOrder) -> Vector:
+        """The noisy sum of gradients behind one step of private training, in units of the clipping norm.
+
+        Adam's first step is lr·g/(|g| + 10⁻⁸) on each coordinate, which can be inverted.
+        """
+        self.forget()
+        update = read_reply(Update, self.send(order))
+        step = order.weights["parameters"].astype(np.float64) - update.weights["parameters"]
+        part = np.clip(step / order.lr, -1 + 2**-24, 1 - 2**-24)
+        return np.asarray(ADAM_EPSILON * part / (1 - np.abs(part)) * update.rate * update.records)
+
+
+def compare_releases(sites: Sequence[Site], order: PrepareOrder, audit: AuditConfig, detail: str) -> AttackResult:
+    """How far two neighbours' releases lie apart, exactly: their noise comes from one known seed, and cancels."""
+    replies = []
+    for site in sites:
+        privacy = replace(site.config.privacy, unsafe_seed=1)
+        site.forget()
+        replies.append(replace(site, config=replace(site.config, privacy=privacy)).send(order))
+    return compare_replies(replies, audit, detail)
+
+
+def compare_replies(replies: Sequence[Message], audit: AuditConfig, detail: str) -> AttackResult:
+    """The same of replies. Whether neighbours answer, and the size that they state, must be the same as well."""
+    if all(map(refused, replies)):
+        return AttackResult(audit.epsilon, 0.0, f"{detail}: both neighbours refuse the order")
+    if any(map(refused, replies)):
+        return AttackResult.exact(True, f"{detail}: one neighbour answers, the other does not")
+    one, other = (read_reply(Release, reply) for reply in replies)
+    if one.records != other.records:
+        return AttackResult.exact(True, f"{detail}: the sizes {one.records} and {other.records} are sent")
+    moved = float(np.linalg.norm((one.arrays["values"] - other.arrays["values"]).astype(np.float64)))
+    apart = f"moved {moved / one.sensitivity:.3g} times as far as is claimed"
+    return at_distance(moved, one.scale, audit, f"{detail}: {apart}")
+
+
+def refused(reply: Message) -> bool:
+    """Whether a reply is a `Refusal`."""
+    return reply.has_error() and reply.error.reason in set(Refusal)
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """A hostile server: it chooses extractor, public map and weights as it likes."""
+
+    config: Config
+    classes: int
+    model: Prototype = field(repr=False)
+
+    @classmethod
+    def against(cls, site: Site, shape: tuple[int, ...], classes: int) -> Server:
+        return cls(site.config, classes, build(site.config.prototypes[0], shape, classes, 0))
+
+    @property
+    def width(self) -> int:
+        return self.model.head.in_features
+
+    def map(self, mean: float = 0.0, column: NDArray[Any] | None = None) -> Arrays:
+        """φ is the sign of one feature, or of a combination of them, less a threshold."""
+        basis = np.zeros((self.width, 1), np.float32)
+        basis[:, 0] = np.eye(self.width)[0] if column is None else column
+        return {"mean": np.full(self.width, mean, np.float32) * (basis[:, 0] != 0), "basis": basis}
+
+    def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
+        spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
+        scorer = make_scorer(self.config.privacy, self.classes)
+        return PrepareOrder(
+            client=client,
+            prototype=spec,
+            scorer=scorer.name,
+            classes=self.classes,
+            size=scorer.size(public),
+            h0=extractor_hash(arrays, spec),
+            heard=0,
+            extractor=arrays,
+            public=public,
+        )
+
+    def train(self, weights: NDArray[Any], lr: float = 1.0) -> TrainOrder:
+        """Train the head (W, b), flattened, on features of the server's extractor."""
+        spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
+        return TrainOrder(
+            client=NAME,
+            round=1,
+            prototype=spec,
+            classes=self.classes,
+            method="fedavg",
+            method_options="{}",
+            epochs=self.config.local.epochs,
+            batch_size=self.config.local.batch_size,
+            optimizer="adam",
+            lr=lr,
+            momentum=0.0,
+            weight_decay=0.0,
+            mu=0.0,
+            seed=0,
+            h0=extractor_hash(arrays, spec),
+            heard=0,
+            run="",
+            last_round=0,
+            extractor=arrays,
+            weights={"parameters": weights.astype(np.float32)},
+            broadcast={},
+        )
+
+
+def set_mlp(
+    model: Prototype,
+    first: NDArray[Any] | None = None,
+    hidden: NDArray[Any] | None = None,
+    second: NDArray[Any] | None = None,
+    bias: NDArray[Any] | None = None,
+) -> None:
+    """Set the weights and biases of an mlp's two layers; with biases only, all records have equal features."""
+    with torch.no_grad():
+        for parameter, values in zip(model.features.parameters(), (first, hidden, second, bias), strict=True):
+            parameter.zero_() if values is None else parameter.copy_(torch.tensor(values))

@@ -1,0 +1,140 @@
+"""What a client does with an order: four handlers. Private records are read here and nowhere else, and never leave.
+
+What a client may reveal is decided by its own settings (`Site`). An order carries no budget, no noise and no code. The
+run configuration is the server's, and decides nothing either. `privacy.disclosure` lists everything that leaves.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+
+from fedaux.client.kept_state import ClientState
+from fedaux.client.loading import load_features, load_mapped, load_records, load_task
+from fedaux.client.site import Site
+from fedaux.client.stored_results import ResultStore
+from fedaux.client.task import ClientTask
+from fedaux.client.teaching import prepare_teaching
+from fedaux.client.training import labelled, train_plainly, train_with_privacy
+from fedaux.config.methods import SUMS
+from fedaux.config.schema import Config
+from fedaux.core.messages import (
+    VERSION,
+    Arrays,
+    Hello,
+    HelloOrder,
+    Order,
+    OrderError,
+    PrepareOrder,
+    Release,
+    Sums,
+    SumsOrder,
+    TrainOrder,
+    Update,
+)
+from fedaux.data.federated import class_names
+from fedaux.methods.feature_sums import FeatureSums, Moments
+from fedaux.methods.hooks import Hooks, hooks_of
+from fedaux.models.inference import fingerprint_arrays
+from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.units import public_size
+from fedaux.scoring.registry import stored_release
+
+
+def hello(order: HelloOrder, site: Site) -> Hello:
+    """The clients of this site, so that the server finds them by name after any restart."""
+    classes = class_names(site.config, site.clients[0])
+    return Hello(json.dumps(list(site.clients)), json.dumps(list(classes)), VERSION)
+
+
+def prepare(order: PrepareOrder, site: Site) -> Release:
+    """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
+    config = validate_order(site, order)
+    prepare_teaching(order, site)
+    store = BudgetStore(site.account_folder(order.client), config.privacy)
+    return stored_release(
+        order, request_hash(order), store, lambda: (load_records(site, order), load_features(order, site))
+    )
+
+
+def sums(order: SumsOrder, site: Site) -> Sums:
+    """Sums of features, without noise: only where the client's own settings name a method that sends them."""
+    config = validate_order(site, order)
+    own = config.analytic_head
+    if own is None or order.sends not in SUMS or SUMS.index(order.sends) > (SUMS.index(own.sends) if own.sums else -1):
+        raise OrderError(
+            f"the order asks for unprotected {order.sends} of features; this client's own method and head_init do not"
+        )
+    features, records = load_mapped(order, site)
+    found = FeatureSums.of(Moments.of(features, labelled(records), order.classes, order.sends == "moments"))
+    account = BudgetStore(site.account_folder(order.client), config.privacy).account()
+    return Sums(order.client, public_size(records, config.privacy), account.to_json(), found.to_arrays())
+
+
+def train(order: TrainOrder, site: Site) -> Update:
+    """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone.
+
+    The same order gets the same model again: see `stored_results`.
+    """
+    task = open_task(order, site)
+    rows = cache(lambda: load_task(order, site))
+    result = train_with_privacy(task, rows) if site.config.privacy.private_training else train_plainly(task, rows)
+    task.results.drop_old()
+    return task.update(result, lambda: rows()[0])
+
+
+def open_task(order: TrainOrder, site: Site) -> ClientTask:
+    config, folder = validate_order(site, order), site.account_folder(order.client)
+    hooks, store = ordered_hooks(order, config), BudgetStore(folder, config.privacy)
+    colour = config.privacy.colour
+    states, results = ClientState(folder, order.client, order.run, colour), ResultStore(folder, order.client, colour)
+    return ClientTask(order, site, hooks, store, results, states, states.load(order.last_round))
+
+
+def validate_order(site: Site, order: Order) -> Config:
+    """The client's own settings, or an `OrderError` if the order does not respect them."""
+    config = site.config
+    if order.client not in site.clients:
+        raise OrderError(f"this client is not {order.client!r}")
+    if order.prototype not in {own.to_json() for own in config.prototypes}:  # it might name code, or be too large
+        raise OrderError(
+            f"the order is for the network {order.prototype[:200]}; this client's own settings list "
+            f"{', '.join(own.label for own in config.prototypes)}"
+        )
+    if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
+        raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
+    allowed = max(config.federation.max_epochs, config.local.epochs)
+    if isinstance(order, TrainOrder) and order.epochs > allowed:
+        limit = "its own setting federation.max_epochs says how many"
+        raise OrderError(f"the order asks for {order.epochs} epochs in a round, this client allows {allowed}; {limit}")
+    declared = len(class_names(config, order.client))
+    if order.classes != declared:
+        raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
+    return config
+
+
+def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
+    """The hooks of the order's method. An order never makes a client import code: only its own settings do."""
+    own = (config.method, json.dumps(dict(config.method_options)))
+    if ":" in order.method and (order.method, order.method_options) != own:
+        raise OrderError(f"the order names code, the method {order.method!r}, which this client's own settings do not")
+    try:
+        hooks = hooks_of(order.method, json.loads(order.method_options))
+    except (ValueError, TypeError) as error:
+        raise OrderError(f"the order asks for a method that is not known here: {error}") from error
+    theta = np.zeros(order.weights["parameters"].shape, np.float32) if "parameters" in order.weights else np.zeros(0)
+    expected, sent = (array_shapes(arrays) for arrays in (hooks.broadcast(hooks.server_state(theta)), order.broadcast))
+    if sent != expected:
+        raise OrderError(f"beside the model, {order.method} sends arrays of the shapes {expected}, not {sent}")
+    return hooks
+
+
+def array_shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in arrays.items()}
+
+
+def request_hash(order: PrepareOrder) -> str:
+    """Identifies what was asked for, to the bit: an equal request gets the stored release, any other a new one."""
+    return fingerprint_arrays(order.public, facts=[order.prototype, order.scorer, str(order.classes), order.h0])

@@ -1,0 +1,121 @@
+"""What a client loads for an order: its records, their features, and the ordered model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import cast
+
+from torch import nn
+
+from fedaux.client.site import Site
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.cache import DECODED
+from fedaux.core.io import caching_in
+from fedaux.core.messages import Arrays, Order, OrderError, SumsOrder, TrainOrder
+from fedaux.core.rng import derive_seed
+from fedaux.data.federated import open_private
+from fedaux.data.records import Records
+from fedaux.models import HeadFeatures, Prototype, build, flatten_state, linear_head, load_state, published_weights
+from fedaux.models.compute import place_by_settings
+from fedaux.models.inference import Rows, fingerprint_arrays
+from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.frozen_extractor import extractor_hash
+
+
+def load_records(site: Site, order: Order) -> Records:
+    """The client's private data: its part of the configured split, or all that its site holds.
+
+    What a site decodes, its images above all, is as private as the files, and stays in its vault.
+    """
+    if site.config.data.partition != "own":
+        return open_private(site.config, order.client)[0]
+    with caching_in(site.vault / DECODED):
+        return open_private(site.config, order.client)[0]
+
+
+def load_task(order: TrainOrder, site: Site) -> tuple[Prototype, Records]:
+    """The ordered model and the rows it is for."""
+    model, records = open_rows(order, site)
+    load_ordered(model, order.weights)
+    return model, records
+
+
+def load_ordered(module: nn.Module, weights: Arrays) -> None:
+    try:
+        load_state(module, weights)
+    except ValueError as error:
+        raise OrderError(f"the order's weights are not those of its network: {error}") from error
+
+
+def open_rows(order: TrainOrder, site: Site) -> tuple[Prototype, Records]:
+    """(the resident model, the client's records), or their features where only heads train: views of a pool.
+
+    Private training computes on the processor in float32, as the features of private records are.
+    """
+    records, config = load_records(site, order), site.config
+    device, precision = ("cpu", "float32") if config.privacy.private_training else (config.device, config.precision)
+    if not order.h0:
+        return cached_model(order.prototype, records.shape, order.classes, device, precision), records
+    features = replace(records, x=features_of(order, site, Records(records.x)))
+    statistics = fingerprint_arrays(order.standardisation)
+    model = cached_head(features.x.shape[1], order.classes, order.random_features, statistics, device)
+    standardise(cast(HeadFeatures, model.features), order)
+    return model, features
+
+
+def load_mapped(order: SumsOrder, site: Site) -> tuple[HeadFeatures, Records]:
+    """(what a head makes of features, the client's records as features of h0)."""
+    records = load_records(site, order)
+    features = replace(records, x=features_of(order, site, Records(records.x)))
+    mapped = HeadFeatures(features.x.shape[1], order.random_features)
+    standardise(mapped, order)
+    if mapped.width != order.width:
+        raise OrderError(f"the order says that there are {order.width} features, there are {mapped.width}")
+    return mapped, features
+
+
+def standardise(features: HeadFeatures, order: SumsOrder | TrainOrder) -> None:
+    try:
+        features.standardise(order.standardisation)
+    except ValueError as error:
+        raise OrderError(f"the order's statistics of features cannot be used: {error}") from error
+
+
+def load_features(order: Order, site: Site) -> Rows:
+    """h0 over the client's own data, computed once and kept where only the client can read it."""
+    return features_of(order, site, load_records(site, order))
+
+
+def features_of(order: Order, site: Site, records: Records) -> Rows:
+    cache = FeatureCache(site.feature_folder(order.client), private=True)
+    return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
+
+
+def ordered_extractor(
+    order: Order, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
+) -> nn.Module:
+    """h0 from the order, or this site's own copy of a published encoder: to the bit what the hash says."""
+    module = cached_model(order.prototype, shape, 2, device, precision).features  # the head plays no part here
+    if order.extractor:
+        load_ordered(module, order.extractor)
+    elif published_weights(module):
+        module.restore()  # type: ignore[operator]
+    else:
+        raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
+    if extractor_hash(flatten_state(module), order.prototype) != h0:
+        raise OrderError(f"the extractor here is not the one asked for, {h0}; is it the same release?")
+    return module
+
+
+@lru_cache(maxsize=8)
+def cached_model(prototype: str, shape: tuple[int, ...], classes: int, device: str, precision: str) -> Prototype:
+    """One model per prototype stays where it computes; every order loads its own weights into it."""
+    model = build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
+    return place_by_settings(model, device, precision, shape)
+
+
+@lru_cache(maxsize=8)
+def cached_head(width: int, classes: int, random: int, statistics: str, device: str) -> Prototype:
+    """One for each hash of its features' `statistics`: clients of several prototypes may train side by side."""
+    return place_by_settings(linear_head(width, classes, random), device, "float32")

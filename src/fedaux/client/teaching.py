@@ -1,0 +1,96 @@
+"""T2 at a client: its own model on its own copy of D_distill, weighted with what the server broadcasts.
+
+Logits on public data follow from the model that is sent anyway, and the weights from the client's own release.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from fedaux.client.loading import ordered_extractor
+from fedaux.client.site import Site
+from fedaux.config.methods import find_method
+from fedaux.config.schema import Config
+from fedaux.core.messages import Arrays, OrderError, PrepareOrder, Teaching, TrainOrder
+from fedaux.data.federated import open_auxiliary
+from fedaux.data.records import Records
+from fedaux.methods.contribution import Ensemble
+from fedaux.methods.teachers import own_weights as logit_weights
+from fedaux.methods.teachers import teacher_logits
+from fedaux.models.inference import transform_rows
+from fedaux.scoring.base import PortableScorer
+from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.public_data import PublicData
+from fedaux.scoring.registry import make_scorer
+from fedaux.scoring.teacher_weights import client_weights
+
+_features: dict[tuple[Path, str, str], Records] = {}  # of all auxiliary data, by folder, h0 and D_distill
+
+
+def teach(order: TrainOrder, site: Site, model: nn.Module, weights: Arrays) -> Arrays:
+    """This client's half of the ensemble, {} where none is asked for. `weights` are those that are sent."""
+    if not order.teaching:
+        return {}
+    teaching = Teaching.from_json(order.teaching)
+    public = ordered_public_data(site.config, teaching)
+    part = public.part(teaching.examples, order.round)
+
+    def rows(records: Records) -> Records:
+        return records if part is None else records.take(part)
+
+    inputs = rows(public_features(order, site, public, order.h0) if order.h0 else public.distill)
+    logits = teacher_logits(model, weights, inputs)
+    if not teaching.scorer:
+        return Ensemble.of(logits, logit_weights(find_method(order.method), logits)).to_arrays()
+    features = rows(public_features(order, site, public, teaching.h0))
+    return Ensemble.of(logits, own_weights(order, site.config, teaching, features)).to_arrays()
+
+
+def prepare_teaching(order: PrepareOrder, site: Site) -> None:
+    """While the extractor is at hand: features of D_distill, which later orders score."""
+    if site.config.teachers.run_on == "clients":
+        public_features(order, site, own_public_data(site.config), order.h0)
+
+
+def own_weights(order: TrainOrder, config: Config, teaching: Teaching, features: Records) -> NDArray[np.floating]:
+    """s_i(x) on rows of D_distill, given their features under h0."""
+    scorer = make_scorer(config.privacy, order.classes)
+    if teaching.scorer != config.privacy.scorer or not isinstance(scorer, PortableScorer):
+        raise OrderError(f"the order asks for weights of the scorer {teaching.scorer!r}, which this client cannot make")
+    embedded = transform_rows(features, partial(scorer.embed, order.public))
+    return client_weights(scorer, teaching.weights, embedded, order.fit, order.client_fit)
+
+
+def ordered_public_data(config: Config, teaching: Teaching) -> PublicData:
+    """The client's own, if it is the server's."""
+    if config.teachers.run_on != "clients":
+        raise OrderError("the order asks this client to teach; its own settings say teachers.run_on = 'server'")
+    public = own_public_data(config)
+    if public.distill_hash != teaching.distill:
+        raise OrderError(
+            f"D_distill here has the hash {public.distill_hash}, at the server {teaching.distill}: [aux] and seed of "
+            "this client's settings must be the server's, and the files the same"
+        )
+    return public
+
+
+@lru_cache(maxsize=4)
+def own_public_data(config: Config) -> PublicData:
+    return PublicData(open_auxiliary(config), None, config.aux.negatives, config.seed)
+
+
+def public_features(order: PrepareOrder | TrainOrder, site: Site, public: PublicData, h0: str) -> Records:
+    """Features of D_distill under the extractor with this hash, computed once for all auxiliary data."""
+    folder = site.feature_folder(order.client)
+    key = folder, h0, public.distill_hash
+    if key not in _features:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the client's account may be in it
+        device, shape = site.config.device, public.aux.shape
+        rows = FeatureCache(folder).features(h0, public.aux, lambda: ordered_extractor(order, h0, shape, device))
+        _features[key] = Records(rows).take(public.split.distill)
+    return _features[key]

@@ -1,0 +1,145 @@
+"""Heads in closed form from sums over the clients' features: no training, and the same whatever the split.
+
+    ridge          W = argmin Σ ‖y − Wψ − b‖² + λ‖W‖², one-hot y: Fed3R (Fanì et al. 2024), AFL (He et al. 2025)
+    discriminant   Gaussians of one covariance, that of all clients' records within classes: FedCGS (Guan et al. 2025)
+    class means    the same with the covariance of public features, so clients send no second moments; or with
+                   none, which is the nearest class mean: FedNCM (Legate et al. 2023)
+
+All clients' sums are those of the pooled records, so each head is the one that central data would give.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedaux.config.parsing import require, require_choice
+from fedaux.methods.feature_sums import Matrix, Moments
+from fedaux.methods.hooks import Hooks
+from fedaux.scoring.discriminant import linear_discriminant
+
+PENALTIES = np.logspace(-6, 2, 65)  # λ per record, in units of the features' mean variance
+
+PublicCovariance = Callable[[], Matrix]  # of ψ over D⁻, (D, D)
+
+
+class Head(NamedTuple):
+    """A linear head on ψ, in the scale of logits."""
+
+    weight: Matrix  # (C, D)
+    bias: Matrix  # (C,)
+
+
+class AnalyticHead(Hooks):
+    """A method whose head is computed: `Method.sends` says from what. Its fields are options, as those of any hooks."""
+
+    @abstractmethod
+    def head(self, sums: Moments, covariance: PublicCovariance) -> Head: ...
+
+
+@dataclass(frozen=True)
+class Ridge(AnalyticHead):
+    penalty: float = 0.0  # λ per record; 0: by generalised cross-validation
+
+    def __post_init__(self) -> None:
+        require(self.penalty >= 0, f"method_options.penalty must not be negative, and is {self.penalty}.")
+
+    def head(self, sums: Moments, covariance: PublicCovariance) -> Head:
+        return ridge_head(sums, self.penalty or None)
+
+
+@dataclass(frozen=True)
+class Discriminant(AnalyticHead):
+    def head(self, sums: Moments, covariance: PublicCovariance) -> Head:
+        return discriminant_head(sums, within_covariance(sums))
+
+
+@dataclass(frozen=True)
+class ClassMeans(AnalyticHead):
+    covariance: str = "public"  # of a class: that of D⁻'s features; or identity: the nearest class mean
+
+    def __post_init__(self) -> None:
+        require_choice("method_options.covariance", self.covariance, ("public", "identity"))
+
+    def head(self, sums: Moments, covariance: PublicCovariance) -> Head:
+        return discriminant_head(sums, covariance()) if self.covariance == "public" else nearest_mean_head(sums)
+
+
+def ridge_head(sums: Moments, penalty: float | None = None) -> Head:
+    """`penalty` is λ per record. Without one it is that of the least generalised cross-validation error,
+
+        GCV(λ) = RSS(λ) / (n − df(λ))²,  df = 1 + Σ v/(v + λ),
+
+    which follows from the sums: v are the eigenvalues of the centred second moments. The bias is not penalised.
+    Predictions estimate one-hot labels; divided by the variance of their error they are the logits of a posterior.
+    """
+    assert sums.moments is not None
+    n, mean = sums.records, sums.mean
+    values, vectors = np.linalg.eigh(sums.moments - n * np.outer(mean, mean))
+    values = np.maximum(values, 0.0)
+    targets = vectors.T @ (sums.class_sums.T - np.outer(mean, sums.counts))  # (D, C)
+    squares, total = np.square(targets).sum(axis=1), n - np.square(sums.counts).sum() / n
+
+    def errors(lam: float) -> tuple[float, float]:
+        """(RSS, n − df)"""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            explained = np.where(values + lam > 0, squares * (values + 2 * lam) / np.square(values + lam), 0.0).sum()
+            degrees = 1 + np.where(values + lam > 0, values / (values + lam), 0.0).sum()
+        return max(float(total - explained), 1e-12 * total), float(max(n - degrees, 1e-6 * n))
+
+    if penalty is None:
+        grid = PENALTIES * max(float(values.mean()), 1e-12)
+        residuals = np.array([errors(lam) for lam in grid])
+        lam = float(grid[np.argmin(residuals[:, 0] / np.square(residuals[:, 1]))])
+    else:
+        lam = penalty * n
+    residual, freedom = errors(lam)
+    variance = max(residual / freedom / len(sums.counts), 1e-6)
+    weight = (vectors @ (targets / (values + lam)[:, None])).T
+    bias = sums.counts / n - weight @ mean
+    return Head(weight / variance, bias / variance)
+
+
+def discriminant_head(sums: Moments, covariance: Matrix) -> Head:
+    """The posterior under a Gaussian for each class, all of this covariance."""
+    return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums)))
+
+
+def nearest_mean_head(sums: Moments) -> Head:
+    """argmin_c ‖ψ − mean_c‖, in units of the mean squared distance between class means and their mean."""
+    means = class_means(sums)
+    scale = max(float(np.square(means - means.mean(axis=0)).sum(axis=1).mean()), 1e-12)
+    return Head(means / scale, -0.5 * np.square(means).sum(axis=1) / scale)
+
+
+def class_means(sums: Moments) -> Matrix:
+    """(C, D); a class that nobody has gets the mean of all records."""
+    counts = sums.counts[:, None]
+    return np.where(counts > 0, sums.class_sums / np.maximum(counts, 1.0), sums.mean)
+
+
+def log_prior(sums: Moments) -> Matrix:
+    """With one record more of each class, so that none is impossible."""
+    return np.asarray(np.log((sums.counts + 1) / (sums.records + len(sums.counts))))
+
+
+def within_covariance(sums: Moments) -> Matrix:
+    """Of records around the mean of their class, shrunk."""
+    assert sums.moments is not None
+    means = class_means(sums)
+    scatter = sums.moments - (means.T * sums.counts) @ means
+    return shrunk(scatter / sums.records, sums.records)
+
+
+def shrunk(covariance: Matrix, records: float) -> Matrix:
+    """Towards the identity by the oracle approximating rule (Chen et al. 2010), which needs nothing but these two."""
+    width = len(covariance)
+    scale, squares = np.trace(covariance) / width, np.square(covariance).sum()
+    spread = (records + 1 - 2 / width) * (squares - width * scale**2)
+    share = 1.0 if spread <= 0 else min(1.0, ((1 - 2 / width) * squares + (width * scale) ** 2) / spread)
+    share = max(share, 1e-6)
+    return np.asarray((1 - share) * covariance + share * max(scale, 1e-12) * np.eye(width))

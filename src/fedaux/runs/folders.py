@@ -1,0 +1,59 @@
+"""Folders of runs: which one a run gets, whether it is in there already, and how it goes on after Ctrl-C."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from fedaux.config.schema import Config
+from fedaux.server.run_state import FILE, RunState, StateError
+
+
+def stored_state(config: Config, folder: Path) -> RunState | None:
+    """The run that is in the folder: the same one, or the same with more rounds; None where there is none yet."""
+    if not (folder / FILE).is_file():
+        if folder.exists() and not folder.is_dir():
+            raise StateError(f"{folder} is a file; --out needs a folder of its own")
+        return None
+    state = RunState.load(folder)
+    differing = differences(state, config)
+    if differing:
+        raise StateError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
+    return replace(state, config=config)
+
+
+def differences(state: RunState, config: Config) -> list[str]:
+    """The settings that make a run another one; more rounds and other patience do not."""
+    old, new = state.config.to_dict(), config.to_dict()
+    found = [key for key in new if new[key] != old[key] and key != "federation"]
+    return [] if found == ["rounds"] and config.rounds >= state.round else found
+
+
+def numbered_folder(folder: Path, config: Config) -> Path:
+    """The folder, or the first of folder-2, folder-3, … that is free or holds this very run."""
+    for number in count(1):
+        path = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        if not (path / FILE).is_file():
+            return path
+        try:
+            if not differences(RunState.load(path), config):
+                return path
+        except StateError:
+            continue  # damaged, or of another version: it is somebody's, and stays
+    raise AssertionError("there is always another number")
+
+
+def how_to_continue(folder: Path) -> str:
+    """What is true at this moment of a run that was interrupted."""
+    try:
+        state = RunState.load(folder)
+    except (StateError, OSError):
+        return (
+            "Stopped before the first round. The same command starts again, with what is in the cache: decoded images, "
+            "and every epoch of pre-training that was finished."
+        )
+    if state.round >= state.config.rounds:
+        return f"Stopped. All rounds are finished; `fedaux report {folder}` writes the report."
+    after = f"after round {state.round} of {state.config.rounds}" if state.round else "with round 1, which is prepared"
+    return f"Stopped. The same command, or `fedaux resume {folder}`, continues {after}."

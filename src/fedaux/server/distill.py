@@ -1,0 +1,200 @@
+"""T3: one student per prototype learns the ensemble's soft labels on D_distill."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from scipy.special import softmax
+from torch import Tensor, nn
+
+from fedaux.config.distillation import DistillConfig
+from fedaux.config.schema import Config
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.messages import Arrays
+from fedaux.core.rng import torch_stream
+from fedaux.data.batching import batch_starts, batches, shuffled
+from fedaux.data.records import Indices, Records
+from fedaux.methods.contribution import Ensemble
+from fedaux.models import flatten_state, load_state
+from fedaux.models.compute import forward
+from fedaux.models.inference import predict
+from fedaux.models.optimizer import Losses, Optimizer, mean_loss
+from fedaux.server.networks import Learners
+
+SWA_EVERY = 25  # steps, as in FedBE's code
+COMPARED = 1024  # public examples, at most, on which two starts are compared
+
+
+class DivergedError(FedauxError, ArithmeticError):
+    """Training that left the real numbers; nothing of it is saved."""
+
+    code = Exit.DIVERGED
+
+
+def distillation_loss(student: Tensor, soft_labels: Tensor) -> Tensor:
+    """Eq. 1: batch mean of KL(ỹ ‖ softmax(f(x))). student: logits (B, C); soft_labels: probabilities (B, C)."""
+    return F.kl_div(F.log_softmax(student, dim=1), soft_labels, reduction="batchmean")
+
+
+def soft_labels(ensemble: Ensemble, rows: NDArray[np.int64], settings: DistillConfig) -> NDArray[np.float32]:
+    """What students learn, (B, C): eq. 4's softmax of the mean logits, or the mean of probabilities; then p^(1/T)."""
+    if settings.combine == "logits" and settings.temperature == 1:
+        return ensemble.soft_labels(rows)
+    labels = softmax(ensemble.mean(rows), axis=1) if settings.combine == "logits" else ensemble.mean(rows)
+    sharper = np.maximum(labels, 0.0) ** (1 / settings.temperature)
+    return np.asarray(sharper / sharper.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def distill(
+    student: nn.Module, records: Records, ensemble: Ensemble, settings: DistillConfig, generator: torch.Generator
+) -> float:
+    """Minimise KL(ỹ ‖ student); returns the mean loss of the last epoch.
+
+    The student stays in eval mode, unless told otherwise: normalisation keeps the averaged statistics of the private
+    data instead of drifting to those of the auxiliary data, and a row's prediction never depends on its batch.
+    With `patience`, the best student on the held-out public examples is the result; private or test labels have no say.
+    """
+    student.train(settings.train_mode)
+    descent = Optimizer(settings.optimizer, settings.lr, settings.momentum).make(list(student.parameters()))
+    rows, held_out = np.arange(len(records)), np.empty(0, np.int64)
+    if settings.patience:
+        held_out, rows = np.split(shuffled(len(records), generator), [len(records) // 10])
+    steps = settings.steps or settings.epochs * len(batch_starts(len(rows), settings.batch_size))
+    losses, best, averaged = Losses(), Best(settings.patience), Average(settings.average_from * steps)
+
+    def loss_on(part: NDArray[np.int64]) -> Tensor:
+        logits = forward(student, records.batch(part))
+        return distillation_loss(logits, torch.from_numpy(soft_labels(ensemble, part, settings)).to(logits.device))
+
+    for step, part in enumerate(_steps(rows, settings.batch_size, steps, generator), 1):
+        loss = loss_on(part)
+        descent.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        descent.step()
+        losses.append((loss.detach(), len(part)))
+        averaged.see(step, student)
+        if len(held_out) and best.stops(step, student, lambda: _evaluated(student, loss_on, held_out, settings)):
+            break
+    descent.zero_grad()
+    (averaged if averaged.count else best).load(student)
+    return mean_loss(losses[-len(batch_starts(len(rows), settings.batch_size)) :])
+
+
+@dataclass
+class Best:
+    """Early stopping: the weights with the lowest loss so far, looked for ten times within the patience."""
+
+    patience: int
+    step: int = 0
+    loss: float = math.inf
+    weights: Arrays = field(default_factory=dict)
+
+    def stops(self, step: int, student: nn.Module, loss: Callable[[], float]) -> bool:
+        if step % max(1, self.patience // 10):
+            return False
+        now = loss()
+        if now < self.loss:
+            self.step, self.loss, self.weights = step, now, flatten_state(student)
+        return step - self.step >= self.patience
+
+    def load(self, student: nn.Module) -> None:
+        if self.weights:
+            load_state(student, self.weights)
+
+
+@dataclass
+class Average:
+    """SWA: the mean of a student's parameters, every 25 steps after `start`. Statistics are those of the last step."""
+
+    start: float
+    count: int = 0
+    mean: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    def see(self, step: int, student: nn.Module) -> None:
+        if step > self.start and step % SWA_EVERY == 0:
+            theta = flatten_state(student)["parameters"].astype(np.float64)
+            self.count += 1
+            self.mean = theta if self.count == 1 else self.mean + (theta - self.mean) / self.count
+
+    def load(self, student: nn.Module) -> None:
+        load_state(student, {**flatten_state(student), "parameters": self.mean.astype(np.float32)})
+
+
+def _steps(
+    rows: NDArray[np.int64], batch_size: int, steps: int, generator: torch.Generator
+) -> Iterator[NDArray[np.int64]]:
+    """Epoch after epoch, so many batches."""
+    epochs = (rows[part] for _ in itertools.count() for part in batches(len(rows), batch_size, generator))
+    return itertools.islice(epochs, steps)
+
+
+def _evaluated(
+    student: nn.Module, loss_on: Callable[[NDArray[np.int64]], Tensor], rows: NDArray[np.int64], settings: DistillConfig
+) -> float:
+    """Mean loss on these examples, in eval mode."""
+    student.eval()
+    with torch.no_grad():
+        parts = np.array_split(rows, max(1, len(rows) // settings.batch_size))
+        loss = sum(float(loss_on(part)) * len(part) for part in parts) / len(rows)
+    student.train(settings.train_mode)
+    return loss
+
+
+def public_loss(
+    student: nn.Module, records: Records, ensemble: Ensemble, rows: Indices, settings: DistillConfig
+) -> float:
+    """`distillation_loss` on these examples."""
+    logits = torch.from_numpy(predict(student, records.take(rows)))
+    return distillation_loss(logits, torch.from_numpy(soft_labels(ensemble, rows, settings))).item()
+
+
+def starts(
+    learners: Learners,
+    averages: dict[str, Arrays],
+    students: dict[str, Arrays],
+    inputs: Callable[[str], Records],
+    ensemble: Ensemble,
+    settings: DistillConfig,
+) -> dict[str, Arrays]:
+    """What each student starts from: the round's average, its last self, or whichever is closer to the ensemble."""
+    if settings.start != "better":
+        return averages if settings.start == "average" else students
+
+    def loss(label: str, weights: Arrays) -> float:
+        records = inputs(label)
+        some = np.arange(0, len(records), math.ceil(len(records) / COMPARED))
+        return public_loss(learners.loaded(label, weights), records, ensemble, some, settings)
+
+    pairs = {label: (averages[label], students[label]) for label in averages}
+    return {label: min(pair, key=partial(loss, label)) for label, pair in pairs.items()}
+
+
+def distill_students(
+    learners: Learners,
+    weights: dict[str, Arrays],
+    inputs: Callable[[str], Records],
+    ensemble: Ensemble,
+    config: Config,
+    round_: int,
+) -> tuple[dict[str, Arrays], float]:
+    """(one student per prototype, each from its own weights and all from the one ensemble; their mean loss)."""
+    students, losses, settings = {}, [], config.distill
+    for label in weights:
+        student = learners.loaded(label, weights[label])
+        generator = torch_stream(config.seed, "distill", label, round_)
+        losses.append(distill(student, inputs(label), ensemble, settings, generator))
+        students[label] = flatten_state(student)
+    if not np.isfinite(losses).all():
+        raise DivergedError(
+            f"distillation diverged in round {round_}: lower distill.lr (of a strategy, distill_lr) and go on with "
+            "`fedaux resume`"
+        )
+    return students, float(np.mean(losses))

@@ -1,0 +1,155 @@
+"""What clients are asked for: a release (P2, P3) and local training (T1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from fedaux.config.methods import find_method
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config
+from fedaux.core.messages import Arrays, PrepareOrder, SumsOrder, Teaching, TrainOrder
+from fedaux.core.rng import derive_seed
+from fedaux.methods.hooks import Hooks, hooks_of
+from fedaux.models import published_weights, to_half
+from fedaux.scoring.base import Scorer
+from fedaux.scoring.public_data import PublicData
+from fedaux.scoring.teacher_weights import TeacherWeights
+from fedaux.server.account_counts import Heard
+from fedaux.server.networks import Learners
+from fedaux.server.run_state import RunState
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """`spec_of` says which prototype a client trains."""
+
+    config: Config
+    classes: int
+    scorer: Scorer
+    learners: Learners
+    public: PublicData
+    spec_of: Callable[[str], PrototypeSpec]
+    known_accounts: Heard | None = None  # from all runs of a deployment
+    _halved: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_on_the_wire`
+    _sent: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_broadcast`
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        return hooks_of(self.config.method, dict(self.config.method_options))
+
+    @cached_property
+    def run(self) -> str:
+        """The run's id: a hash of all settings, which takes longer than everything else of an order."""
+        return self.config.run_id
+
+    def prepare(self, state: RunState, client: str) -> PrepareOrder:
+        spec = self.spec_of(client)
+        public, (heard, signature) = state.public[spec.label], self._heard(state, client)
+        return PrepareOrder(
+            client=client,
+            prototype=spec.to_json(),
+            scorer=self.scorer.name,
+            classes=self.classes,
+            size=self.scorer.size(public),
+            h0=self.public.h0[spec.label].hash,
+            heard=heard,
+            heard_signature=signature,
+            extractor=self._extractor(state, client),
+            public=public,
+        )
+
+    def sums(self, state: RunState, client: str, sends: str) -> SumsOrder:
+        spec = self.spec_of(client)
+        return SumsOrder(
+            client=client,
+            prototype=spec.to_json(),
+            classes=self.classes,
+            sends=sends,
+            width=self.config.random_features or self.learners.networks[spec.label].width,
+            h0=self.public.h0[spec.label].hash,
+            random_features=self.config.random_features,
+            extractor=self._extractor(state, client),
+            standardisation=state.standardisation.get(spec.label, {}),
+        )
+
+    def train(self, state: RunState, client: str, weights: TeacherWeights | None = None) -> TrainOrder:
+        """`weights` are those of the round's teachers, in a method that scores."""
+        spec, config, round_ = self.spec_of(client), self.config, state.round + 1
+        teaching, (heard, signature) = self._teaching(state, client, weights), self._heard(state, client)
+        return TrainOrder(
+            client=client,
+            round=round_,
+            prototype=spec.to_json(),
+            classes=self.classes,
+            method=config.method,
+            method_options=json.dumps(dict(config.method_options)),
+            epochs=config.local.epochs,
+            batch_size=config.local.batch_size,
+            optimizer=config.local.optimizer,
+            lr=config.local.lr_at(round_, config.rounds),
+            momentum=config.local.momentum,
+            weight_decay=config.local.weight_decay,
+            mu=config.local.mu if find_method(config.method).proximal else 0.0,
+            seed=derive_seed(config.seed, "batches", client, round_),
+            h0=self.public.h0[spec.label].hash if config.head_only else "",
+            heard=heard,
+            heard_signature=signature,
+            run=state.run or self.run,
+            last_round=state.last_round.get(client, 0),
+            extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
+            weights=self._on_the_wire(spec.label, state.weights[spec.label]),
+            broadcast=self._broadcast(spec.label, state.method_state[spec.label]),
+            standardisation=state.standardisation.get(spec.label, {}) if config.head_only else {},
+            random_features=config.random_features,
+            freeze_batch_norm=config.local.freeze_batch_norm,
+            **teaching,
+        )
+
+    def _heard(self, state: RunState, client: str) -> tuple[int, str]:
+        """How many entries of a client's account are known, from this run or an earlier one, and its signature."""
+        known = [state.heard(client), *([self.known_accounts.entries(client)] if self.known_accounts else [])]
+        return max(known, key=lambda pair: (pair[0], bool(pair[1])))
+
+    def _teaching(self, state: RunState, client: str, weights: TeacherWeights | None) -> dict[str, Any]:
+        """What a client needs to run its own model on D_distill and to weight it; {} where it does not."""
+        method, teachers = find_method(self.config.method), self.config.teachers
+        taught = method.distils and teachers.run_on == "clients"
+        if not taught or (method.scores and (weights is None or client not in weights.teachers)):
+            return {}
+        part = self.public.part(teachers.examples, state.round + 1)
+        size = len(self.public.distill) if part is None else len(part)
+        teaching = Teaching(self.public.distill_hash, size)
+        if weights is None:
+            return {"teaching": teaching.to_json()}
+        label = self.spec_of(client).label
+        scored = replace(teaching, scorer=self.scorer.name, weights=teachers.weights, h0=self.public.h0[label].hash)
+        fit, client_fit = weights.broadcast(client)
+        return {"teaching": scored.to_json(), "public": state.public[label], "fit": fit, "client_fit": client_fit}
+
+    def _extractor(self, state: RunState, client: str) -> Arrays:
+        """h0 itself, or nothing where the client has its features already or a copy of the published encoder."""
+        label = self.spec_of(client).label
+        own_copy = find_method(self.config.method).pretrained and published_weights(self.learners.extractors[label])
+        return {} if own_copy or client in state.prepared else state.extractors[label]
+
+    def _on_the_wire(self, label: str, weights: Arrays) -> Arrays:
+        """A model as it is sent: the very same arrays for all clients of a round, so that they are packed once."""
+        if self.config.federation.precision == "float32":
+            return weights
+        whole, half = self._halved.get(label, (None, {}))
+        if whole is not weights:
+            half = to_half(weights)
+            self._halved[label] = weights, half
+        return half
+
+    def _broadcast(self, label: str, method_state: Arrays) -> Arrays:
+        """What the method sends beside the model, again the very same arrays for all."""
+        known, arrays = self._sent.get(label, (None, {}))
+        if known is not method_state:
+            arrays = self.hooks.broadcast(method_state)
+            self._sent[label] = method_state, arrays
+        return arrays

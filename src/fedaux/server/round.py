@@ -1,0 +1,225 @@
+"""One round's T2 and T3: merge each checked update into the sum and drop it, then average, distil and test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from fedaux.core.messages import Arrays, Failure, Update
+from fedaux.core.metrics import Evaluation
+from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
+from fedaux.core.rng import numpy_stream
+from fedaux.core.timing import Costs, payload_bytes
+from fedaux.data.records import Indices, Records
+from fedaux.methods.contribution import Contribution, Ensemble
+from fedaux.methods.hooks import next_model, with_extra
+from fedaux.methods.teachers import bayesian_teachers, normalised, own_weights, teacher_logits
+from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
+from fedaux.server.distill import distill_students, starts
+from fedaux.server.evaluation import evaluations
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
+from fedaux.server.update_norms import UpdateNorm, medians, norm_limits, update_norm
+
+TEACHER_QUORUM = 0.5  # the share of a round's models that must be teachers: fewer would pull students to themselves
+_REASON = 500  # characters of a reason that are kept: a client writes some of them
+
+
+@dataclass
+class Round:
+    """`teacher_weights` knows the clients asked that have made a release: the teachers of a method that scores.
+
+    Standing teachers are clients that contributed to an earlier round and not to this one: they join when it ends.
+
+    How far an update may move from the weights that were `sent` is known from earlier rounds alone, in `limits`: the
+    order in which updates arrive must not decide which are believed.
+    """
+
+    server: Server
+    number: int
+    sent: dict[str, Arrays]
+    limits: dict[str, UpdateNorm]
+    teacher_weights: TeacherWeights | None
+    costs: Costs
+    part: Indices | None = None  # of D_distill; None: all of it
+    total: Contribution = field(default_factory=Contribution)
+    client_metrics: dict[str, ClientMetrics] = field(default_factory=dict)  # of those that contributed
+    failures: list[Failure] = field(default_factory=list)
+    private_training: dict[str, PrivateTraining] = field(default_factory=dict)
+    unprotected: int = 0  # updates that came without noise
+    norms: dict[str, list[UpdateNorm]] = field(default_factory=dict)  # of each prototype's updates
+
+    @classmethod
+    def start(
+        cls, server: Server, embedding: PublicEmbedding | None, state: RunState, asked: Sequence[str], costs: Costs
+    ) -> Round:
+        number, teachers = state.round + 1, server.config.teachers
+        part = server.public.part(teachers.examples, number) if server.method.distils else None
+        known = sorted(state.last_round.keys() & set(server.clients) - set(asked)) if server.standing else []
+        with costs.phase("weigh"):
+            scored = embedding if server.method.scores else None
+            weights = scored.teacher_weights(state.releases, [*asked, *known], part) if scored else None
+        return cls(server, number, state.weights, norm_limits(state.history), weights, costs, part)
+
+    def add(self, update: Update) -> None:
+        """T2. An update that makes no sense costs its contribution, never the round."""
+        self.costs.received += payload_bytes(update)
+        if update.noise > 0:
+            self.private_training[update.client] = PrivateTraining(update.noise, update.rate, update.steps)
+        else:
+            self.unprotected += 1
+        label = self.server.label_of(update.client)
+        try:
+            norm = self._check_norm(update, label)
+            contribution, share = self._contribution(update, label)
+        except ValueError as error:
+            self.failures.append(Failure(update.client, str(error)))
+            return
+        self.total.merge(contribution)
+        self.client_metrics[update.client] = ClientMetrics(update.records, update.loss, update.seconds, share)
+        self.norms.setdefault(label, []).append(norm)
+
+    def _check_norm(self, update: Update, label: str) -> UpdateNorm:
+        local, known = self.server.config.local, self.limits.get(label, {})
+        steps = local.epochs * math.ceil(update.records / local.batch_size)
+        nothing = {name: np.zeros_like(array) for name, array in update.extra.items()}
+        sent, received = with_extra(self.sent[label], nothing), with_extra(update.weights, update.extra)
+        norm = update_norm(sent, received, steps)
+        for name, size in norm.items():
+            limit = known.get(name, math.inf)
+            if not math.isfinite(size):
+                raise ValueError(f"its {name} are not finite")
+            if size > limit:
+                raise ValueError(f"its {name} move by {size:.3g}; earlier rounds make {limit:.3g} the limit")
+        return norm
+
+    def _contribution(self, update: Update, label: str) -> tuple[Contribution, float | None]:
+        """(what it adds; its mean share of all teachers' weight, or None where nothing is scored)."""
+        arrays, records = with_extra(update.weights, update.extra), update.records if self.server.hooks.weighted else 1
+        ensemble, share = self._teach(update, label)
+        second_moment = self.server.method.teachers == "bayesian"
+        if second_moment and self.server.config.distill.draws == "updates":
+            sent = self.sent[label]["parameters"]
+            arrays = with_extra(arrays, normalised(sent, arrays["parameters"], self._sizes(label)))
+        return Contribution.of(label, arrays, records, ensemble, second_moment=second_moment), share
+
+    def _teach(self, update: Update, label: str) -> tuple[Ensemble | None, float | None]:
+        """(its half of the ensemble, computed here or by the client; its share): None, None if it does not teach."""
+        scored = self.teacher_weights
+        if not self.server.method.distils or (scored is not None and update.client not in scored.teachers):
+            if self.server.standing:  # it teaches from the round on in which it has made a release
+                Ensemble.of(self._logits(label, update.weights, update.client))
+            return None, None
+        with self.costs.phase("teach"):
+            if self.server.config.teachers.run_on == "clients":
+                ensemble = Ensemble.from_arrays(update.ensemble)
+                if scored is not None:
+                    scored.check(update.client, ensemble.mass.value())
+            else:
+                logits = self._logits(label, update.weights, update.client)
+                weights = own_weights(self.server.method, logits) if scored is None else scored.of(update.client)
+                ensemble = Ensemble.of(logits, weights)
+            return ensemble, None if scored is None else scored.share(ensemble.mass.value())
+
+    def _logits(self, label: str, weights: Arrays, client: str = "") -> NDArray[np.float32]:
+        """Of a teacher on this round's part of D_distill; or its probabilities, where these are what is averaged.
+
+        Those of a client that may stand are kept, on all of D_distill.
+        """
+        config, standing = self.server.config, self.server.standing if client else None
+        inputs = self._inputs(label) if standing is None else self.server.public.distill_inputs(label)
+        logits = teacher_logits(self.server.learners.trained[label], weights, inputs, config.teachers.workers)
+        if config.distill.combine != "logits":
+            logits = np.asarray(softmax(logits, axis=1), np.float32)
+        if standing is None:
+            return logits
+        standing.save(client, self.number, logits)
+        return logits if self.part is None else logits[self.part]
+
+    def _sizes(self, label: str) -> list[int]:
+        """Of the arrays that make up the parameters of a prototype's learner."""
+        return [parameter.numel() for parameter in self.server.learners.trained[label].parameters()]
+
+    def _inputs(self, label: str) -> Records:
+        """This round's part of D_distill, as a prototype's learner is called with it."""
+        return self.server.public.distill_inputs(label, self.part)
+
+    @property
+    def distils(self) -> bool:
+        """Whether there are teachers, and enough of them."""
+        return self.total.teachers > 0 and self.total.teachers >= TEACHER_QUORUM * self.total.clients
+
+    def finish(self, state: RunState) -> RunState:
+        """Standing teachers, averages, FedBE's draws, students, test: the state after this round."""
+        server = self.server
+        if server.standing:
+            others = set(server.clients) - self.client_metrics.keys()
+            absent = {client: last for client, last in state.last_round.items() if client in others}
+            with self.costs.phase("teach"):
+                for teacher in server.standing.ensembles(absent, self.teacher_weights, self.part, server.method):
+                    self.total.merge(Contribution(ensemble=teacher, teachers=1))
+        averages, ensemble = self.total.finish()
+        models, method_state = self._server_steps(state, averages)
+        weights = {**state.weights, **models}
+        distill_loss = effective = None
+        if ensemble is not None and self.distils:
+            if server.method.teachers == "bayesian":
+                self._add_bayesian_teachers(ensemble)
+            with self.costs.phase("distil"):
+                settings = server.config.distill
+                weights = starts(server.learners, weights, state.weights, self._inputs, ensemble, settings)
+                weights, distill_loss = distill_students(
+                    server.learners, weights, self._inputs, ensemble, server.config, self.number
+                )
+            effective = ensemble.effective_teachers()
+        with self.costs.phase("test"):
+            tests = evaluations(server.learners, weights, server.public.test_inputs, server.classes)
+        return state.after(weights, self._result(state, distill_loss, effective, tests), method_state)
+
+    def _server_steps(
+        self, state: RunState, averages: dict[str, Arrays]
+    ) -> tuple[dict[str, Arrays], dict[str, Arrays]]:
+        """Each prototype's next model, before any distillation, and what its method keeps."""
+        models, method_state = {}, {}
+        for label, mean in averages.items():
+            answered = sum(self.server.label_of(client) == label for client in self.client_metrics)
+            fraction = answered / max(answered, self.server.clients_per_prototype[label])
+            before = state.weights[label], state.method_state.get(label, {})
+            models[label], method_state[label] = next_model(self.server.hooks, *before, mean, fraction)
+        return models, method_state
+
+    def _add_bayesian_teachers(self, ensemble: Ensemble) -> None:
+        config = self.server.config
+        for label, models in self.total.models.items():
+            rng = numpy_stream(config.seed, "bayes", label, self.number)
+            for weights in bayesian_teachers(models, self.sent[label], self._sizes(label), config.distill, rng):
+                ensemble.merge(Ensemble.of(self._logits(label, weights)))
+                self.total.teachers += 1
+
+    def _result(
+        self, state: RunState, distill_loss: float | None, effective: float | None, tests: dict[str, Evaluation]
+    ) -> RoundResult:
+        """This round's entry in the history."""
+        return RoundResult(
+            round=self.number,
+            accuracy={label: one.accuracy for label, one in tests.items()},
+            client_metrics=dict(sorted(self.client_metrics.items())),  # whoever answered first
+            failures=tuple(replace(failure, reason=failure.reason[:_REASON]) for failure in self.failures),
+            private_training=self.private_training,
+            unprotected_models=self.unprotected,
+            epsilon=state.max_epsilon,
+            distill_loss=distill_loss,
+            effective_teachers=effective,
+            teachers=None if effective is None else self.total.teachers,
+            update_norms={label: medians(norms) for label, norms in self.norms.items()},
+            bytes_sent=self.costs.sent,
+            bytes_received=self.costs.received,
+            seconds=self.costs.seconds,
+            metrics={label: one.summary() for label, one in tests.items()},
+            confusion={label: one.table.tolist() for label, one in tests.items()},
+        )

@@ -1,0 +1,128 @@
+"""One run, one writer: a lock on a run's folder that says who holds it, and shows that it lives."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from fedaux.server.run_state import StateError
+
+FILE = "run.lock"
+BEAT = 10.0  # seconds between two signs of life
+STALE = 60.0  # seconds without one, after which a writer on another machine is taken for dead
+
+
+class LockedError(StateError):
+    """A folder that another process writes to."""
+
+
+class RunLock:
+    """Held while a process writes to a run's folder.
+
+    A process that ends, however it ends, gives the lock back at once (flock). Where folders are shared between machines
+    and such locks are not, the file's owner counts for as long as the file keeps being touched.
+    """
+
+    def __init__(self, folder: Path, beat: float = BEAT, stale: float = STALE) -> None:
+        self._folder, self._path, self._beat, self._stale = folder, folder / FILE, beat, stale
+        self._file, self._made = -1, False
+        self._end = threading.Event()
+
+    def __enter__(self) -> RunLock:
+        if self._folder.exists() and not self._folder.is_dir():
+            raise StateError(f"{self._folder} is a file; --out needs a folder of its own")
+        self._made = not self._folder.exists()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._file = self._open()
+        owner = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        os.truncate(self._file, 0)
+        os.pwrite(self._file, json.dumps(owner).encode(), 0)
+        threading.Thread(target=self._live, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        if self._ours():
+            self._path.unlink(missing_ok=True)
+        os.close(self._file)
+        if self._made:
+            with suppress(OSError):  # something is in it
+                self._folder.rmdir()
+
+    def check(self) -> None:
+        """Before every write: raises if the lock was lost, as to a machine that saw no sign of life."""
+        if not self._ours():
+            raise LockedError(
+                f"{self._folder} was taken over by another process{_name(self._owner())}, and this one must not write "
+                "to it any more; it was silent for too long"
+            )
+
+    def _open(self) -> int:
+        while True:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(file)
+                raise self._locked() from error
+            if _same(self._path, file):
+                break
+            os.close(file)  # it was removed in between, by the one who held it
+        if self._lives_elsewhere():
+            os.close(file)
+            raise self._locked()
+        return file
+
+    def _lives_elsewhere(self) -> bool:
+        """Whether the file has an owner on another machine that touches it: one that does not is waited for in vain."""
+        if self._owner().get("host", socket.gethostname()) == socket.gethostname():
+            return False
+        before, end = self._touched(), time.monotonic() + self._stale
+        while self._touched() == before:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(min(self._beat, 1.0) / 2)
+        return True
+
+    def _live(self) -> None:
+        while not self._end.wait(self._beat):
+            with suppress(OSError):
+                os.utime(self._file)
+
+    def _ours(self) -> bool:
+        return _same(self._path, self._file)
+
+    def _touched(self) -> int:
+        return self._path.stat().st_mtime_ns
+
+    def _owner(self) -> dict[str, object]:
+        try:
+            return dict(json.loads(self._path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def _locked(self) -> LockedError:
+        return LockedError(
+            f"{self._folder} belongs to a run that goes on{_name(self._owner())}. Wait for it, or stop it; a second "
+            "one in the same folder would have clients train twice."
+        )
+
+
+def _name(owner: dict[str, object]) -> str:
+    return f": process {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')}" if owner else ""
+
+
+def _same(path: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except OSError:
+        return False

@@ -1,0 +1,137 @@
+"""The parts of a server, put together: of a run of this package, or of a Flower app that exists already."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+from fedaux.config.methods import Method, find_method
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config
+from fedaux.core.io import cache_folder
+from fedaux.core.progress import FeaturesProgress, Notice, OnProgress, no_progress
+from fedaux.data.federated import client_names, open_public
+from fedaux.data.records import Records
+from fedaux.methods.hooks import Hooks
+from fedaux.scoring.base import Scorer
+from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.frozen_extractor import H0
+from fedaux.scoring.public_data import PublicData
+from fedaux.scoring.registry import make_scorer
+from fedaux.scoring.teacher_weights import PublicEmbedding
+from fedaux.server.account_counts import Heard
+from fedaux.server.networks import Learners
+from fedaux.server.orders import Orders
+from fedaux.server.run_state import RunState
+from fedaux.server.standing import StandingTeachers
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    config: Config
+    classes: int
+    clients: Sequence[str]
+    learners: Learners
+    public: PublicData
+    scorer: Scorer
+    orders: Orders
+    cache: Path | None = None  # of public features; None keeps them in memory
+    on_progress: OnProgress = field(default=no_progress, repr=False)
+    standing: StandingTeachers | None = None  # of a run with teachers.standing, see `in_folder`
+    dealt: Mapping[str, PrototypeSpec] = field(default_factory=dict, repr=False)  # also to sites that have left
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        aux: Records,
+        test: Records,
+        classes: int,
+        clients: Sequence[str],
+        cache: Path,
+        on_progress: OnProgress = no_progress,
+        known: Mapping[str, str] | None = None,
+    ) -> Server:
+        """For networks that `config` names. Who is `known` from a stored state keeps its prototype, see `deal`."""
+        dealt = deal(clients, config.prototypes, known or {})
+        learners, scorer = Learners.build(config, test.shape, classes), make_scorer(config.privacy, classes)
+        public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
+        orders = Orders(config, classes, scorer, learners, public, dealt.__getitem__)
+        return cls(config, classes, clients, learners, public, scorer, orders, cache, on_progress, dealt=dealt)
+
+    def in_folder(self, folder: Path) -> Server:
+        """With standing teachers, if the run has any, in the run's folder."""
+        wanted = self.config.teachers.standing and self.method.distils
+        return replace(self, standing=StandingTeachers.of_run(folder)) if wanted else self
+
+    def with_accounts(self, path: Path) -> Server:
+        """With what earlier runs have heard of the accounts of sites, and a place for what this one hears."""
+        return replace(self, orders=replace(self.orders, known_accounts=Heard(path)))
+
+    @property
+    def method(self) -> Method:
+        return find_method(self.config.method)
+
+    @property
+    def hooks(self) -> Hooks:
+        return self.orders.hooks
+
+    @cached_property
+    def clients_per_prototype(self) -> Counter[str]:
+        return Counter(map(self.label_of, self.clients))
+
+    @property
+    def site_labels(self) -> dict[str, str]:
+        """The prototype of each real site, which a run's state keeps; simulated clients are dealt by their number."""
+        return {client: spec.label for client, spec in self.dealt.items()} if self.config.federation.sites else {}
+
+    def label_of(self, client: str) -> str:
+        """The prototype that a client trains."""
+        return self.orders.spec_of(client).label
+
+    def restore(self, state: RunState) -> PublicEmbedding | None:
+        """Before any round: each prototype's h0 and its public features. None where the method scores nobody."""
+        specs = {spec.label: spec for spec in self.config.prototypes}
+        for label, arrays in state.extractors.items():
+            if label not in self.public.h0 or self.public.h0[label].arrays is not arrays:
+                report = partial(self.report_features, label)
+                cache = None if self.cache is None else FeatureCache(self.cache, on_progress=report)
+                self.public.h0[label] = H0(specs[label], self.learners.extractors[label], arrays, cache)
+            if self.config.head_only:
+                self.learners.standardise(label, state.standardisation.get(label, {}))
+                self.public.distill_inputs(label)
+                self.public.test_inputs(label)
+        if not state.public:
+            return None
+        return self.public.embedding(self.scorer, state.public, self.label_of, self.config.teachers)
+
+    def report_features(self, label: str, done: int, total: int) -> None:
+        self.on_progress(FeaturesProgress(label, done, total))
+
+
+def deal(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]) -> dict[str, PrototypeSpec]:
+    """A prototype for every client, by name: those `known` keep theirs, new ones get in turn what the fewest have."""
+    labels = {spec.label: spec for spec in specs}
+    dealt = {client: labels[label] for client, label in known.items() if label in labels}
+    counts = Counter(dict.fromkeys(labels, 0))
+    counts.update(dealt[client].label for client in clients if client in dealt)
+    for client in clients:
+        if client not in dealt:
+            label = min(labels, key=counts.__getitem__)  # the first of several
+            dealt[client] = labels[label]
+            counts[label] += 1
+    return dealt
+
+
+def make_server(
+    config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None, state: RunState | None = None
+) -> Server:
+    """With the data and networks that `config` names. In a run that goes on from `state`, sites keep prototypes."""
+    data, names, known = open_public(config), client_names(config), state.dealt if state else {}
+    folder = cache or cache_folder()
+    for note in data.notes:
+        on_progress(Notice(note))
+    return Server.of(config, data.aux, data.test, len(data.classes), names, folder, on_progress, known)

@@ -1,0 +1,74 @@
+"""Standing teachers: a client's last logits on D_distill stay in the ensemble until it sends another model.
+
+Each lie in a file of the run's folder, named after client and round. The committed state says in which round a client's
+update was last used, and so which file counts: a run that is killed before it commits a round still has those of the
+rounds before, and writes the others again.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.config.methods import Method
+from fedaux.core.io import write_atomically
+from fedaux.data.records import Indices
+from fedaux.methods.contribution import Ensemble
+from fedaux.methods.teachers import own_weights
+from fedaux.scoring.teacher_weights import TeacherWeights
+from fedaux.server.run_state import StateError
+
+FOLDER = "teachers"  # of a run's folder
+
+
+@dataclass(frozen=True)
+class StandingTeachers:
+    """4·N·C bytes on disk for each client that has ever contributed; read in blocks, so memory does not grow."""
+
+    folder: Path
+
+    @classmethod
+    def of_run(cls, folder: Path) -> StandingTeachers:
+        return cls(folder / FOLDER)
+
+    def path(self, client: str, round_: int) -> Path:
+        return self.folder / f"{client}.{round_}.npy"
+
+    def save(self, client: str, round_: int, logits: NDArray[np.float32]) -> None:
+        """Logits (N, C) on all of D_distill; they count once the state says that this round used them."""
+        data = io.BytesIO()
+        np.save(data, logits)
+        write_atomically(self.path(client, round_), data.getvalue())
+
+    def load(self, client: str, round_: int) -> NDArray[np.float32]:
+        path = self.path(client, round_)
+        try:
+            logits: NDArray[np.float32] = np.load(path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise StateError(
+                f"{path} is missing or damaged, the logits of a standing teacher: restore the folder {FOLDER} of the "
+                "run, or start it anew in another folder"
+            ) from error
+        return logits
+
+    def ensembles(
+        self, last_round: Mapping[str, int], scored: TeacherWeights | None, part: Indices | None, method: Method
+    ) -> Iterator[Ensemble]:
+        """Each teacher's half: the logits of its last model on this round's part of D_distill, with its weights."""
+        for client, round_ in last_round.items():
+            if scored is None or client in scored.teachers:
+                logits = self.load(client, round_)
+                logits = logits if part is None else logits[part]
+                yield Ensemble.of(logits, own_weights(method, logits) if scored is None else scored.of(client))
+
+    def keep(self, last_round: Mapping[str, int]) -> None:
+        """Delete all files but those that count, after the state that says so is on disk."""
+        count = {self.path(client, round_).name for client, round_ in last_round.items()}
+        for path in self.folder.iterdir() if self.folder.is_dir() else ():
+            if path.name not in count:
+                path.unlink()

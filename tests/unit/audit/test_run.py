@@ -1,0 +1,71 @@
+"""Attacks run one after another, each in an empty folder of its own, and nothing of it is left."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from fedaux.audit import run
+from fedaux.audit.attack_result import AttackResult, AttackSkipped, AuditConfig
+from fedaux.core.errors import UnknownNameError
+from fedaux.core.progress import AuditProgress, ProgressEvent
+
+
+@pytest.fixture
+def folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Two attacks that leave something behind; the folders they were given."""
+    seen: list[Path] = []
+
+    def leave(leaks: bool):  # type: ignore[no-untyped-def]
+        def attack(folder: Path, audit: AuditConfig) -> AttackResult:
+            assert list(folder.iterdir()) == []
+            (folder / "vault").mkdir()
+            seen.append(folder)
+            logging.getLogger("fedaux.flower.error_redaction").error("a site complains")
+            return AttackResult(audit.epsilon, 9.0 if leaks else 0.0)
+
+        return attack
+
+    monkeypatch.setattr(run, "ATTACKS", {"first": ("all", leave(False)), "second": ("rest", leave(True))})
+    return seen
+
+
+def test_all_attacks_in_order_or_those_that_are_named(folders: list[Path]) -> None:
+    events: list[ProgressEvent] = []
+    results = list(run.audit_client(AuditConfig(epsilon=2.0), on_progress=events.append))
+    assert [(one.name, one.attacked, one.violated) for one in results] == [
+        ("first", "all", False),
+        ("second", "rest", True),
+    ]
+    assert [one.claimed for one in results] == [2.0, 2.0]
+    assert events == [AuditProgress("first", 1, 2), AuditProgress("second", 2, 2)]
+    assert [one.name for one in run.audit_client(only=["second"])] == ["second"]
+
+
+def test_an_attack_that_was_skipped_refutes_nothing_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attack(folder: Path, audit: AuditConfig) -> AttackResult:
+        raise AttackSkipped("transformers is not installed")
+
+    monkeypatch.setattr(run, "ATTACKS", {"texts": ("the length of one text", attack)})
+    (skipped,) = run.audit_client()
+    assert (skipped.name, skipped.attacked) == ("texts", "the length of one text")
+    assert (skipped.skipped, skipped.violated, skipped.detail) == (True, False, "transformers is not installed")
+
+
+def test_each_has_a_folder_of_its_own_and_none_stays(folders: list[Path]) -> None:
+    list(run.audit_client())
+    assert len(set(folders)) == 2
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_the_log_of_a_site_is_silent_meanwhile_only(folders: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    list(run.audit_client())
+    assert "complains" not in caplog.text
+    logging.getLogger("fedaux.flower.error_redaction").error("later")
+    assert "later" in caplog.text
+
+
+def test_an_unknown_attack_is_refused_before_any_starts(folders: list[Path]) -> None:
+    with pytest.raises(UnknownNameError, match=r"attack 'frist' \(did you mean 'first'\?\)"):
+        list(run.audit_client(only=["first", "frist"]))
+    assert folders == []

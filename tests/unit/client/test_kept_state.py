@@ -1,0 +1,73 @@
+"""A client's state goes on from the round that the server knows of, whatever was lost in between."""
+
+import logging
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux.client.kept_state import RUNS, ClientState
+
+
+def state(value: float) -> dict[str, np.ndarray]:
+    return {"c": np.full(3, value, np.float32), "step": np.array([value])}
+
+
+def value_at(states: ClientState, round_: int) -> float | None:
+    loaded = states.load(round_)
+    return float(loaded["c"][0]) if loaded else None
+
+
+def test_an_order_that_is_repeated_starts_where_it_started(tmp_path: Path) -> None:
+    states = ClientState(tmp_path, "a", "run", "plain")
+    assert states.load(0) == {}
+    states.save(0, 2, state(2.0))
+    states.save(2, 5, state(5.0))  # this reply is lost
+    assert value_at(states, 2) == 2.0
+    states.save(2, 6, state(6.0))  # so the next order goes on from round 2
+    assert (value_at(states, 2), value_at(states, 5), value_at(states, 6)) == (2.0, None, 6.0)
+    states.save(6, 9, state(9.0))  # and this one from round 6, which arrived
+    assert (value_at(states, 2), value_at(states, 6), value_at(states, 9)) == (None, 6.0, 9.0)
+    assert states.load(9)["step"].dtype == np.float64
+
+
+def test_the_first_order_that_is_repeated_starts_from_nothing(tmp_path: Path) -> None:
+    states = ClientState(tmp_path, "a", "run", "plain")
+    states.save(0, 1, state(1.0))
+    assert states.load(0) == {}
+    states.save(0, 1, state(7.0))
+    assert value_at(states, 1) == 7.0
+
+
+def test_clients_and_runs_do_not_meet(tmp_path: Path) -> None:
+    ClientState(tmp_path, "a", "run", "plain").save(0, 1, state(1.0))
+    assert ClientState(tmp_path, "b", "run", "plain").load(1) == {}
+    assert ClientState(tmp_path, "a", "other", "plain").load(1) == {}
+
+
+def test_a_servers_words_are_no_part_of_a_path(tmp_path: Path) -> None:
+    states = ClientState(tmp_path / "vault", "a", "../../elsewhere", "plain")
+    states.save(0, 1, state(1.0))
+    assert [path.parent for path in tmp_path.rglob("*.safetensors")] == [tmp_path / "vault"]
+    assert stat.S_IMODE(states.path.stat().st_mode) == 0o600  # derived from private records
+
+
+def test_a_state_that_was_lost_is_said_so_and_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    states = ClientState(tmp_path, "a", "run", "plain")
+    states.save(0, 1, state(1.0))
+    states.path.unlink()
+    assert states.load(1) == {}
+    with caplog.at_level(logging.WARNING):
+        states.save(1, 2, state(2.0))
+    assert "the state of round 1 was lost, and a has started anew" in caplog.text
+    assert value_at(states, 2) == 2.0
+
+
+def test_a_server_cannot_fill_the_disk_with_runs(tmp_path: Path) -> None:
+    for run in range(RUNS + 3):
+        ClientState(tmp_path, "a", str(run), "plain").save(0, 1, state(run))
+    ClientState(tmp_path, "b", "0", "plain").save(0, 1, state(0.0))
+    assert len(list(tmp_path.glob("*.safetensors"))) == RUNS + 1
+    assert value_at(ClientState(tmp_path, "a", str(RUNS + 2), "plain"), 1) == RUNS + 2
+    assert value_at(ClientState(tmp_path, "b", "0", "plain"), 1) == 0.0

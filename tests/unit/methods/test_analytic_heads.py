@@ -1,0 +1,138 @@
+"""Heads from sums against what central data gives, computed the long way."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from fedaux.config.parsing import ConfigError
+from fedaux.methods.analytic_heads import (
+    PENALTIES,
+    ClassMeans,
+    Discriminant,
+    Head,
+    Ridge,
+    discriminant_head,
+    nearest_mean_head,
+    ridge_head,
+    shrunk,
+    within_covariance,
+)
+from fedaux.methods.feature_sums import Moments
+
+N, WIDTH, CLASSES = 300, 6, 3
+RNG = np.random.default_rng(0)
+LABELS = RNG.choice(CLASSES, size=N, p=[0.5, 0.3, 0.2])
+X = RNG.normal(size=(CLASSES, WIDTH))[LABELS] + RNG.normal(size=(N, WIDTH)) @ RNG.normal(size=(WIDTH, WIDTH))
+ONE_HOT = np.eye(CLASSES)[LABELS]
+
+
+def sums(x: np.ndarray = X, y: np.ndarray = LABELS, classes: int = CLASSES) -> Moments:
+    one_hot = np.eye(classes)[y]
+    return Moments(one_hot.T @ x, one_hot.sum(axis=0), x.T @ x)
+
+
+def central_ridge(penalty: float) -> np.ndarray:
+    """(D + 1, C): least squares on rows with a constant, which is not penalised, by augmented rows."""
+    rows = np.column_stack([X, np.ones(N)])
+    pull = np.sqrt(penalty * N) * np.eye(WIDTH, WIDTH + 1)
+    return np.linalg.lstsq(np.vstack([rows, pull]), np.vstack([ONE_HOT, np.zeros((WIDTH, CLASSES))]), rcond=None)[0]
+
+
+def predictions(head: Head) -> np.ndarray:
+    return X @ head.weight.T + head.bias
+
+
+@pytest.mark.parametrize("penalty", [1e-4, 0.1, 10.0])
+def test_ridge_is_central_least_squares(penalty: float) -> None:
+    found, naive = predictions(ridge_head(sums(), penalty)), np.column_stack([X, np.ones(N)]) @ central_ridge(penalty)
+    scale = found.std() / naive.std()  # the variance of the error, which makes logits of it
+    assert np.allclose(found, scale * naive, atol=1e-6 * scale)
+    assert np.allclose(predictions(Ridge(penalty).head(sums(), lambda: np.eye(WIDTH))), found)
+    error = np.square(ONE_HOT - naive).sum() / N / CLASSES
+    assert 1 / scale == pytest.approx(error, rel=0.05)  # n, where the head divides by n − df
+
+
+def test_without_a_penalty_it_is_the_one_of_the_least_cross_validation_error() -> None:
+    """GCV the long way: from the hat matrix of the centred rows."""
+    centred, targets = X - X.mean(axis=0), ONE_HOT - ONE_HOT.mean(axis=0)
+    scale = np.linalg.eigvalsh(centred.T @ centred).mean()
+
+    def gcv(penalty: float) -> float:
+        hat = centred @ np.linalg.solve(centred.T @ centred + penalty * scale * np.eye(WIDTH), centred.T)
+        return np.square(targets - hat @ targets).sum() / (N - 1 - np.trace(hat)) ** 2
+
+    best = min(PENALTIES, key=gcv)
+    assert PENALTIES[0] < best < PENALTIES[-1]
+    expected = ridge_head(sums(), best * scale / N)
+    assert np.allclose(ridge_head(sums()).weight, expected.weight)
+    assert np.allclose(ridge_head(sums()).bias, expected.bias)
+
+
+def test_the_penalty_grows_where_features_say_nothing() -> None:
+    noise = np.random.default_rng(1).normal(size=X.shape)
+    assert np.linalg.norm(ridge_head(sums(noise)).weight) < 0.1 * np.linalg.norm(ridge_head(sums()).weight)
+
+
+def test_a_discriminant_head_is_the_posterior_of_its_gaussians() -> None:
+    covariance = within_covariance(sums())
+    logits = predictions(discriminant_head(sums(), covariance))
+    densities = np.column_stack(
+        [
+            ((c == LABELS).sum() + 1)
+            / (N + CLASSES)
+            * multivariate_normal(X[c == LABELS].mean(axis=0), covariance).pdf(X)
+            for c in range(CLASSES)
+        ]
+    )
+    posterior = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert np.allclose(posterior, densities / densities.sum(axis=1, keepdims=True))
+    assert np.allclose(
+        Discriminant().head(sums(), lambda: np.eye(WIDTH)).weight, discriminant_head(sums(), covariance)[0]
+    )
+
+
+def test_the_covariance_is_that_within_classes() -> None:
+    centred = np.concatenate([X[c == LABELS] - X[c == LABELS].mean(axis=0) for c in range(CLASSES)])
+    assert np.allclose(within_covariance(sums()), shrunk(centred.T @ centred / N, N))
+
+
+def test_the_nearest_class_mean() -> None:
+    means = np.stack([X[c == LABELS].mean(axis=0) for c in range(CLASSES)])
+    nearest = np.linalg.norm(X[:, None] - means, axis=2).argmin(axis=1)
+    assert np.array_equal(predictions(nearest_mean_head(sums())).argmax(axis=1), nearest)
+    for kind, other in (
+        ("identity", nearest_mean_head(sums())),
+        ("public", discriminant_head(sums(), 2 * np.eye(WIDTH))),
+    ):
+        found = ClassMeans(kind).head(sums(), lambda: 2 * np.eye(WIDTH))
+        assert np.allclose(found.weight, other.weight)
+
+
+def test_few_rows_shrink_a_covariance_and_many_do_not() -> None:
+    covariance = np.cov(X, rowvar=False)
+    few, many = shrunk(covariance, 3), shrunk(covariance, 1e9)
+    assert np.linalg.cond(few) < 0.5 * np.linalg.cond(covariance)
+    assert np.allclose(many, covariance, rtol=1e-4, atol=1e-4)
+    assert np.trace(few) == pytest.approx(np.trace(covariance))
+
+
+@pytest.mark.parametrize("method", [Ridge(), Discriminant(), ClassMeans(), ClassMeans("identity")])
+@pytest.mark.parametrize("count", [1, 3, N])
+def test_few_records_and_a_class_that_nobody_has_give_a_finite_head(method: Ridge, count: int) -> None:
+    head = method.head(sums(X[:count], LABELS[:count], CLASSES + 1), lambda: np.cov(X, rowvar=False))
+    assert head.weight.shape == (CLASSES + 1, WIDTH)
+    assert np.isfinite(head.weight).all()
+    assert np.isfinite(head.bias).all()
+
+
+def test_no_class_that_nobody_has_is_predicted() -> None:
+    for method in (Ridge(), Discriminant(), ClassMeans()):
+        head = method.head(sums(classes=CLASSES + 1), lambda: np.cov(X, rowvar=False))
+        assert (predictions(head).argmax(axis=1) < CLASSES).mean() > 0.95
+
+
+def test_options_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigError, match="penalty"):
+        Ridge(-1.0)
+    with pytest.raises(ConfigError, match="covariance"):
+        ClassMeans("private")

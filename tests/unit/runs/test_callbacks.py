@@ -1,0 +1,88 @@
+"""Lines of metrics have no gap and no half line, whatever was cut off."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedaux.core.messages import Failure
+from fedaux.runs import callbacks
+from fedaux.runs.callbacks import CLIENTS, METRICS, JsonLines, client_rows, round_metrics
+from fedaux.server.result import Result
+from fedaux.server.run_state import RunState
+from helpers.runs import finished_run
+from helpers.tiny import TINY_CONFIG
+
+
+def metrics(state: RunState) -> list[dict]:
+    return [round_metrics(result) for result in state.history]
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return finished_run(tmp_path_factory.mktemp("done"))
+
+
+def test_lines_of_a_round_that_was_never_saved_are_dropped(done: Result, tmp_path: Path) -> None:
+    first = replace(done.state, round=1, history=done.state.history[:1])
+    writer = JsonLines()
+    writer.on_run_start(TINY_CONFIG, tmp_path, None)
+    writer.on_round_end(first)
+    with (tmp_path / METRICS).open("a") as file:
+        file.write('{"round": 2, "accu')  # killed while writing
+    again = JsonLines()
+    again.on_run_start(TINY_CONFIG, tmp_path, first)
+    assert [row["round"] for row in lines(tmp_path / METRICS)] == [1]
+    again.on_round_end(done.state)
+    assert [row["round"] for row in lines(tmp_path / METRICS)] == [1, 2]
+    assert [row["round"] for row in lines(tmp_path / CLIENTS)] == [1, 1, 1, 2, 2, 2]
+
+
+def test_failures_are_rows_of_their_own(done: Result, tmp_path: Path) -> None:
+    result = replace(done.state.history[0], failures=(Failure("client-001", "no answer"),))
+    writer = JsonLines()
+    writer.on_run_start(TINY_CONFIG, tmp_path, None)
+    writer.on_round_end(replace(done.state, round=1, history=(result,)))
+    assert lines(tmp_path / CLIENTS)[-1] == {"round": 1, "client": "client-001", "failure": "no answer"}
+    assert lines(tmp_path / METRICS)[0]["failed"] == 1
+
+
+def test_a_write_that_failed_leaves_no_gap_and_no_half_line(
+    done: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = JsonLines()
+    writer.on_run_start(TINY_CONFIG, tmp_path, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(callbacks, "client_rows", lambda result: 1 / 0)  # after the metrics were appended
+        with pytest.raises(ZeroDivisionError):
+            writer.on_round_end(replace(done.state, round=1, history=done.state.history[:1]))
+    writer.on_round_end(done.state)
+    assert lines(tmp_path / METRICS) == metrics(done.state)
+    assert lines(tmp_path / CLIENTS) == [row for result in done.state.history for row in client_rows(result)]
+
+
+def test_a_row_has_the_figures_of_its_round_and_leaves_out_what_does_not_exist(done: Result) -> None:
+    result = done.state.history[-1]
+    row = round_metrics(result)
+    assert (row["round"], row["accuracy"], row["clients"], row["failed"]) == (2, done.accuracy, 3, 0)
+    assert row["seconds"] == 3.0 == row["seconds/train"] + row["seconds/test"]
+    assert row["largest_teacher_share"] == pytest.approx(1 / 3)
+    assert "distill_loss" not in row
+    assert all(isinstance(value, (int, float)) for value in row.values())
+    two = round_metrics(replace(result, accuracy={"mlp": 0.2, "cnn": 0.4}))
+    assert (two["accuracy"], two["accuracy/mlp"], two["accuracy/cnn"]) == (pytest.approx(0.3), 0.2, 0.4)
+
+
+def test_the_end_of_a_run_turns_lines_into_parquet(done: Result, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    writer = JsonLines()
+    writer.on_run_start(TINY_CONFIG, tmp_path, None)
+    writer.on_round_end(done.state)
+    writer.on_run_end()
+    assert parquet.read_table(tmp_path / "metrics.parquet").column("accuracy").to_pylist() == done.curve
+    assert parquet.read_table(tmp_path / "clients.parquet").num_rows == 6

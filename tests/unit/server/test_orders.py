@@ -1,0 +1,159 @@
+"""Orders carry what the work needs, each array once for all clients, and what is known of a client's account."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux import Config
+from fedaux.config.distillation import TeachersConfig
+from fedaux.core.messages import Account, Teaching
+from fedaux.core.rng import derive_seed
+from fedaux.models.inference import fingerprint
+from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.teacher_weights import TeacherWeights
+from fedaux.server.account_counts import Heard
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
+from fedaux.server.start import initial_state
+from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, make_server, release
+
+HEADS = replace(CONFIG, head_only=True)
+
+
+def test_a_prepare_order_names_the_extractor_by_its_hash() -> None:
+    server = make_server()
+    state = initial_state(server)
+    order = server.orders.prepare(state, "a")
+    assert order.h0 == extractor_hash(state.extractors[MLP.label], MLP.to_json())
+    assert order.extractor is state.extractors[MLP.label]
+    assert order.public is state.public[MLP.label]
+    assert (order.scorer, order.classes, order.size) == ("mean-embedding", 3, 2)
+
+
+def test_a_train_order_has_the_rounds_own_seed() -> None:
+    server = make_server()
+    state = replace(initial_state(server), round=4)
+    orders = [server.orders.train(state, client) for client in CLIENTS]
+    assert [order.seed for order in orders] == [derive_seed(0, "batches", client, 5) for client in CLIENTS]
+    assert {order.round for order in orders} == {5}
+    assert all(order.weights is state.weights[MLP.label] for order in orders)  # serialized once
+    assert (orders[0].h0, orders[0].extractor) == ("", {})
+
+
+def test_what_was_heard_of_an_account_is_sent_back() -> None:
+    server = make_server()
+    state = initial_state(server).with_accounts("a", {"a": Account(0.5, 1e-5, "replace-one", "record", 3)})
+    assert [server.orders.prepare(state, client).heard for client in "ab"] == [3, 0]
+    assert [server.orders.train(state, client).heard for client in "ab"] == [3, 0]
+
+
+def test_a_run_that_goes_on_is_known_by_the_id_that_it_has() -> None:
+    server = make_server()
+    state = initial_state(server)
+    assert server.orders.train(state, "a").run == server.config.run_id
+    assert server.orders.train(replace(state, run="f00d"), "a").run == "f00d"
+
+
+def test_a_count_goes_back_with_the_clients_signature_of_it(tmp_path: Path) -> None:
+    account, known = Account(0.5, 1e-5, "replace-one", "record", 3, "s3"), Heard(tmp_path / "accounts.json")
+    known.update({"b": replace(account, entries=4, signature="s4"), "a": account, "c": replace(account, signature="")})
+    server = make_server()
+    orders = replace(server.orders, known_accounts=known)
+    told = {"a": replace(account, entries=2, signature="s2"), "b": replace(account, entries=4, signature="")}
+    state = initial_state(server).with_accounts("abc", {**told, "c": account})
+    for make in (orders.prepare, orders.train):
+        sent = [(order.heard, order.heard_signature) for order in (make(state, client) for client in "abcd")]
+        assert sent == [(3, "s3"), (4, "s4"), (3, "s3"), (0, "")]
+
+
+@pytest.mark.parametrize(("method", "mu"), [("fedprox", 0.01), ("fedavg", 0.0), ("fedaux", 0.0)])
+def test_only_fedprox_is_proximal(method: str, mu: float) -> None:
+    server = make_server(replace(CONFIG, method=method))
+    assert server.orders.train(initial_state(server), "a").mu == mu
+
+
+def test_where_heads_train_the_extractor_is_sent_to_who_does_not_have_its_features() -> None:
+    server = make_server(HEADS)
+    state = initial_state(server)
+    first, later = (server.orders.train(known, "a") for known in (state, replace(state, prepared=frozenset("a"))))
+    assert first.h0 == later.h0 == server.public.h0[MLP.label].hash
+    assert first.extractor is state.extractors[MLP.label]
+    assert later.extractor == {}
+    assert server.orders.train(replace(state, prepared=frozenset("a")), "b").extractor
+
+
+def test_half_precision_is_made_once_a_round() -> None:
+    half = replace(CONFIG, method="fedavg", federation=replace(CONFIG.federation, precision="float16"))
+    server = make_server(half)
+    state = initial_state(server)
+    one, other = (server.orders.train(state, client).weights for client in "ab")
+    assert one is other
+    assert one["parameters"].dtype == np.float16
+    moved = replace(state, weights={MLP.label: {**state.weights[MLP.label]}})
+    assert server.orders.train(moved, "a").weights is not one
+
+
+def started(config: Config, clients: str = "abcd") -> tuple[Server, RunState, TeacherWeights | None]:
+    server = make_server(config)
+    state = initial_state(server)
+    if server.method.scores:
+        state = state.with_releases({name: release(server.orders.prepare(state, name)) for name in clients})
+    embedding = server.restore(state)
+    return server, state, embedding.teacher_weights(state.releases, CLIENTS) if embedding else None
+
+
+AT_CLIENTS = replace(CONFIG, teachers=TeachersConfig(run_on="clients"))
+
+
+def test_a_teacher_is_told_what_to_score_and_against_what() -> None:
+    server, state, weights = started(AT_CLIENTS, "ab")
+    order, other = (server.orders.train(state, client, weights) for client in "ac")
+    asked = Teaching.from_json(order.teaching)
+    assert asked == Teaching(
+        fingerprint(server.public.distill), 40, "mean-embedding", "odds", server.public.h0[MLP.label].hash
+    )
+    assert order.public is state.public[MLP.label]
+    assert order.fit["peak"].shape == (40,)
+    assert (other.teaching, other.public, other.fit, other.client_fit) == ("", {}, {}, {})  # it has made no release
+
+
+def test_where_all_count_alike_nothing_is_scored() -> None:
+    server, state, weights = started(
+        replace(AT_CLIENTS, method="feddf", teachers=replace(AT_CLIENTS.teachers, examples=7))
+    )
+    order = server.orders.train(state, "a", weights)
+    assert Teaching.from_json(order.teaching) == Teaching(server.public.distill_hash, 7)
+    assert (order.public, order.fit, order.client_fit) == ({}, {}, {})
+
+
+@pytest.mark.parametrize("config", [CONFIG, replace(AT_CLIENTS, method="fedavg")], ids=["server", "fedavg"])
+def test_clients_are_not_asked_to_teach_where_the_server_does_or_nobody(config: Config) -> None:
+    server, state, weights = started(config)
+    assert server.orders.train(state, "a", weights).teaching == ""
+
+
+def test_the_extractor_goes_to_a_teacher_that_may_have_lost_its_features() -> None:
+    server, state, weights = started(AT_CLIENTS)
+    assert server.orders.train(state, "a", weights).extractor == {}
+    lost = replace(state, prepared=frozenset("bcd"))
+    assert server.orders.train(lost, "a", weights).extractor is state.extractors[MLP.label]
+
+
+def test_prototypes_are_dealt_in_turn() -> None:
+    server: Server = make_server(replace(CONFIG, prototypes=(MLP, WIDE)))
+    assert [server.label_of(client) for client in CLIENTS] == [MLP.label, WIDE.label] * 2
+    state = initial_state(server)
+    assert server.orders.train(state, "b").weights is state.weights[WIDE.label]
+
+
+@pytest.mark.parametrize("head_only", [True, False])
+def test_statistics_of_features_go_to_those_that_train_heads_or_sum_features(head_only: bool) -> None:
+    server = make_server(replace(CONFIG, method="fedavg", head_init="ridge", head_only=head_only))
+    state = initial_state(server)
+    server.restore(state)
+    expected = state.standardisation[MLP.label]
+    assert server.orders.sums(state, "a", "moments").standardisation is expected
+    assert server.orders.train(state, "a").standardisation == (expected if head_only else {})
+    assert (server.orders.sums(state, "a", "moments").width, expected["mean"].shape) == (6, (6,))

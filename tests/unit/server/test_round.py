@@ -1,0 +1,156 @@
+"""What one round learns of how far honest clients move, the next ones hold against everybody."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaux.config.distillation import TeachersConfig
+from fedaux.config.schema import Config
+from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
+from fedaux.core.timing import Costs
+from fedaux.server.loop import run as run_rounds
+from fedaux.server.round import Round
+from fedaux.server.run_state import RunState
+from fedaux.server.start import initial_state
+from fedaux.server.update_norms import NORM_LIMIT
+from helpers import scripted
+from helpers.scripted import CONFIG, MLP, Answer, Scripted, honest, make_server
+
+AVERAGE = replace(CONFIG, method="fedavg")
+
+
+def bold(factor: float, since: int = 1) -> Answer:
+    """Honest, but from some round on a client goes further than it was trained to."""
+
+    def answer(order: Order) -> Reply:
+        reply = honest(order)
+        if not isinstance(order, TrainOrder) or not isinstance(reply, Update) or order.round < since:
+            return reply
+        there = {
+            name: (start + factor * (reply.weights[name] - start)).astype(start.dtype)
+            if start.dtype.kind == "f"
+            else start
+            for name, start in order.weights.items()
+        }
+        return replace(reply, weights=there)
+
+    return answer
+
+
+def after(answer: Answer, config: Config = AVERAGE, **script: Any) -> RunState:
+    """After a run in which client b answers so."""
+    return run_rounds(make_server(config), Scripted({"b": answer}, **script), None, lambda state: None)
+
+
+def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so() -> None:
+    first, second = after(bold(1.5 * NORM_LIMIT, since=2)).history
+    assert first.failures == ()
+    (failure,) = second.failures
+    assert failure.client == "b"
+    assert "its parameters move by" in failure.reason
+    assert f"{NORM_LIMIT * first.update_norms[MLP.label]['parameters']:.3g} the limit" in failure.reason
+    assert len(second.client_metrics) == 3
+
+
+def test_less_is_believed() -> None:
+    assert after(bold(0.5 * NORM_LIMIT, since=2)).history[1].failures == ()
+
+
+def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client() -> None:
+    moved, honestly = after(bold(3 * NORM_LIMIT)).history, after(bold(1.0)).history
+    assert moved[0].failures == ()
+    norms = [history[0].update_norms[MLP.label]["parameters"] for history in (moved, honestly)]
+    assert norms[0] < 1.5 * norms[1]
+    assert [failure.client for failure in moved[1].failures] == ["b"]
+
+
+def test_the_order_of_arrival_decides_nothing() -> None:
+    one, two = (
+        after(bold(1.5 * NORM_LIMIT, since=2), CONFIG, arrival=arrival)
+        for arrival in (list, lambda replies: replies[::-1])
+    )
+    assert len(one.history[1].failures) == 1
+    for field in ("update_norms", "failures", "largest_teacher", "local_loss"):
+        assert [getattr(each, field) for each in one.history] == [getattr(each, field) for each in two.history]
+    for label, arrays in one.weights.items():
+        assert all(np.array_equal(array, two.weights[label][name]) for name, array in arrays.items())
+
+
+def test_what_is_not_a_number_is_refused_before_it_is_measured() -> None:
+    result = after(bold(float("nan"), since=2)).history[1]
+    (failure,) = result.failures
+    assert "its parameters are not finite" in failure.reason
+    assert (len(result.client_metrics), result.unprotected_models) == (3, 4)  # the server has seen all four models
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_the_loudest_teacher_is_told(share: float) -> None:
+    config = replace(CONFIG, rounds=1, teachers=TeachersConfig(max_share=share))
+    state, server = after(honest, config), make_server(config)
+    assert state.history[0].largest_teacher is not None
+    client, told = state.history[0].largest_teacher
+    embedding = server.restore(state)
+    assert embedding is not None
+    found = embedding.teacher_weights(state.releases, server.clients)
+    weights = np.stack([found.of(client) for client in server.clients])
+    shares = weights / weights.sum(axis=0)
+    assert shares.max() <= share + 1e-9
+    assert client == server.clients[int(shares.mean(axis=1).argmax())]
+    assert told == pytest.approx(shares.mean(axis=1).max())
+
+
+def test_where_nothing_is_weighed_nobody_is_loudest() -> None:
+    (result,) = after(honest, replace(CONFIG, method="feddf", rounds=1)).history
+    assert result.largest_teacher is None
+
+
+def started(method: str = "fedaux", releases: str = "abcd") -> tuple[Round, RunState]:
+    """The first round of a scripted federation, in which some clients have made a release."""
+    server = scripted.make_server(replace(scripted.CONFIG, method=method))
+    state = initial_state(server)
+    if server.method.scores:
+        state = state.with_releases({name: scripted.release(server.orders.prepare(state, name)) for name in releases})
+    return Round.start(server, server.restore(state), state, scripted.CLIENTS, Costs()), state
+
+
+@pytest.mark.parametrize(("teachers", "distils"), [("abcd", True), ("ab", True), ("a", False)])
+def test_a_few_teachers_do_not_pull_the_students_to_themselves(teachers: str, distils: bool) -> None:
+    current, state = started(releases=teachers)
+    plain, _ = started("fedavg")
+    for client in scripted.CLIENTS:
+        update = scripted.update(current.server.orders.train(state, client))
+        current.add(update)
+        plain.add(update)
+    assert (current.total.clients, current.total.teachers) == (4, len(teachers))
+    after, average = current.finish(state), plain.finish(state)
+    (result,), (label,) = after.history, state.weights
+    assert (result.distill_loss is not None) == (result.effective_teachers is not None) == distils
+    same = np.array_equal(after.weights[label]["parameters"], average.weights[label]["parameters"])
+    assert same != distils
+
+
+@pytest.mark.parametrize("spoil", [np.nan, np.inf, 1e30], ids=str)
+def test_an_update_that_makes_no_sense_changes_nothing_but_the_failures(spoil: float) -> None:
+    current, state = started()
+    untouched, _ = started()
+    for client in scripted.CLIENTS:
+        update = scripted.update(current.server.orders.train(state, client))
+        if client == "b":
+            update.weights["parameters"][3] = spoil
+        else:
+            untouched.add(update)
+        current.add(update)
+    assert [failure.client for failure in current.failures] == ["b"]
+    one, other = current.finish(state), untouched.finish(state)
+    assert one.history[0].client_metrics == other.history[0].client_metrics
+    for label, arrays in one.weights.items():
+        assert all(np.array_equal(array, other.weights[label][name]) for name, array in arrays.items())
+
+
+def test_reasons_that_clients_write_are_kept_short() -> None:
+    talkative = after(lambda order: Failure(order.client, "no " * 10**6), replace(AVERAGE, rounds=1))
+    (failure,) = talkative.history[0].failures
+    assert failure.client == "b"
+    assert len(failure.reason) == 500

@@ -1,0 +1,207 @@
+"""What is loaded is what was committed, to the bit, or an error that says which file is damaged."""
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from fedaux.config.schema import Config
+from fedaux.core.errors import FedauxError
+from fedaux.core.messages import Arrays
+from fedaux.server.run_state import (
+    ACCOUNTS,
+    FILE,
+    HISTORY,
+    RELEASES,
+    START,
+    VERSION,
+    RunState,
+    StateError,
+)
+from fedaux.server.run_writer import RunWriter
+from helpers.states import ACCOUNT, RESULT, release, sample_state
+
+FILES = (ACCOUNTS, HISTORY, RELEASES, START, FILE)
+
+
+def assert_same(one: Mapping[str, Arrays], two: Mapping[str, Arrays]) -> None:
+    assert one.keys() == two.keys()
+    for label in one:
+        assert list(one[label]) == list(two[label])
+        for name, array in one[label].items():
+            other = two[label][name]
+            assert (array.shape, array.dtype, array.tobytes()) == (other.shape, other.dtype, other.tobytes())
+
+
+def test_round_trip_is_exact(tmp_path: Path) -> None:
+    saved = sample_state()
+    RunWriter(tmp_path / "run").save(saved)
+    loaded = RunState.load(tmp_path / "run")
+    assert (loaded.config, loaded.round, loaded.history) == (saved.config, 1, (RESULT,))
+    assert loaded.prepared == {"client-000"}
+    assert (loaded.accounts, loaded.unheard) == ({"client-000": ACCOUNT}, {"client-001"})
+    assert loaded.last_round == {"client-000": 1}
+    for room in ("weights", "extractors", "public", "method_state"):
+        assert_same(getattr(saved, room), getattr(loaded, room))
+    assert list(loaded.releases) == ["client-000", "client-001"]
+    for client, one in saved.releases.items():
+        other = loaded.releases[client]
+        assert {**vars(one), "arrays": 0} == {**vars(other), "arrays": 0}
+        assert_same({"": one.arrays}, {"": other.arrays})
+
+
+def test_saving_what_was_loaded_changes_nothing(tmp_path: Path) -> None:
+    RunWriter(tmp_path / "one").save(sample_state())
+    RunWriter(tmp_path / "two").save(RunState.load(tmp_path / "one"))
+    for name in FILES:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_loaded_arrays_do_not_depend_on_the_file(tmp_path: Path) -> None:
+    RunWriter(tmp_path).save(sample_state())
+    loaded = RunState.load(tmp_path)
+    RunWriter(tmp_path).save(RunState(Config(), 0, {"mlp": {"float32": np.ones(2, np.float32)}}))
+    assert_same({"": {"int64": np.arange(3)}}, {"": {"int64": loaded.weights["mlp"]["int64"]}})
+
+
+@pytest.mark.parametrize("name", [HISTORY, RELEASES, ACCOUNTS])
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"", lambda data: b"x" + data[1:], None])
+def test_lines_that_were_committed_and_are_gone_are_a_state_error(tmp_path: Path, name: str, damage: Any) -> None:
+    RunWriter(tmp_path).save(sample_state())
+    path = tmp_path / name
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(StateError, match=rf"{name} is damaged .*another folder"):
+        RunState.load(tmp_path)
+
+
+def test_steps() -> None:
+    first = RunState(Config(), 0, {"mlp": {}})
+    after = (
+        first.with_releases({"a": release("a")})
+        .with_releases({"b": release("b")})
+        .with_accounts(["a", "b", "c"], {"a": ACCOUNT, "b": ACCOUNT})
+        .after({"mlp": {"x": np.ones(1)}}, RESULT)
+    )
+    assert (after.round, list(after.releases), after.history) == (1, ["a", "b"], (RESULT,))
+    assert list(after.weights["mlp"]) == ["x"]
+    assert (after.accounts, after.unheard) == ({"a": ACCOUNT, "b": ACCOUNT}, {"c"})
+    assert (after.heard("a"), after.heard("c")) == ((3, ""), (0, ""))
+    assert after.with_accounts(["c"], {"c": ACCOUNT}).unheard == frozenset()
+    assert (first.round, first.releases, first.history) == (0, {}, ())
+
+
+def test_a_run_keeps_the_id_that_it_began_with(tmp_path: Path) -> None:
+    """A version with more settings would compute another, and clients would not find their state of the run."""
+    RunWriter(tmp_path).save(replace(sample_state(), run="f00d"))
+    assert RunState.load(tmp_path).run == "f00d"
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    save_file({"x": np.ones(1)}, tmp_path / FILE, metadata={"version": "0"})
+    with pytest.raises(StateError, match=rf"another version of fedaux \(state 0; this one reads {VERSION}\)"):
+        RunState.load(tmp_path)
+
+
+@pytest.mark.parametrize("metadata", [None, {"fedaux": json.dumps({"version": VERSION})}], ids=["none", "older"])
+def test_a_file_without_a_version_is_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+    save_file({"x": np.ones(1)}, tmp_path / FILE, metadata=metadata)
+    with pytest.raises(StateError, match=r"another version of fedaux \(state None"):
+        RunState.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:5],
+        lambda data: data[:200],
+        lambda data: data[:-1],
+        lambda data: data + b"x",
+        lambda data: struct.pack("<Q", 2**60) + data[8:],
+        lambda data: b"not a state, but a text somebody saved under its name",
+    ],
+    ids=["empty", "no header", "half a header", "one byte short", "one byte more", "endless header", "text"],
+)
+def test_a_damaged_file_is_a_state_error(tmp_path: Path, damage: Any) -> None:
+    RunWriter(tmp_path).save(sample_state())
+    path = tmp_path / FILE
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(StateError, match=r"state\.safetensors is damaged .*another folder") as caught:
+        RunState.load(tmp_path)
+    assert isinstance(caught.value, FedauxError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_only_the_version_is_metadata(tmp_path: Path) -> None:
+    RunWriter(tmp_path).save(sample_state())
+    for name in (FILE, START):
+        data = (tmp_path / name).read_bytes()
+        header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+        assert header["__metadata__"] == {"version": VERSION}
+
+
+def test_a_history_can_be_read_without_this_package(tmp_path: Path) -> None:
+    RunWriter(tmp_path).save(sample_state(2))
+    first, second = map(json.loads, (tmp_path / HISTORY).read_text().splitlines())
+    assert first == second
+    assert (first["accuracy"], first["failures"]) == (
+        {"mlp": 0.1 + 0.2},
+        [{"client": "a", "reason": "gone", "kind": "invalid"}],
+    )
+    assert "confusion" not in first
+
+
+def test_releases_of_different_lengths_are_told_apart(tmp_path: Path) -> None:
+    lengths = {"a": 3, "b": 0, "c": 5}
+    releases = {
+        name: replace(release(name), arrays={"values": np.arange(size) + size}) for name, size in lengths.items()
+    }
+    RunWriter(tmp_path).save(RunState(Config(), 0, {}, releases=releases))
+    loaded = RunState.load(tmp_path).releases
+    assert {name: one.arrays["values"].tolist() for name, one in loaded.items()} == {
+        "a": [3, 4, 5],
+        "b": [],
+        "c": [5, 6, 7, 8, 9],
+    }
+
+
+def test_a_folder_without_a_run_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match=r"nowhere holds no run .*start one with `fedaux run`"):
+        RunState.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("label", "array"),
+    [pytest.param("mine(mode=a|b)", np.ones(2)), pytest.param("mlp", np.array(2.5))],
+    ids=["bar in an option", "single number"],
+)
+def test_odd_labels_and_shapes_survive(tmp_path: Path, label: str, array: np.ndarray) -> None:
+    RunWriter(tmp_path).save(RunState(Config(), 0, {label: {"x": array}}))
+    assert_same({label: {"x": array}}, RunState.load(tmp_path).weights)
+
+
+def test_a_prototype_without_arrays_survives(tmp_path: Path) -> None:
+    RunWriter(tmp_path).save(RunState(Config(), 0, {"mlp": {"x": np.ones(1)}}, public={"mlp": {}}))
+    assert RunState.load(tmp_path).public == {"mlp": {}}
+
+
+@pytest.mark.parametrize("damage", ["facts missing", "facts not JSON"])
+def test_damage_inside_the_arrays_is_a_state_error(tmp_path: Path, damage: str) -> None:
+    RunWriter(tmp_path).save(sample_state())
+    tensors = load_file(tmp_path / FILE)
+    if damage == "facts missing":
+        del tensors["facts"]
+    else:
+        tensors["facts"][10:14] = 0
+    save_file(tensors, tmp_path / FILE, metadata={"version": VERSION})
+    with pytest.raises(StateError, match="is damaged"):
+        RunState.load(tmp_path)
