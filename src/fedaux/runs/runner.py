@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
@@ -208,7 +209,8 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
         if path
         else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
     )
-    privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
+    changes: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "declared_records": 1}
+    privacy = replace(config.privacy, **changes)
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
     server = make_server(config, cache=cache)
