@@ -29,6 +29,7 @@ from fedaux.config.parsing import (
 )
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.core import here
 
 RandomFeatures = Annotated[int, Within("[0, 100000]")]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -174,6 +175,25 @@ class Config(Settings):
     def to_dict(self) -> dict[str, Any]:
         """As nested tables for JSON or TOML; `from_dict` reads them back."""
         return dict(to_plain(self))
+
+    def save(self, path: str | Path) -> Path:
+        """Write all settings to a TOML file, which `load` reads; an error names what has no name that could be written.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The file.
+        """
+        from fedaux.config.toml import to_complete_toml
+
+        own = {key: str(value) for key, value in dotted(self.to_dict()) if here.PREFIX in str(value)}
+        if own:
+            advice = "save arrays with numpy.savez and give the file; put a class, function or Method into a module"
+            raise ConfigError(f"{', '.join(own)} cannot be written, being objects of this Python session: {advice}.")
+        path = Path(path)
+        path.write_text(to_complete_toml(self), encoding="utf-8")
+        return path
 
     @property
     def hash(self) -> str:

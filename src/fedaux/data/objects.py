@@ -15,8 +15,8 @@ from torch.utils.data import Dataset
 from fedaux.core import here
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.adapters import from_huggingface, from_torch
-from fedaux.data.records import Corpus, Records, is_text
-from fedaux.data.sources import CHANNELS, tidy
+from fedaux.data.records import Corpus, Records, is_image, is_text
+from fedaux.data.sources import CHANNELS, channels_first, tidy
 
 FILES = {".npz": "npz", ".npy": "npy", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 SAVED = ("dataset_info.json", "dataset_dict.json")  # what Hugging Face's save_to_disk leaves in a folder
@@ -104,10 +104,12 @@ def as_rows(value: Any, what: str = "records") -> NDArray[Any]:
         return x[..., None]  # grey images without a channel axis
     if x.ndim == 4 and x.dtype != np.uint8 and (x.shape[1] in CHANNELS or x.shape[3] in CHANNELS) and x.min() >= 0:
         if x.dtype.kind == "f" and x.max() <= 1:
-            return np.rint(255 * x).astype(np.uint8)
-        if x.dtype.kind in "iu" and x.max() <= 255:
-            return x.astype(np.uint8)
-    return x if x.dtype == np.uint8 and x.ndim == 4 else x.astype(np.float32)
+            x = np.rint(255 * x).astype(np.uint8)
+        elif x.dtype.kind in "iu" and x.max() <= 255:
+            x = x.astype(np.uint8)
+    if channels_first(x):
+        x = x.transpose(0, 2, 3, 1)
+    return x if is_image(x) else x.astype(np.float32)
 
 
 def _kind(value: Any) -> str:
