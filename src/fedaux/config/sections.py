@@ -27,6 +27,7 @@ from fedaux.config.parsing import (
 
 Partition = Literal["dirichlet", "shards", "iid", "given", "own"]
 Schedule = Literal["constant", "cosine", "step"]
+Alpha = Annotated[float, Within("(0, inf)", "0.01 is extreme, 100 nearly even")]
 Seed = Annotated[int, Within("[-1, inf)")]
 Epsilon = Annotated[float, Within("(0, inf)", "for no scores set method = 'feddf+p'")]
 Colour = Literal["plain", "private"]  # of what a client keeps: whether noise stands between it and the records
@@ -51,7 +52,7 @@ class DataConfig(Settings):
     validation_fraction: Momentum = 0.0  # of the private records, held out and evaluated in place of the test set
     clients: Count = 10  # number of simulated clients
     partition: Partition = "dirichlet"  # or shards, iid; given: as the source has them; own: real sites, each its own
-    alpha: Positive = 0.01  # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
+    alpha: Alpha = 0.01  # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
     shards: Count = 2  # per client, for partition = "shards"
 
     def check(self) -> None:

@@ -139,7 +139,7 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     linear = [(path, module) for path, module in network.named_modules() if isinstance(module, nn.Linear)]
     advice = "let it end in an nn.Linear whose output it returns, or return features and give it an integer `width`"
     if not linear or not shape:
-        raise UnsupportedNetworkError(f"where do the features of {name} end? {advice.capitalize()}")
+        raise UnsupportedNetworkError(f"where do the features of {name} end? Please {advice}")
     (path, last), inputs = linear[-1], list[Tensor]()
     hook = last.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
     training = network.training
