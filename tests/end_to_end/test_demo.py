@@ -12,8 +12,8 @@ import torch
 
 from fedaux.config.methods import METHODS
 from fedaux.config.presets import DEMO
-from fedaux.sweeps.chosen import Chosen
 from fedaux.sweeps.engine import compare
+from fedaux.sweeps.grid import Chosen
 
 
 @pytest.mark.slow
