@@ -12,7 +12,7 @@ import torch
 
 from fedaux.config.methods import METHODS
 from fedaux.config.presets import DEMO
-from fedaux.sweeps.engine import compare
+from fedaux.sweeps.compare import compare
 from fedaux.sweeps.grid import Chosen
 
 

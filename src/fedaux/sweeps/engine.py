@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.config.methods import PAPER, find_method
+from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
@@ -32,9 +32,9 @@ from fedaux.report.terminal import plural
 from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import FILE, StateError
-from fedaux.sweeps.grid import AS_CONFIGURED, SYMBOLS, Arm, Chosen, Run, Sweep, describe
+from fedaux.sweeps.grid import SYMBOLS, Arm, Run, Sweep, describe
 from fedaux.sweeps.workers import Task, TaskError, run_tasks
 
 PAIRED = "Against the best arm on the same problem, paired by seed; p by Student's t, corrected by Holm:"
@@ -197,35 +197,6 @@ def write_results(result: SweepResult) -> SweepResult:
     return replace(result, report=write_comparison(result.folder, title, result.arms, f"settings {result.settings}"))
 
 
-def compare(
-    base: Config,
-    folder: Path,
-    seeds: int,
-    methods: Sequence[str] = PAPER,
-    *,
-    jobs: int = 1,
-    threads: int = 1,
-    on_progress: OnProgress = no_progress,
-    cache: Path | None = None,
-    chosen: Chosen = AS_CONFIGURED,
-) -> SweepResult:
-    """Run several methods from the same data, split and first weights, and write tables and a report.
-
-    Args:
-        base: What to run; its `method` plays no part.
-        folder: For the runs, the tables and the report. Runs that are finished there already are only read.
-        seeds: How many, from the config's own on.
-        methods: Names in `METHODS`, or `module:attribute`; by default the nine of the paper.
-        jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
-        threads: Of PyTorch, for each.
-        on_progress: As in `run`.
-        cache: As in `run`.
-        chosen: Settings of each method, `Chosen.read("runs/my-tune")` or `Chosen.preset("paper")`.
-    """
-    sweep = Sweep.of(base, {"method": methods}, seeds, chosen)
-    return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, on_progress=on_progress, cache=cache))
-
-
 def run_sweep(
     sweep: Sweep,
     folder: Path,
@@ -280,7 +251,7 @@ def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
     return SweepResult(sweep, folder, tuple(arm for arm in arms if arm.seeds))
 
 
-def _arm_result(arm: Arm, results: list[Result]) -> ArmResult:
+def _arm_result(arm: Arm, results: list[FinishedRun]) -> ArmResult:
     private = arm.config.releases or arm.config.privacy.private_training
     return ArmResult(
         arm.label,
@@ -289,18 +260,18 @@ def _arm_result(arm: Arm, results: list[Result]) -> ArmResult:
         tuple(result.state.config.seed for result in results),
         tuple(result.folder for result in results),
         np.array([result.curve for result in results]),
-        results[0].privacy if results and private else "",
+        results[0].statement if results and private else "",
         collapsed(results),
     )
 
 
-def finished(run: Run) -> Result | None:
+def finished(run: Run) -> FinishedRun | None:
     """Its result. None where it is yet to be run, which also brings to light what is wrong with its folder."""
     try:
         state = stored_state(run.config, run.folder)
     except StateError:
         return None
-    return Result(state, run.folder) if state and state.round >= run.rounds else None
+    return FinishedRun(state, run.folder) if state and state.round >= run.rounds else None
 
 
 def _tasks(runs: Sequence[Run], cache: Path | None, callbacks: tuple[Callback, ...], shared: bool) -> list[Task]:
