@@ -40,7 +40,7 @@ def test_it_has_everything_and_loads_nothing(page: str) -> None:
 
 def test_its_figures_are_those_of_the_run(page: str, done: FinishedRun) -> None:
     assert f"<b>{100 * done.accuracy:.1f} %</b>" in page
-    assert done.privacy.replace("'", "&#39;") in page
+    assert done.statement.replace("'", "&#39;") in page
     assert "clients = 3" in page
     for client in ("client-000", "client-002"):
         assert page.count(client) >= 3

@@ -178,5 +178,7 @@ def _prototype(model: Any) -> Any:
     if isinstance(model, (str, PrototypeSpec, Mapping)):
         return model
     if callable(model):
-        return here.name_of(model)
+        name = here.name_of(model)
+        here.vouched.add(name)
+        return name
     raise ConfigError(f"model is a name, a class of nn.Module or a function that makes one, not {model!r}.")

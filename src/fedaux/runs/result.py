@@ -66,9 +66,7 @@ class Result(FinishedRun):
     def privacy(self) -> PrivacyStatement:
         """What was promised to whom, and what is not covered."""
         ledger, facts = self.ledger, self.ledger.to_dict()
-        own = [
-            spec.label.removeprefix(here.PREFIX) for spec in self.config.prototypes if spec.name.startswith(here.PREFIX)
-        ]
+        own = [spec.label.rpartition(":")[2] for spec in self.config.prototypes if spec.name in here.vouched]
         word = f"; it rests on your word that {', '.join(own)} treats every record by itself" if own else ""
         epsilon, delta = facts["epsilon"], facts["delta"]
         summary = ledger.summary() or "Nothing was released under differential privacy"

@@ -223,7 +223,7 @@ def test_the_command_says_where_and_what(
     for spec, name in ((MLP, "mlp-0"), (CNN, "cnn-1")):
         accuracy = result.state.history[-1].accuracy[spec.label]
         assert f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test records" in said
-    assert f"Privacy. {result.privacy}" in said
+    assert f"Privacy. {result.statement}" in said
     assert fedaux(monkeypatch, "export", result.folder, "--json") == 0
     found = json.loads(capsys.readouterr().out)["models"]
     assert [Path(one["folder"]).name for one in found] == ["mlp-0", "cnn-1"]

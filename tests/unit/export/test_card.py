@@ -30,7 +30,7 @@ def test_the_card_says_what_the_model_is(result: FinishedRun, tmp_path: Path) ->
     assert card["data"]["split"] == {"partition": "dirichlet", "alpha": 1.0}
     assert card["data"]["auxiliary"] == {"source": "held out of digits", "records": 100}
     assert Config.from_dict(card["config"]) == result.state.config
-    assert card["privacy"]["statement"] == result.privacy
+    assert card["privacy"]["statement"] == result.statement
     assert "onnx" not in card
 
 
@@ -47,7 +47,7 @@ def test_the_page_has_front_matter_as_hubs_read_it(result: FinishedRun, tmp_path
     accuracy = result.state.history[-1].accuracy[MLP.label]
     assert entry["results"][0]["metrics"][0]["value"] == round(accuracy, 4)
     assert f"{100 * accuracy:.1f} % of the test records" in body
-    assert result.privacy in body
+    assert result.statement in body
     assert "0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in body
 
 

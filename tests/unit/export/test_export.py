@@ -94,7 +94,11 @@ def test_text_brings_its_tokenizer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_without_the_packages_for_onnx(
-    result: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str
+    result: FinishedRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    package: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError):

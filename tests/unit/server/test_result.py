@@ -17,7 +17,7 @@ def test_the_last_round_counts_and_not_the_best(result: FinishedRun) -> None:
 
 
 def test_the_statement_is_the_ledgers(result: FinishedRun) -> None:
-    assert result.privacy == result.state.ledger.statement()
+    assert result.statement == result.state.ledger.statement()
 
 
 def test_figures_for_scripts_are_json(result: FinishedRun) -> None:
@@ -28,4 +28,4 @@ def test_figures_for_scripts_are_json(result: FinishedRun) -> None:
     assert (found["curve"], found["accuracy"]) == (result.curve, result.accuracy)
     assert found["prototypes"] == result.state.history[-1].accuracy
     assert found["failed"] == ["a", "b"]  # each once
-    assert found["privacy"] == {"epsilon": 0.1, "delta": 1e-5, "statement": result.privacy}
+    assert found["privacy"] == {"epsilon": 0.1, "delta": 1e-5, "statement": result.statement}

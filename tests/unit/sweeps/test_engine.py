@@ -38,7 +38,7 @@ def test_what_is_finished_is_not_run_again_and_only_methods_that_release_have_a_
     assert events == [SweepProgress(4, 4)]
     assert [arm.seeds for arm in found.arms] == [(0, 1), (0, 1)]
     assert found.failures == ()
-    assert [(arm.label, arm.privacy) for arm in found.arms] == [("FedAVG", ""), ("FedAUX", results[2].privacy)]
+    assert [(arm.label, arm.privacy) for arm in found.arms] == [("FedAVG", ""), ("FedAUX", results[2].statement)]
     assert found.accuracy["FedAUX"] == pytest.approx((results[2].accuracy + results[3].accuracy) / 2)
 
 
