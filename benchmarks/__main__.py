@@ -27,7 +27,6 @@ ROWS = {  # module of this package with `rows() -> Iterator[Row]`
     "B8": "memory",
     "B9": "simclr",
     "B10": "saving",
-    "B11": "plain_loop",
     "B12": "startup",
     "B13": "many_clients",
 }

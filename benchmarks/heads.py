@@ -35,10 +35,10 @@ CLIENTS, RECORDS, INPUTS, CLASSES = 32, 20_000, 64, 10
 LR, EPSILON, BETA1, BETA2 = 1e-3, 1e-8, 0.9, 0.999  # of Adam
 
 
-def settings(folder: Path, features: int, clients: int = CLIENTS, records: int = RECORDS) -> Config:
+def settings(folder: Path, features: int) -> Config:
     """FedDF on random rows, split by Dirichlet(1): the clients have unlike numbers of records."""
     rng = np.random.default_rng(0)
-    for name, size in (("private", records), ("aux", 2000)):
+    for name, size in (("private", RECORDS), ("aux", 2000)):
         (folder / name).mkdir()
         np.save(folder / name / "x.npy", rng.normal(size=(size, INPUTS)).astype(np.float32))
         np.save(folder / name / "y.npy", rng.integers(CLASSES, size=size))
@@ -47,7 +47,7 @@ def settings(folder: Path, features: int, clients: int = CLIENTS, records: int =
         head_only=True,
         head_features="raw",  # as the bare arm takes them
         prototypes=(PrototypeSpec.of("mlp", features=features, norm="none"),),
-        data=DataConfig(source="npy", path=str(folder / "private"), clients=clients, alpha=1.0),
+        data=DataConfig(source="npy", path=str(folder / "private"), clients=CLIENTS, alpha=1.0),
         aux=AuxConfig(source="npy", path=str(folder / "aux")),
         pretrain=PretrainConfig(epochs=0),
     )
@@ -62,13 +62,13 @@ class Ours:
     state: RunState
 
     @classmethod
-    def at(cls, config: Config, folder: Path, train: bool = True) -> Ours:
+    def at(cls, config: Config, folder: Path) -> Ours:
         server = make_server(config, cache=folder / "cache")
         state = initial_state(server)
         server.restore(state)
         federation = in_process(config, folder / "run", server.cache)
         ours = cls(server, federation, state)
-        assert not train or len(ours.train()) == config.data.clients  # every client computes its features
+        assert len(ours.train()) == config.data.clients  # every client computes its features
         return replace(ours, state=replace(state, prepared=frozenset(server.clients)))
 
     def orders(self) -> list[TrainOrder]:

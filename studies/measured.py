@@ -66,6 +66,15 @@ def digits(config: Config, sweep: dict[str, Any]) -> Study:
     return Study(data, source, setting, len(sweep["arms"][0]["seeds"]), rows)
 
 
+def to_text(studies: Sequence[dict[str, Any]]) -> str:
+    """JSON with a line for each row."""
+    parts = []
+    for one in studies:
+        facts = json.dumps({**one, "rows": []}, ensure_ascii=False).removesuffix("]}")
+        parts.append(facts + "\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in one["rows"]) + "\n]}")
+    return "[\n" + ",\n".join(parts) + "\n]\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", type=Path, help="sweep.json of `fedaux demo`")
@@ -77,7 +86,7 @@ def main() -> None:
             studies.append(digits(config, json.loads(sweep.read_text(encoding="utf-8"))))
     made, names = [asdict(one) for one in studies], {one.data for one in studies}
     kept = [one for one in json.loads(TARGET.read_text(encoding="utf-8")) if one["data"] not in names]
-    TARGET.write_text(json.dumps([*made, *kept], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    TARGET.write_text(to_text([*made, *kept]), encoding="utf-8")
     print(f"{TARGET.name}: {', '.join(f'{one.data}, {len(one.rows)} rows' for one in studies)}")
 
 

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from fedaux.runs.runner import run as run
     from fedaux.runs.trackers import make_callbacks as make_callbacks
     from fedaux.sweeps.compare import compare as compare
+    from fedaux.sweeps.engine import SweepResult as SweepResult
     from fedaux.sweeps.engine import run_sweep as run_sweep
+    from fedaux.sweeps.engine import write_results as write_results
     from fedaux.sweeps.grid import Sweep as Sweep
-    from fedaux.sweeps.result import SweepResult as SweepResult
-    from fedaux.sweeps.result import write_results as write_results
     from fedaux.sweeps.tuning import tune as tune
 
 __version__ = "0.1.0"
@@ -58,7 +58,7 @@ _HOMES = {
     "RoundFinished": "core.progress",
     "RoundResult": "core.results",
     "Sweep": "sweeps.grid",
-    "SweepResult": "sweeps.result",
+    "SweepResult": "sweeps.engine",
     "audit_client": "audit.run",
     "compare": "sweeps.compare",
     "export_model": "export.export",
@@ -72,7 +72,7 @@ _HOMES = {
     "run_sweep": "sweeps.engine",
     "tune": "sweeps.tuning",
     "write_report": "report.comparison_page",
-    "write_results": "sweeps.result",
+    "write_results": "sweeps.engine",
 }
 __all__ = sorted(_HOMES)
 

@@ -12,8 +12,8 @@ import torch
 
 from fedaux.config.methods import METHODS
 from fedaux.config.presets import DEMO
-from fedaux.sweeps.chosen import Chosen
-from fedaux.sweeps.engine import compare
+from fedaux.sweeps.compare import compare
+from fedaux.sweeps.grid import Chosen
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_fedaux_needs_the_fewest_rounds_of_what_is_trained(tmp_path: Path) -> No
     for curve in curves.values():
         assert ours[0] - curve[0] >= 0.25
         assert ours[-1] >= curve[-1]
-    assert "(1, 1e-05)-differentially private" in found.statement
+    assert "(1, 1e-05)-differentially private" in found.privacy
 
 
 @pytest.mark.slow

@@ -116,8 +116,7 @@ def test_private_training_stays_private_under_any_method(tmp_path: Path, method:
 def test_fedbe_with_the_settings_of_its_own_code(tmp_path: Path) -> None:
     """Draws over updates, probabilities and averaged students in a whole run, which differs from FedBE's default."""
     from fedaux.config.presets import PRESETS
-    from fedaux.sweeps.chosen import Chosen
-    from fedaux.sweeps.grid import Sweep
+    from fedaux.sweeps.grid import Chosen, Sweep
     from helpers.tiny import TINY_CONFIG
 
     assert "distill.draws" in PRESETS["fedbe-paper"].settings

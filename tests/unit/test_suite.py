@@ -43,7 +43,7 @@ def test_unit_tests_start_no_process_and_train_no_run() -> None:
 def test_what_is_misplaced_would_be_found() -> None:
     assert misplaced("import subprocess") == {"subprocess"}
     assert misplaced("def test():\n    from fedaux import Config, run") == {"fedaux.run"}
-    assert misplaced("from fedaux.sweeps.engine import compare") == {"fedaux.sweeps.engine.compare"}
+    assert misplaced("from fedaux.sweeps.compare import compare") == {"fedaux.sweeps.compare.compare"}
     assert misplaced("from fedaux.server.loop import run\nfrom fedaux import Config") == set()
 
 

@@ -22,9 +22,8 @@ from fedaux.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from fedaux.sweeps.chosen import Chosen
-    from fedaux.sweeps.grid import Sweep
-    from fedaux.sweeps.result import SweepResult
+    from fedaux.sweeps.engine import SweepResult
+    from fedaux.sweeps.grid import Chosen, Sweep
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Methods = Annotated[str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")]
@@ -60,8 +59,7 @@ def demo(
     from dataclasses import replace
 
     from fedaux.config.presets import DEMO
-    from fedaux.sweeps.chosen import Chosen
-    from fedaux.sweeps.grid import Sweep
+    from fedaux.sweeps.grid import Chosen, Sweep
 
     chosen = Chosen.of_the_demo()
     config = replace(DEMO, rounds=rounds, privacy=replace(DEMO.privacy, epsilon=epsilon))
@@ -153,15 +151,16 @@ def study(
     as_json: Json = False,
 ) -> None:
     """Run a study that comes with fedaux, on the bundled digits or with --set on data of your own."""
-    from fedaux.sweeps.study import study as find
+    from fedaux.core.errors import unknown_name
+    from fedaux.sweeps.grid import Sweep, studies
 
+    known = studies()
     if list_ or not name:
-        _list(as_json)
+        _list(known, as_json)
         return
-    path = find(name).path
-    from fedaux.sweeps.grid import Sweep
-
-    plan = Sweep.load(path, _overrides(set_, seeds), _chosen(tuned, preset, set_))
+    if name not in known:
+        raise unknown_name("study", name, known)
+    plan = Sweep.load(known[name], _overrides(set_, seeds), _chosen(tuned, preset, set_))
     _sweep(plan, out or Path("runs") / f"study-{name}{_suffix(tuned, preset)}", jobs, threads, as_json)
 
 
@@ -175,7 +174,7 @@ def method_names(text: str) -> list[str]:
 def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> Chosen:
     """Of --tuned or --preset; what --set sets must be in neither."""
     from fedaux.config.parsing import require
-    from fedaux.sweeps.chosen import AS_CONFIGURED, Chosen
+    from fedaux.sweeps.grid import AS_CONFIGURED, Chosen
 
     require(not (tuned and presets), "--tuned and --preset: take one of them, each says how methods train.")
     found = Chosen.read(tuned) if tuned else Chosen.preset(*presets) if presets else AS_CONFIGURED
@@ -192,17 +191,18 @@ def _overrides(settings: list[str] | None, seeds: int | None) -> list[str]:
     return [*(settings or []), *([f"sweep.seeds={seeds}"] if seeds else [])]
 
 
-def _list(as_json: bool) -> None:
-    from fedaux.sweeps.study import studies
+def _list(paths: dict[str, Path], as_json: bool) -> None:
+    from fedaux.config.schema import read_table
 
-    found = studies().values()
+    tables = {name: read_table(path)["sweep"] for name, path in paths.items()}
     if as_json:
-        print_json({one.name: {"title": one.title, "about": one.about, "minutes": one.minutes} for one in found})
+        print_json({name: {key: one[key] for key in ("title", "about", "minutes")} for name, one in tables.items()})
         return
     console = console_for(as_json)
-    for one in found:
-        question = one.about[: one.about.index("?") + 1]
-        console.print(f"[bold]{one.name:<14}[/bold] {f'{one.minutes:g} min':>8}  {escape(question)}")
+    for name, one in tables.items():
+        question = one["about"][: one["about"].index("?") + 1]
+        minutes = f"{one['minutes']:g} min"
+        console.print(f"[bold]{name:<14}[/bold] {minutes:>8}  {escape(question)}")
     console.print("\n`fedaux study NAME --jobs 2` runs one; minutes are for two idle cores.")
 
 
@@ -214,8 +214,7 @@ def _sweep(
 
     console = console_for(as_json)
     with loading(console):
-        from fedaux.sweeps.engine import run_sweep
-        from fedaux.sweeps.result import write_results
+        from fedaux.sweeps.engine import run_sweep, write_results
 
     set_threads(threads)
     if plan.about:

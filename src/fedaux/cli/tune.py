@@ -46,10 +46,8 @@ def tune(
 ) -> None:
     """Tune every method with the same number of runs, on validation data. Started again, it continues."""
     with loading(console_for(as_json)):
-        from fedaux.sweeps.chosen import WINNERS
-        from fedaux.sweeps.tuning import run_tuning
-        from fedaux.sweeps.tuning_plan import Tuning
-        from fedaux.sweeps.tuning_result import HEADER, caption, rows, to_dict, write_tuning
+        from fedaux.sweeps.grid import WINNERS
+        from fedaux.sweeps.tuning import HEADER, Tuning, run_tuning, write_tuning
     from fedaux.report.live import Live
     from fedaux.report.terminal import results_table
 
@@ -61,11 +59,11 @@ def tune(
         found = run_tuning(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress)
     write_tuning(found, folder)
     if as_json:
-        print_json({**to_dict(found), "folder": str(folder)})
+        print_json({**found.to_dict(), "folder": str(folder)})
         return
-    found_rows = rows(found)
-    console.print(results_table(caption(found), HEADER[:-1], [row[:-1] for row in found_rows]))
-    for label, *_, settings in found_rows:
+    rows = found.rows()
+    console.print(results_table(found.caption, HEADER[:-1], [row[:-1] for row in rows]))
+    for label, *_, settings in rows:
         console.print(f"[bold]{escape(label)}[/bold]: {escape(settings)}", soft_wrap=True)
     console.print(
         f"Winners: [bold]{folder / WINNERS}[/bold]; `fedaux compare {config} --tuned {folder}` compares them.",

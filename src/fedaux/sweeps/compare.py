@@ -13,10 +13,8 @@ from fedaux.core import here
 from fedaux.core.progress import OnProgress
 from fedaux.runs.arguments import make_config, method_name_of
 from fedaux.runs.runner import progress_panel
-from fedaux.sweeps.chosen import AS_CONFIGURED, Chosen
-from fedaux.sweeps.engine import run_sweep
-from fedaux.sweeps.grid import Sweep
-from fedaux.sweeps.result import SweepResult, write_results
+from fedaux.sweeps.engine import SweepResult, run_sweep, write_results
+from fedaux.sweeps.grid import AS_CONFIGURED, Chosen, Sweep
 
 
 def compare(

@@ -1,25 +1,210 @@
-"""A sweep: a config, lists of values for some settings, and a number of seeds. Every combination is an arm."""
+"""What a sweep runs: a config, lists of values for some settings, and a number of seeds. Every combination is an arm.
+
+`Chosen` has settings that methods bring to a comparison, `Arm` is one combination, `Sweep` the whole grid.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import method_name
-from fedaux.config.parsing import ConfigError, apply_override, dotted, require
-from fedaux.config.schema import Config, read_table
+from fedaux.config.methods import find_method, method_name
+from fedaux.config.parsing import ConfigError, apply_override, dotted, require, set_key
+from fedaux.config.presets import PRESETS
+from fedaux.config.schema import Config, flatten, read_table
 from fedaux.core.errors import unknown_name
-from fedaux.sweeps.arms import Arm, make_arm, with_unique_names, without_repeats
-from fedaux.sweeps.chosen import AS_CONFIGURED, Chosen
 
+Settings = dict[str, Any]  # dotted keys, as in --set
+SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "fraction": "C"}
+ANY = "any"  # the value of a setting that a method does not look at
+WINNERS = "tuned.json"  # in the folder of a tuning
 METADATA = {  # keys of these tables beside their lists
     "sweep": ("seeds", "title", "about", "minutes"),
     "tune": ("methods", "budget", "seeds", "validation_fraction"),
 }
 _EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
+_OF_A_RUN = ("seed", "method", "device", "data.test_seed")  # and federation, method_options: no part of what is tuned
+
+
+def studies() -> dict[str, Path]:
+    """The sweeps that come with the package, by name: short files to run as they are, or to copy and change."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "studies").glob("*.toml"))}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """`source` completes "Settings: …" below a table. A method that is not in `methods` has what `common` says."""
+
+    source: str = "as in the config"
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # dotted keys, by method
+    common: Mapping[str, Any] = field(default_factory=dict)
+    complete: bool = False  # whether a method that is not in `methods` must not be run
+    config: Mapping[str, Any] = field(default_factory=dict)  # that was tuned, as tables
+
+    @classmethod
+    def read(cls, path: str | Path) -> Chosen:
+        """The winners that `fedaux tune` has left in a folder or file. All seeds get the test records of the tuning."""
+        file = Path(path) / WINNERS if Path(path).is_dir() else Path(path)
+        require(file.is_file(), f"{file} is not there: name the folder that `fedaux tune` wrote, or its {WINNERS}.")
+        try:
+            saved = json.loads(file.read_text(encoding="utf-8"))
+            methods = {name: found["settings"] for name, found in saved["methods"].items()}
+            source = f"tuned, {saved['budget']} settings a method tried on validation data"
+            return cls(source, methods, {"data.test_seed": saved["test_seed"]}, True, saved["config"])
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ConfigError(f"{file} is no file of winners ({error}); `fedaux tune` writes one.") from error
+
+    @classmethod
+    def of_the_demo(cls) -> Chosen:
+        """The winners of `fedaux tune studies/demo.toml`, which come with the package."""
+        with as_file(files("fedaux.sweeps") / "demo.json") as path:
+            return cls.read(path)
+
+    @classmethod
+    def preset(cls, *names: str) -> Chosen:
+        """Presets by name. One that is for some methods only has the last word on them."""
+        common: dict[str, Any] = {}
+        methods: dict[str, dict[str, Any]] = {}
+        for name in names:
+            if name not in PRESETS:
+                raise ConfigError(str(unknown_name("preset", name, PRESETS)))
+            for method in PRESETS[name].methods:
+                methods.setdefault(method, {}).update(PRESETS[name].settings)
+            common |= {} if PRESETS[name].methods else PRESETS[name].settings
+        return cls("; ".join(PRESETS[name].source for name in names), methods, common)
+
+    def of(self, method: str) -> dict[str, Any]:
+        """What a method runs with."""
+        known = method in self.methods or not self.complete
+        require(known, f"{method} has not been tuned: tune it with the same budget, or leave it out of the comparison.")
+        return {**self.common, **self.methods.get(method, {})}
+
+    def refuse(self, overrides: Sequence[str]) -> None:
+        """What is set by hand must not be set here as well: one of the two would silently lose."""
+        keys = {key for settings in (self.common, *self.methods.values()) for key in settings}
+        for text in overrides:
+            key = text.partition("=")[0].strip()
+            require(key not in keys, f"--set {key}: the tuned settings or the preset have a {key} too; leave out one.")
+
+    def note(self, base: Config, swept: Sequence[str] = ()) -> str:
+        """The source; with what differed when it was tuned."""
+        if not self.config:
+            return self.source
+        ignored = {*_OF_A_RUN, *swept, *(key for settings in self.methods.values() for key in settings)}
+        then, now = flatten(Config.from_dict(self.config)), flatten(base)
+        differing = [
+            key
+            for key in sorted({*then, *now} - ignored)
+            if then.get(key) != now.get(key) and not key.startswith(("federation.", "method_options."))
+        ]
+        return self.source + (f" with another {', '.join(differing)}" if differing else "")
+
+
+AS_CONFIGURED = Chosen()
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One combination of values, with a name for folders and labels for readers."""
+
+    settings: Settings
+    config: Config
+    name: str
+    labels: dict[str, str]  # of each setting, for readers: FedAUX, α = 0.01
+
+    @property
+    def label(self) -> str:
+        return ", ".join(self.labels.values()) or find_method(self.config.method).label
+
+
+def value_label(key: str, value: Any) -> str:
+    """A value for readers: FedAUX for a method, else with the name of its setting: α = 0.01."""
+    if key == "method":
+        return find_method(value).label
+    if key in ("prototypes", "privacy.scorer"):  # names already
+        return format_value(value)
+    return f"{SYMBOLS.get(key, key)} = {format_value(value)}"
+
+
+def make_arm(base: Config, settings: Settings, chosen: Chosen = AS_CONFIGURED) -> Arm:
+    """The base config with these settings. Options of a method are those of the config's own method alone."""
+    table = base.to_dict()
+    if settings.get("method", base.method) != base.method:
+        table["method_options"] = {}
+    for key, value in {**chosen.of(settings.get("method", base.method)), **settings}.items():
+        set_key(table, key, value, f"sweep: {key}")
+    parts = [f"{key}={format_value(value)}" for key, value in settings.items()]
+    try:
+        config = Config.from_dict(table)
+    except ConfigError as error:
+        raise ConfigError(f"the sweep cannot have an arm with {' and '.join(parts)}: {error}") from error
+    labels = {key: value_label(key, value) for key, value in settings.items()}
+    return Arm(settings, config, make_name(settings) or config.method, labels)
+
+
+def without_repeats(arms: Sequence[Arm]) -> Iterator[Arm]:
+    """Arms that differ in nothing that their method looks at are one: FedAVG is the same for any ε."""
+    seen = set[str]()
+    for arm in arms:
+        inert = [key for key in arm.settings if ignores(arm.config, key)]
+        rest = {key: value for key, value in arm.settings.items() if key not in inert}
+        if inert:
+            labels = {**arm.labels, **{key: f"any {SYMBOLS.get(key, key)}" for key in inert}}
+            name = make_name(rest) or arm.config.method
+            arm = replace(arm, settings={**arm.settings, **dict.fromkeys(inert, ANY)}, name=name, labels=labels)
+        if repr(arm.settings) not in seen:
+            seen.add(repr(arm.settings))
+            yield arm
+
+
+def ignores(config: Config, key: str) -> bool:
+    """Whether this setting makes no difference to a run of this config."""
+    method = find_method(config.method)
+    if key.startswith("privacy."):
+        return not (config.releases or config.privacy.private_training)
+    if key.startswith(("distill.", "teachers.")):
+        return not method.distils
+    if key.startswith("pretrain."):
+        return not method.pretrained
+    return key == "local.mu" and not method.proximal
+
+
+def make_name(settings: Settings) -> str:
+    """Of the folder of an arm: what a file system allows of its settings."""
+    text = "-".join(f"{key}={format_value(value)}" for key, value in settings.items())
+    return re.sub(r"[^\w.+=,-]+", "_", text.replace("method=", ""), flags=re.ASCII)[:120]
+
+
+def with_unique_names(arms: list[Arm]) -> Iterator[Arm]:
+    """Long or odd values may give the same name; such arms get a piece of their hash."""
+    counts = Counter(arm.name for arm in arms)
+    for arm in arms:
+        yield arm if counts[arm.name] == 1 else replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
+
+
+def describe(settings: Mapping[str, Any]) -> str:
+    """For readers: local.lr = 0.1, local.epochs = 5."""
+    return ", ".join(f"{key} = {format_value(value)}" for key, value in settings.items()) or "as in the config"
+
+
+def format_value(value: Any) -> str:
+    """A value of any setting for readers and for names of folders."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    if isinstance(value, Mapping):  # a prototype with options of its own
+        options = ", ".join(f"{key}={format_value(item)}" for key, item in value.items() if key != "name")
+        return f"{value.get('name', '')}({options})" if options else str(value.get("name", ""))
+    return " + ".join(map(format_value, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from fedaux.config.parsing import ConfigError, dotted, require
 from fedaux.config.schema import Config
 from fedaux.core.rng import numpy_stream
 from fedaux.models.registry import option_default
-from fedaux.sweeps.arms import Arm, Settings, make_arm
-from fedaux.sweeps.grid import check_axis
+from fedaux.sweeps.grid import Arm, Settings, check_axis, make_arm
 
 Value = Any  # of a setting; or a table of several settings that only make sense together
 Lists = Mapping[str, tuple[Value, ...]]  # by setting, or by the table that several settings are in

@@ -1,7 +1,8 @@
 """A pool of worker processes: one that fails or dies costs its task only, and all of them end with this process.
 
-`concurrent.futures` has neither: a killed worker breaks its pool, and workers outlive a killed parent. Processes are
-spawned, so a program of your own that uses them needs `if __name__ == "__main__":`.
+`concurrent.futures` and loky have neither: a killed worker fails all tasks of its pool, and workers in the midst of a
+task outlive a killed parent. Processes are spawned, so a program of your own that uses them needs
+`if __name__ == "__main__":`.
 """
 
 from __future__ import annotations

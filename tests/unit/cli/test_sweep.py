@@ -1,39 +1,38 @@
-"""`fedaux compare`, `sweep` and `study`: what is refused before anything runs, and the list of studies."""
+"""`fedaux compare`, `sweep`, `study` and `tune`: what is refused before anything runs, and the list of studies."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from fedaux.sweeps.study import studies
+from fedaux.core.errors import Exit
+from fedaux.sweeps.grid import studies
 from helpers.commands import fedaux, paragraph
 
 
-def test_compare_refuses_a_method_that_is_none(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["compare", "tiny.toml", "--methods", "fedaux,fedvag"], "unknown method 'fedvag' (did you mean 'fedavg'?)"),
+        (["study", "privcy"], "unknown study 'privcy' (did you mean 'privacy'?)"),
+        (["sweep", "grid.toml"], "the sweep cannot have an arm with rounds=0: rounds must be at least 1"),
+        (["tune", "tiny.toml", "--methods", "fedavg,fedvag"], "did you mean 'fedavg'?"),
+        (["tune", "tiny.toml", "--set", "tune.local.lrr=[1]"], "did you mean 'local.lr'?"),
+        (["tune", "tiny.toml", "--set", "tune.budget=0"], "the budget must be at least 1"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_a_wrong_plan_is_one_paragraph_and_leaves_no_folder(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], fragment: str
 ) -> None:
-    assert fedaux(monkeypatch, "compare", config, "--methods", "fedaux,fedvag") == 3
-    assert "unknown method 'fedvag' (did you mean 'fedavg'?)" in paragraph(capsys.readouterr().err)
+    Path("grid.toml").write_text(f"{config.read_text()}[sweep]\nrounds = [1, 0]\n")
+    assert fedaux(monkeypatch, *words, "--out", "out") == Exit.SETTINGS
+    err = capsys.readouterr().err
+    assert fragment in paragraph(err)
+    assert len(err.strip().splitlines()) == 1
+    assert not (config.parent / "out").exists()
 
 
 def test_the_list_of_studies_for_scripts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert fedaux(monkeypatch, "study", "--list", "--json") == 0
     assert list(json.loads(capsys.readouterr().out)) == list(studies())
-
-
-def test_an_unknown_study_names_the_nearest(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fedaux(monkeypatch, "study", "privcy") == 3
-    assert "unknown study 'privcy' (did you mean 'privacy'?)" in paragraph(capsys.readouterr().err)
-
-
-def test_a_wrong_sweep_is_one_paragraph_and_leaves_no_folder(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config.write_text(f"{config.read_text()}[sweep]\nrounds = [1, 0]\n")
-    assert fedaux(monkeypatch, "sweep", config, "--out", "out") == 3
-    err = capsys.readouterr().err
-    assert "the sweep cannot have an arm with rounds=0: rounds must be at least 1" in paragraph(err)
-    assert len(err.strip().splitlines()) == 1
-    assert not (config.parent / "out").exists()

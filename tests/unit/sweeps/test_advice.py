@@ -38,22 +38,13 @@ def test_the_nearest_setting_of_the_same_kind_answers() -> None:
     assert advise(replace(HEADS, records=1500), [SMALL, NETWORKS, NEAR]).study is NEAR
     assert advise(replace(HEADS, clients=90, records=100), [SMALL, NETWORKS, NEAR]).study is SMALL
     assert advise(replace(HEADS, frozen=False, records=60), [SMALL, NETWORKS, NEAR]).study is NETWORKS
-
-
-def test_nothing_is_said_of_a_kind_that_was_not_measured() -> None:
     with pytest.raises(ValueError, match="nothing was measured"):
         advise(replace(HEADS, architectures=3), [SMALL, NETWORKS, NEAR])
 
 
 def test_the_best_at_the_users_rounds_comes_first() -> None:
     assert labels(HEADS) == ["Ridge+P", "FedAVG+P from Ridge", "FedAVG+P", "FedAUX, ε = 1", "SCAFFOLD"]
-    assert labels(replace(HEADS, rounds=19)) == [
-        "Ridge+P",
-        "FedAVG+P from Ridge",
-        "FedAUX, ε = 1",
-        "FedAVG+P",
-        "SCAFFOLD",
-    ]
+    assert labels(replace(HEADS, rounds=19))[2:] == ["FedAUX, ε = 1", "FedAVG+P", "SCAFFOLD"]
 
 
 def test_a_smaller_epsilon_takes_the_figures_of_that_epsilon() -> None:
@@ -90,9 +81,6 @@ def test_differences_are_named_beyond_a_factor_of_three() -> None:
 def test_evenness_finds_the_alpha_of_a_dirichlet_split(alpha: float) -> None:
     shares = np.random.default_rng(0).dirichlet([alpha] * 10, size=4000)
     assert evenness(np.rint(shares * 10_000)) == pytest.approx(alpha, rel=0.1)
-
-
-def test_evenness_has_limits() -> None:
     assert evenness(np.full((4, 10), 7)) == 1000
     assert evenness(np.eye(10) * 50) == 0.001
 

@@ -1,16 +1,19 @@
-"""Every combination of a grid once, with names for folders and for readers; a wrong grid names its remedy."""
+"""Every combination of a grid once, named for folders and for readers, with the settings chosen for its method."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedaux.config.parsing import ConfigError
+from fedaux.config.presets import DEMO, PRESETS
 from fedaux.config.schema import Config
-from fedaux.sweeps.grid import Sweep
-from helpers.tiny import TINY, TINY_TOML
+from fedaux.sweeps.grid import AS_CONFIGURED, Chosen, Sweep, format_value, ignores, make_arm, studies
+from helpers.tiny import TINY, TINY_CONFIG, TINY_TOML
 
 TABLE: dict[str, Any] = {**TINY, "privacy": {"unsafe_seed": 0}}
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "studies.md"
 
 
 def grid(seeds: int = 1, **axes: Any) -> dict[str, Any]:
@@ -27,11 +30,8 @@ def test_every_combination_is_an_arm_with_names_for_folders_and_for_readers(tmp_
     ]
     assert sweep.arms[3].settings == {"method": "fedaux", "data.alpha": 1}
     assert sweep.arms[3].config == Config.from_dict(TABLE, ["method=fedaux", "data.alpha=1.0"])
-    assert [run.folder.name for run in sweep.runs(tmp_path)[:3]] == [
-        "fedavg+p-data.alpha=0.01-seed0",
-        "fedavg+p-data.alpha=0.01-seed1",
-        "fedavg+p-data.alpha=1-seed0",
-    ]
+    names = ["fedavg+p-data.alpha=0.01-seed0", "fedavg+p-data.alpha=0.01-seed1", "fedavg+p-data.alpha=1-seed0"]
+    assert [run.folder.name for run in sweep.runs(tmp_path)[:3]] == names
     assert [run.config.seed for run in sweep.runs(tmp_path)] == [0, 1] * 4
 
 
@@ -59,13 +59,28 @@ def test_a_setting_that_a_method_ignores_makes_one_arm_for_any_value() -> None:
     assert [arm.label for arm in sweep.arms] == ["FedAVG, any ε", "FedAUX, ε = 0.05", "FedAUX, ε = 0.1"]
     assert [arm.name for arm in sweep.arms][:2] == ["fedavg", "fedaux-privacy.epsilon=0.05"]
     assert sweep.arms[0].settings == {"method": "fedavg", "privacy.epsilon": "any"}
-    axes = {"local.mu": [0.1, 1.0], "distill.lr": [1e-3, 1e-4], "pretrain.epochs": [0, 1]}
-    for key, methods in (("local.mu", 1), ("distill.lr", 1), ("pretrain.epochs", 1)):
-        found = Sweep.from_dict(grid(method=["fedavg", "fedprox", "feddf", "fedavg+p"], **{key: axes[key]})).arms
-        assert sum("any" in arm.label for arm in found) == 4 - methods
-        assert len(found) == 4 + methods
     private = ["privacy.private_training=true", "privacy.epsilon_total=1.0"]
     assert len(Sweep.from_dict(grid(method=["fedavg"], **{"privacy.max_grad_norm": [1.0, 2.0]}), private).arms) == 2
+
+
+def test_what_a_method_ignores() -> None:
+    every = {"privacy.epsilon", "distill.lr", "teachers.weights", "pretrain.epochs", "local.mu"}
+    ignored = {
+        method: {key for key in (*every, "local.lr") if ignores(Config(method=method), key)}
+        for method in ("fedavg", "fedprox", "feddf+p", "fedaux")
+    }
+    assert ignored == {
+        "fedavg": every,
+        "fedprox": every - {"local.mu"},
+        "feddf+p": {"privacy.epsilon", "local.mu"},
+        "fedaux": {"local.mu"},
+    }
+
+
+def test_options_of_a_method_are_not_those_of_another() -> None:
+    base = Config.from_dict({"method": "fedavgm", "method_options": {"beta": 0.5}})
+    assert dict(make_arm(base, {"local.lr": 0.1}).config.method_options) == {"beta": 0.5}
+    assert dict(make_arm(base, {"method": "fedavg"}).config.method_options) == {}
 
 
 def test_values_that_look_alike_in_a_folders_name_get_different_ones() -> None:
@@ -73,25 +88,34 @@ def test_values_that_look_alike_in_a_folders_name_get_different_ones() -> None:
     names = [arm.name for arm in Sweep.from_dict(grid(**{"data.path": [*long, "a/b", "a b"]})).arms]
     assert len(set(names)) == 4
     assert all("/" not in name and len(name) < 140 for name in names)
-    mixed = Sweep.from_dict(grid(prototypes=[["mlp"], ["mlp", {"name": "cnn", "width": 8}]]))
-    assert [arm.label for arm in mixed.arms] == ["mlp", "mlp + cnn(width=8)"]
-    assert [len(arm.config.prototypes) for arm in mixed.arms] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (0.1, "0.1"),
+        (1e-5, "1e-05"),
+        (0.12345678, "0.12345678"),  # not rounded to what another arm may have
+        (["mlp", {"name": "cnn", "width": 8}], "mlp + cnn(width=8)"),
+    ],
+)
+def test_values_are_short_and_exact(value: Any, text: str) -> None:
+    assert format_value(value) == text
 
 
 @pytest.mark.parametrize(
     ("lines", "fragment"),
     [
         ('"data.alpa" = [1.0]', "unknown key of [sweep] 'data.alpa' (did you mean 'data.alpha'?)"),
-        ("sedes = 3", "unknown key of [sweep] 'sedes' (did you mean 'seeds'?)"),
+        ("sedes = 3", "(did you mean 'seeds'?)"),
         ("seeds = 0", "sweep.seeds must be a whole number of at least 1, not 0"),
-        ("seeds = true", "sweep.seeds must be a whole number of at least 1, not True"),
-        ("seeds = [1, 2]", "sweep.seeds must be a whole number"),
+        ("seeds = true", "not True"),
         ("seed = [1, 2]", "Write seeds = 3"),
         ('method = "fedaux"', "sweep: method must be a list of values, ['fedaux', …], not 'fedaux' alone."),
         ("rounds = []", "sweep: the list of rounds is empty"),
         ("rounds = [1, 2, 1]", "sweep: rounds has [1] twice"),
         ("rounds = [1, 0]", "the sweep cannot have an arm with rounds=0: rounds must be at least 1"),
-        ('method = ["fedaux", "fedvag"]', "did you mean 'fedavg'?"),
         ("title = 3", "sweep.title must be text"),
         ("[sweep.data]\nalpha = 1.0", "data.alpha must be a list of values, [1.0, …]"),
     ],
@@ -110,3 +134,78 @@ def test_a_file_without_a_sweep_and_a_sweep_that_is_no_table(tmp_path: Path) -> 
         Sweep.load(tmp_path / "plain.toml")
     with pytest.raises(ConfigError, match="sweep must be a table"):
         Sweep.from_dict({**TABLE, "sweep": 3})
+
+
+@pytest.mark.parametrize("name", ["auxiliary", "heterogeneity", "one-shot", "participation", "privacy", "prototypes"])
+def test_a_study_of_the_package_needs_no_download_and_fits_in_an_evening(name: str) -> None:
+    sweep = Sweep.load(studies()[name])
+    assert sweep.title
+    assert "?" in sweep.about  # the list shows the question
+    assert 0 < sweep.minutes <= 30
+    assert sweep.seeds >= 3
+    assert len(sweep.axes) == 2
+    assert {arm.config.data.source for arm in sweep.arms} == {"digits"}
+    assert {arm.config.privacy.unsafe_seed for arm in sweep.arms} == {-1}
+    assert len({arm.config.hash for arm in sweep.arms}) == len(sweep.arms)
+    assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Path:
+    methods = {"fedavg": {"settings": {"local.lr": 0.5, "local.optimizer": "sgd"}}, "fedaux": {"settings": {}}}
+    found = {"budget": 8, "test_seed": 3, "config": TINY_CONFIG.to_dict(), "methods": methods}
+    (tmp_path / "tuned.json").write_text(json.dumps(found))
+    return tmp_path
+
+
+def test_the_demo_is_what_was_tuned_for_it() -> None:
+    chosen = Chosen.of_the_demo()
+    assert chosen.note(DEMO) == chosen.source
+    assert {"fedavg+p", "scaffold+p", "fedaux", "ridge+p"} <= chosen.methods.keys()
+
+
+def test_winners_reach_their_methods_and_what_is_swept_has_the_last_word(tuned: Path) -> None:
+    chosen = Chosen.read(tuned)
+    assert chosen == Chosen.read(tuned / "tuned.json")
+    sweep = Sweep.of(TINY_CONFIG, {"method": ["fedavg", "fedaux"]}, 2, chosen)
+    fedavg, fedaux = (arm.config for arm in sweep.arms)
+    assert (fedavg.local.lr, fedavg.local.optimizer, fedavg.data.test_seed) == (0.5, "sgd", 3)
+    assert (fedaux.local, fedaux.data.test_seed) == (TINY_CONFIG.local, 3)
+    assert [arm.settings for arm in sweep.arms] == [{"method": "fedavg"}, {"method": "fedaux"}]
+    axes = {"method": ["fedavg"], "local.lr": [0.1, 0.2]}
+    assert [arm.config.local.lr for arm in Sweep.of(TINY_CONFIG, axes, 1, chosen).arms] == [0.1, 0.2]
+
+
+def test_the_note_says_what_was_otherwise_when_it_was_tuned(tuned: Path) -> None:
+    chosen = Chosen.read(tuned)
+    other = Config.from_dict(TINY_CONFIG.to_dict(), ["data.alpha=9.0", "rounds=7", "seed=4"])
+    assert chosen.note(TINY_CONFIG) == "tuned, 8 settings a method tried on validation data"
+    assert chosen.note(other, ["rounds"]) == f"{chosen.note(TINY_CONFIG)} with another data.alpha"
+    assert AS_CONFIGURED.note(other) == "as in the config"
+
+
+def test_what_cannot_be_taken_is_refused(tuned: Path) -> None:
+    chosen = Chosen.read(tuned)
+    with pytest.raises(ConfigError, match="feddf has not been tuned: tune it with the same budget"):
+        chosen.of("feddf")
+    with pytest.raises(ConfigError, match=r"--set local.lr: the tuned settings"):
+        chosen.refuse(["rounds=3", "local.lr=0.1"])
+    with pytest.raises(ConfigError, match="name the folder that `fedaux tune` wrote"):
+        Chosen.read(tuned / "nowhere")
+    (tuned / "odd.json").write_text("[]")
+    with pytest.raises(ConfigError, match="is no file of winners"):
+        Chosen.read(tuned / "odd.json")
+    with pytest.raises(ConfigError, match="did you mean 'paper'"):
+        Chosen.preset("papper")
+
+
+def test_a_preset_for_some_methods_has_the_last_word_on_them() -> None:
+    everyone = PRESETS["paper"].settings
+    assert Chosen.preset("paper").of("fedavg") == everyone
+    for name, preset in PRESETS.items():
+        found = Chosen.preset(*dict.fromkeys(["paper", name]))
+        for method in preset.methods:
+            assert found.of(method) == {**everyone, **preset.settings}
+            assert Sweep.of(TINY_CONFIG, {"method": [method]}, 1, found).arms  # every key is a setting
+        assert found.of("fedaux") == everyone
+        assert preset.source in found.source

@@ -1,13 +1,17 @@
-"""What is tried: the part of the table that concerns a method, and samples in which methods share what they can."""
+"""Tuning before it runs, and its files: what concerns a method, equal budgets, halved, on splits no comparison has."""
 
+import csv
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
+from fedaux.sweeps.tuning import FIRST_SEED, Trial, Tuning, best, rungs, write_tuning
 from fedaux.sweeps.tuning_grid import GRID, OPTIONS, at_edge, axes, read_grid, sample
-from helpers.tiny import TINY_CONFIG
+from helpers.tiny import TINY_CONFIG, TINY_TOML
 
 PRETRAINED = Config.from_dict(TINY_CONFIG.to_dict(), ["pretrain.epochs=1", "local.lr=0.002"])  # a rate of its own
 
@@ -95,7 +99,7 @@ def test_a_sample_is_as_large_as_the_budget_and_methods_share_their_local_settin
     rates = [(optimizer, lr) for optimizer, lr, _ in local["fedavg+p"][1:]]
     assert sorted(rates) == sorted((value["optimizer"], value["lr"]) for value in GRID["local"])  # each once
     sgd = [rate for rate in rates if rate[0] == "sgd"]
-    assert [rate[:2] for rate in local["scaffold+p"][:7]] == sgd  # its own setting would be Adam's
+    assert [rate[:2] for rate in local["scaffold+p"][1:8]] == sgd  # it allows no Adam
     assert sampled("feddf+p", 11, PRETRAINED) == found["feddf+p"]
 
 
@@ -119,7 +123,6 @@ def test_adam_takes_no_momentum_along() -> None:
     ("table", "fragment"),
     [
         ({"local.lrr": [1.0]}, r"unknown key of [tune] 'local.lrr' (did you mean 'local.lr'?)"),
-        ({"local": [{"lrr": 1.0}]}, "unknown key of [tune] 'local.lrr'"),
         ({"local.lr": 0.1}, "tune: local.lr must be a list of values"),
         ({"bugdet": 3}, "did you mean 'budget'?"),
         ({"fedaux": 3}, "tune.fedaux must be a table of lists"),
@@ -131,3 +134,104 @@ def test_a_wrong_grid_names_its_remedy(table: dict[str, Any], fragment: str) -> 
     with pytest.raises(ConfigError) as caught:
         read_grid(table)
     assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("budget", "rounds", "expected"),
+    [
+        (8, 20, [(8, 5), (4, 10), (2, 20)]),
+        (12, 100, [(12, 13), (6, 25), (3, 50), (2, 100)]),
+        (8, 5, [(8, 2), (4, 3), (2, 5)]),
+        (8, 2, [(8, 1), (4, 2)]),  # two rungs with the same rounds would choose by the same figures
+        (8, 1, [(8, 1)]),
+        (1, 10, [(1, 10)]),
+    ],
+)
+def test_halving_ends_with_all_rounds(budget: int, rounds: int, expected: list[tuple[int, int]]) -> None:
+    assert list(rungs(budget, rounds)) == expected
+
+
+def test_every_method_has_the_same_settings_and_rounds() -> None:
+    tuning = Tuning.of(TINY_CONFIG, ["fedavg", "fedprox", "feddf", "scaffold", "fedaux"], budget=6, seeds=2)
+    assert {len(trials) for trials in tuning.trials.values()} == {6}
+    assert {tuning.total_rounds(name) for name in tuning.trials} == {(6 * 1 + 3 * 1) * 2}
+    names = [trial.arm.name for trials in tuning.trials.values() for trial in trials]
+    assert len(set(names)) == len(names)
+    larger = Tuning.of(TINY_CONFIG, ["fedavg"], budget=9)
+    assert {t.arm.name for t in tuning.trials["fedavg"]} < {t.arm.name for t in larger.trials["fedavg"]}
+
+
+def test_runs_are_of_other_splits_with_validation_records_and_the_comparisons_test_set(tmp_path: Path) -> None:
+    base = Config.from_dict(TINY_CONFIG.to_dict() | {"seed": 5})
+    tuning = Tuning.of(base, ["fedavg"], budget=2, seeds=2, validation_fraction=0.3)
+    runs = [run for trial in tuning.trials["fedavg"] for run in tuning.runs(trial, 1, tmp_path)]
+    assert [run.config.seed for run in runs] == [5 + FIRST_SEED, 6 + FIRST_SEED] * 2
+    assert {(run.config.data.validation_fraction, run.config.data.test_seed) for run in runs} == {(0.3, 5)}
+    assert {(run.rounds, run.config.rounds) for run in runs} == {(1, 2)}
+    assert len({run.folder for run in runs}) == 4
+    assert tuning.base == base
+
+
+def test_the_best_are_the_most_accurate_of_those_that_came_furthest() -> None:
+    (arm,) = (trial.arm for trial in Tuning.of(TINY_CONFIG, ["fedavg"], 1).trials["fedavg"])
+    scores = [{1: 0.9}, {1: 0.5, 2: 0.6}, {1: 0.6, 2: 0.6}, {1: 0.4, 2: 0.7}]
+    assert [trial.number for trial in best([Trial(arm, i, one) for i, one in enumerate(scores)], 3)] == [3, 1, 2]
+
+
+def test_a_config_may_say_what_to_tune(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{TINY_TOML}[tune]\nbudget = 3\nmethods = ['fedavg', 'fedaux']\n'local.lr' = [0.1, 0.2]\n")
+    tuning = Tuning.load(path, ["tune.local.epochs=[7]", "rounds=4"], seeds=2)
+    assert (tuning.budget, tuning.seeds, tuning.base.rounds) == (3, 2, 4)
+    assert list(tuning.trials) == ["fedavg", "fedaux"]
+    assert {trial.settings["local.lr"] for trial in tuning.trials["fedaux"][1:]} <= {0.1, 0.2}
+    assert {trial.settings["local.epochs"] for trial in tuning.trials["fedaux"][1:]} == {7}
+    path.write_text(f"{TINY_TOML}[tune]\nmethods = ['fedavg']\nlocal = [{{lr = 0.1}}, {{lr = 0.2}}]\n")
+    again = Tuning.load(path, ["tune.local.epochs=[7]", "tune.local.lr=[0.5]", "tune.seeds=3"])
+    assert [axis.allowed for axis in again.grids["fedavg"] if axis.key == "local.lr"] == [({"local.lr": 0.5},)]
+    assert [axis.key for axis in again.grids["fedavg"]].count("local") == 0  # one list for each setting
+    assert again.seeds == 3
+    assert Config.load(path) == TINY_CONFIG  # a run leaves the table alone
+
+
+def test_what_cannot_be_tuned_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the budget must be at least 1"):
+        Tuning.of(TINY_CONFIG, ["fedavg"], 0)
+    with pytest.raises(ConfigError, match="named twice"):
+        Tuning.of(TINY_CONFIG, ["fedavg", "fedavg"])
+    validated = Config.from_dict(TINY_CONFIG.to_dict(), ["data.validation_fraction=0.1"])
+    with pytest.raises(ConfigError, match=r"leave data\.validation_fraction out"):
+        Tuning.of(validated, ["fedavg"])
+
+
+def test_winners_trials_and_a_table_of_what_it_took_are_written(tmp_path: Path) -> None:
+    base = Config.from_dict(TINY_CONFIG.to_dict(), ["local.optimizer=adam"])
+    tuning = Tuning.of(base, ["fedavg", "scaffold"], budget=4)
+    for trials in tuning.trials.values():
+        for i, trial in enumerate(trials):
+            trial.scores |= {1: 0.1 * (i + 1)} | ({2: 0.2 * (i + 1)} if i >= 2 else {})
+    write_tuning(tuning, tmp_path)
+    saved = json.loads((tmp_path / "tuned.json").read_text())
+    assert saved["config"] == base.to_dict()
+    assert (saved["budget"], saved["seeds"], saved["test_seed"], saved["rungs"]) == (4, [1000], 0, [[4, 1], [2, 2]])
+    assert saved["methods"]["fedavg"]["settings"] == tuning.trials["fedavg"][3].settings != {}
+    everything = json.loads((tmp_path / "tune.json").read_text())
+    assert [len(trials) for trials in everything["trials"].values()] == [4, 4]
+    rates = [value["local.lr"] for value in everything["grids"]["scaffold"]["local"]]
+    assert rates == [value["lr"] for value in GRID["local"] if value["optimizer"] == "sgd"]  # it allows no Adam
+    lines = list(csv.DictReader((tmp_path / "trials.csv").read_text().splitlines()))
+    assert [line["round_2"] for line in lines if line["method"] == "fedavg"][:2] == ["", ""]
+    text = (tmp_path / "table.md").read_text()
+    assert "4 until round 1, 2 until round 2" in text
+    assert "| FedAVG | 80.0 | 10.0 (round 1) | 4 | 6 |" in text
+    assert "| SCAFFOLD | 80.0 | – | 4 | 6 |" in text  # the config's own setting is Adam's
+
+
+def test_a_winner_at_the_edge_of_its_list_says_so(tmp_path: Path) -> None:
+    tuning = Tuning.of(TINY_CONFIG, ["fedavg"], budget=20, grid={"": {"local.epochs": (1, 5)}})
+    for trial in tuning.trials["fedavg"]:
+        most = trial.settings.get("local.epochs") == 5 and trial.settings["local.lr"] == 0.1
+        trial.scores[2] = 0.9 if most else 0.1
+    write_tuning(tuning, tmp_path)
+    assert "local.epochs is at the edge of its list: widen it" in (tmp_path / "table.md").read_text()
+    assert json.loads((tmp_path / "tuned.json").read_text())["methods"]["fedavg"]["at_edge"] == ["local.epochs"]
