@@ -24,9 +24,9 @@ from fedaux.server import round as round_module
 from fedaux.server.distill import DivergedError, distill_students
 from fedaux.server.loop import NoAnswerError
 from fedaux.server.loop import run as run_rounds
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState, StateError
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
 
 TINY = Config(
     rounds=2,

@@ -10,8 +10,8 @@ from fedaux import run
 from fedaux.config.presets import DEMO
 from fedaux.config.sections import FederationConfig
 from fedaux.models import flatten_state, load_state, to_half
+from fedaux.server.preparation import initial_state
 from fedaux.server.server import make_server
-from fedaux.server.start import initial_state
 
 SMALL = replace(
     DEMO,

@@ -9,41 +9,22 @@ from fedaux.config.parsing import require, require_choice, require_within
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """T3: distillation of the ensemble into the students (KL divergence), and FedBE's draws."""
+    """T3: distillation of the ensemble into the students (KL divergence), by Adam."""
 
     epochs: int = 1  # passes over D_distill per round
     lr: float = 5e-5  # learning rate
     batch_size: int = 128  # of public examples
-    samples: int = 10  # models drawn from the Gaussian, FedBE only
     steps: int = 0  # of the optimiser per round; 0: those of the epochs
-    optimizer: str = "adam"  # or sgd
-    momentum: float = 0.0  # SGD's
-    train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF and FedBE
+    train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF
     patience: int = 0  # steps without a lower loss on a held-out tenth of the public examples; 0: all steps are made
-    average_from: float = 1.0  # share of the steps after which students are averaged (SWA); 1: the last one counts
-    combine: str = "logits"  # of the teachers: softmax of their mean; or probabilities: mean of their softmax
-    temperature: float = 1.0  # T: soft labels are p^(1/T), made to sum to 1; below 1 they are sharper
-    draws: str = "models"  # FedBE's Gaussian is over models; or over updates, each divided by its norm
-    draw_scale: float = 1.0  # of its standard deviation
     start: str = "average"  # of a student: the round's average; its last self, "student"; the "better" of the two
 
     def __post_init__(self) -> None:
         require_within("distill.epochs", self.epochs, "[1, inf)")
         require_within("distill.lr", self.lr, "(0, 1e20]")
         require_within("distill.batch_size", self.batch_size, "[1, inf)")
-        require_within("distill.samples", self.samples, "[1, inf)")
         require_within("distill.steps", self.steps, "[0, inf)", "0 makes those of the epochs")
-        require_choice("distill.optimizer", self.optimizer, ("adam", "sgd"))
-        require_within("distill.momentum", self.momentum, "[0, 1)")
-        require(
-            self.momentum == 0 or self.optimizer == "sgd", "distill.momentum is SGD's: set distill.optimizer = 'sgd'."
-        )
         require_within("distill.patience", self.patience, "[0, inf)", "0 makes all steps")
-        require_within("distill.average_from", self.average_from, "[0, 1]")
-        require_choice("distill.combine", self.combine, ("logits", "probabilities"))
-        require_within("distill.temperature", self.temperature, "(0, inf)")
-        require_choice("distill.draws", self.draws, ("models", "updates"))
-        require_within("distill.draw_scale", self.draw_scale, "[0, inf)")
         require_choice("distill.start", self.start, ("average", "student", "better"))
 
 

@@ -12,14 +12,11 @@ from fedaux.core.messages import Account, Failure, Federation, Subtotal, Update
 from fedaux.core.progress import AggregationStarted, TrainingProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
-from fedaux.scoring.teacher_weights import PublicEmbedding
-from fedaux.server.analytic_round import collect_sums, compute_heads, finish_round
-from fedaux.server.releases import collect_releases
+from fedaux.server.analytic_round import finish_round
+from fedaux.server.preparation import initial_state, prepare
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
-from fedaux.server.subtotals import merge_subtotal
 
 
 class NoAnswerError(FedauxError, RuntimeError):
@@ -73,34 +70,6 @@ def run(
     return state
 
 
-def prepare(
-    server: Server,
-    federation: Federation,
-    state: RunState,
-    chosen: Sequence[str],
-    embedding: PublicEmbedding | None,
-    costs: Costs,
-) -> tuple[RunState, list[Failure]]:
-    """Releases (P2, P3) and sums of those chosen that are new, and a head from all that have been heard.
-
-    Before round 1 all clients are asked where `prepare` says so. A head that training starts from is computed once.
-    """
-    config, first = server.config, state.round == 0
-    head = config.analytic_head if first or server.method.analytic else None
-    asked = server.clients if first and config.prepare == "all" else chosen
-    before, failures = replace(state, selected=tuple(asked)), list[Failure]()
-    prepared = before
-    with costs.phase("score"):
-        if config.releases:
-            prepared, failures = collect_releases(server, federation, before, asked, costs)
-        if head is not None and head.sums:
-            prepared, failed = collect_sums(server, federation, prepared, asked, costs)
-            failures = [*failures, *failed]
-        if prepared is before:
-            return state, failures
-        return prepared if head is None else compute_heads(server, prepared, embedding), failures
-
-
 def check_prepared(
     server: Server, state: RunState, chosen: Sequence[str], failures: Sequence[Failure], wanted: int
 ) -> None:
@@ -122,7 +91,7 @@ def train(
                 accounts[reply.client] = Account.from_json(reply.account)
                 current.add(reply)  # T2
             elif isinstance(reply, Subtotal):
-                accounts |= merge_subtotal(current, reply)  # T2, of many clients at once
+                accounts |= current.merge(reply)  # T2, of many clients at once
             elif isinstance(reply, Failure):
                 current.failures.append(reply)
             contributed, failed = len(current.client_metrics), len(current.failures)

@@ -1,26 +1,62 @@
-"""What clients are asked for: a release (P2, P3) and local training (T1)."""
+"""What clients are asked for: a release (P2, P3), sums of features, and local training (T1)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Arrays, PrepareOrder, SumsOrder, Teaching, TrainOrder
+from fedaux.core.io import write_atomically
+from fedaux.core.messages import Account, Arrays, PrepareOrder, SumsOrder, Teaching, TrainOrder
 from fedaux.core.rng import derive_seed
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.models import published_weights, to_half
 from fedaux.scoring.base import Scorer
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.teacher_weights import TeacherWeights
-from fedaux.server.account_counts import Heard
 from fedaux.server.networks import Learners
-from fedaux.server.run_state import RunState
+from fedaux.server.run_state import RunState, StateError
+
+
+class Heard:
+    """In one file, a JSON object by name: the number, and the site's signature of it, by which it knows the number.
+
+    To accept a new account of a site, take its name out.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._entries = path, dict[str, tuple[int, str]]()
+        if path.is_file():
+            try:
+                self._entries = {
+                    name: (int(entries), str(signature))
+                    for name, (entries, signature) in json.loads(path.read_bytes()).items()
+                }
+            except (ValueError, TypeError, AttributeError) as error:
+                raise StateError(
+                    f"{path} is damaged ({error}): restore it, or sites may spend their budgets twice"
+                ) from error
+
+    def entries(self, client: str) -> tuple[int, str]:
+        return self._entries.get(client, (0, ""))
+
+    def update(self, accounts: Mapping[str, Account]) -> None:
+        """On disk when this returns. Counts only grow; of the same one, the last signature is kept."""
+        now = {name: (account.entries, account.signature) for name, account in accounts.items() if account.entries}
+        more = {
+            name: (entries, signature)
+            for name, (entries, signature) in now.items()
+            if entries > self.entries(name)[0] or (entries, bool(signature)) == (self.entries(name)[0], True)
+        }
+        if any(known != self.entries(name) for name, known in more.items()):
+            self._entries |= more
+            write_atomically(self._path, json.dumps(self._entries, indent=1, sort_keys=True).encode())
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,9 @@ from fedaux.core.cache import DECODED, list_cache
 from fedaux.core.messages import OrderError
 from fedaux.data.federated import open_data
 from fedaux.models import flatten_state
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
 
 CONFIG = Config(
     method="fedavg",

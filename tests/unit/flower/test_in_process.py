@@ -41,13 +41,6 @@ def seen(reply: Message) -> int:
     return int(reply.content.config_records["reply"]["n"])
 
 
-def test_every_client_has_its_node(grid: InProcessGrid) -> None:
-    nodes = list(grid.get_node_ids())
-    assert len(set(nodes)) == 3
-    list(grid.send_and_receive([message(node) for node in nodes]))
-    assert ran == [0, 1, 2]
-
-
 def test_a_client_runs_when_its_reply_is_pulled(grid: InProcessGrid) -> None:
     nodes = list(grid.get_node_ids())
     identities = list(grid.push_messages(message(node) for node in nodes))
@@ -58,25 +51,6 @@ def test_a_client_runs_when_its_reply_is_pulled(grid: InProcessGrid) -> None:
         assert reply.metadata.reply_to_message_id == identities[-done]
         assert reply.metadata.src_node_id == nodes[-done]
         assert ran == [2, 1, 0][:done]
-
-
-def test_a_reply_is_given_once(grid: InProcessGrid) -> None:
-    identities = list(grid.push_messages([message(2)]))
-    assert len(list(grid.pull_messages(identities))) == 1
-    assert list(grid.pull_messages([*identities, "unknown"])) == []
-    assert ran == [0]
-
-
-def test_ids_are_unique(grid: InProcessGrid) -> None:
-    identities = [i for _ in range(5) for i in grid.push_messages([message(2), message(3)])]
-    assert len(set(identities)) == 10
-    assert {reply.metadata.reply_to_message_id for reply in grid.pull_messages(identities)} == set(identities)
-
-
-def test_send_and_receive(grid: InProcessGrid) -> None:
-    replies = list(grid.send_and_receive([message(2), message(3)], timeout=1.0))
-    assert [seen(reply) for reply in replies] == [1, 1]
-    assert replies[0].content.config_records["reply"]["vault"] == "here"
 
 
 def test_settings_are_each_nodes_own_and_the_runs_are_empty(grid: InProcessGrid) -> None:
@@ -97,11 +71,6 @@ def test_an_exception_is_an_error_reply(grid: InProcessGrid) -> None:
     assert bad.has_error()
     assert (bad.error.code, bad.error.reason) == (2, "ValueError: no such file: data.npz")
     assert not good.has_error()
-
-
-def test_what_the_app_cannot_do_is_an_error_reply(grid: InProcessGrid) -> None:
-    (reply,) = grid.send_and_receive([message(2, kind="query.prepare")])
-    assert reply.has_error()
 
 
 def test_an_interrupt_stops_the_run(grid: InProcessGrid) -> None:

@@ -182,12 +182,6 @@ def test_what_a_method_sends_beside_the_model_is_refused(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_the_largest_floats_are_refused_quietly() -> None:
-    with pytest.raises(InvalidReplyError, match="parameters has norm"):
-        validate_reply(train_order(), update(weights=spoiled(1e30)))
-
-
-@pytest.mark.filterwarnings("error")
 def test_models_in_half_precision_are_measured_as_well() -> None:
     sent, spoiled = np.ones(10**5, np.float16), np.ones(10**5, np.float16)  # of norm 316: its square is no float16
     spoiled[7] = np.inf
@@ -242,20 +236,6 @@ def test_releases_refused(name: str) -> None:
     with pytest.raises(InvalidReplyError) as caught:
         validate_reply(prepare_order(), release(**{"client": "a", **changes}))
     assert fragment in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("order", "reply"),
-    [
-        (train_order(), update(records=MAX_RECORDS + 1)),
-        (prepare_order(), update()),
-        (train_order(), release()),
-    ],
-    ids=["more records than anybody has", "update for a release", "release for training"],
-)
-def test_also_refused(order: Any, reply: Any) -> None:
-    with pytest.raises(InvalidReplyError):
-        validate_reply(order, reply)
 
 
 GIVEN = {"epsilon": 0.1, "delta": 1e-5, "adjacency": "replace-one", "unit": "record", "entries": 1}
@@ -384,13 +364,6 @@ def test_more_records_than_were_summed_are_not_claimed_without_a_trace() -> None
     order, honest = made(SCORERS[0], ONE_CORNER)
     with pytest.raises(InvalidReplyError, match="states a step of"):
         validate_reply(order, replace(honest, records=500), bounds=bound_function(SCORERS[0]))
-
-
-def test_a_scorer_without_bounds_has_none() -> None:
-    class Own:
-        name = "mine:scorer"
-
-    assert bound_function(Own()) is None  # type: ignore[arg-type]
 
 
 # A client's half of the ensemble

@@ -9,14 +9,13 @@ import torch
 
 from fedaux.core.messages import Failure, Order, Reply, Sums, SumsOrder, TrainOrder
 from fedaux.data.records import Records
-from fedaux.methods.analytic_heads import Head, Ridge
-from fedaux.methods.feature_sums import FeatureSums, Moments
+from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums, Head, Ridge
 from fedaux.models import Prototype, load_state
 from fedaux.models.head_features import HeadFeatures
 from fedaux.server.analytic_round import head_features, public_covariance, with_head
 from fedaux.server.loop import NoAnswerError, run
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
-from fedaux.server.start import initial_state
 from helpers.scripted import CLIENTS, CONFIG, MLP, Scripted, account, honest, make_server
 
 RIDGE = replace(CONFIG, method="ridge", fraction=0.5, rounds=4)
@@ -34,7 +33,7 @@ def answer(order: Order) -> Reply:
         return honest(order)
     features = HeadFeatures(6, order.random_features)
     features.standardise(order.standardisation)
-    sums = Moments.of(features, rows(order.client), order.classes, order.sends == "moments")
+    sums = FeatureMoments.of(features, rows(order.client), order.classes, order.sends == "moments")
     return Sums(order.client, 20, account(), FeatureSums.of(sums).to_arrays())
 
 
@@ -65,7 +64,7 @@ def test_the_head_is_that_of_all_sums_so_far() -> None:
     server.restore(start)
     mapped = head_features(server, start, MLP.label)
     pooled = Records(np.concatenate([rows(c).x for c in CLIENTS]), np.concatenate([rows(c).labels for c in CLIENTS]))
-    expected = Ridge().head(Moments.of(mapped, pooled, 3, second=True), lambda: np.eye(6))
+    expected = Ridge().head(FeatureMoments.of(mapped, pooled, 3, second=True), lambda: np.eye(6))
     found = server.learners.loaded(MLP.label, state.weights[MLP.label])
     assert isinstance(found, Prototype)
     logits = torch.from_numpy(pooled.x) @ found.head.weight.T + found.head.bias  # a whole network: on raw features

@@ -11,8 +11,8 @@ from fedaux import Config
 from fedaux.core.messages import Account, Order, PrepareOrder, Reply, TrainOrder, Update
 from fedaux.core.progress import AggregationStarted, ReleasesProgress, TrainingProgress
 from fedaux.server.loop import NoAnswerError, quorum, run, sample
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
-from fedaux.server.start import initial_state
 from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Scripted, account, fails, honest, make_server, update
 
 AVERAGE = replace(CONFIG, method="fedavg")

@@ -13,11 +13,12 @@ from fedaux.core.rng import derive_seed
 from fedaux.models.inference import fingerprint
 from fedaux.scoring.frozen_extractor import extractor_hash
 from fedaux.scoring.teacher_weights import TeacherWeights
-from fedaux.server.account_counts import Heard
-from fedaux.server.run_state import RunState
+from fedaux.server.orders import Heard
+from fedaux.server.preparation import initial_state
+from fedaux.server.run_state import RunState, StateError
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
 from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, make_server, release
+from helpers.states import ACCOUNT
 
 HEADS = replace(CONFIG, head_only=True)
 
@@ -157,3 +158,22 @@ def test_statistics_of_features_go_to_those_that_train_heads_or_sum_features(hea
     assert server.orders.sums(state, "a", "moments").standardisation is expected
     assert server.orders.train(state, "a").standardisation == (expected if head_only else {})
     assert (server.orders.sums(state, "a", "moments").width, expected["mean"].shape) == (6, (6,))
+
+
+def test_signatures_go_with_their_counts(tmp_path: Path) -> None:
+    path = tmp_path / "heard.json"
+    known = Heard(path)
+    assert known.entries("berlin") == (0, "")
+    known.update({"berlin": replace(ACCOUNT, entries=3, signature="b3")})
+    known.update({"berlin": replace(ACCOUNT, entries=2, signature="b2"), "paris": replace(ACCOUNT, entries=2)})
+    known.update({"berlin": replace(ACCOUNT, entries=3, signature="")})
+    assert [Heard(path).entries(name) for name in ("berlin", "paris")] == [(3, "b3"), (2, "")]
+    known.update({"berlin": replace(ACCOUNT, entries=3, signature="a3")})
+    assert Heard(path).entries("berlin") == (3, "a3")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"berlin": "many"}', '{"berlin": [1]}'])
+def test_a_damaged_file_ends_the_run_before_it_begins(tmp_path: Path, text: str) -> None:
+    (tmp_path / "heard.json").write_text(text)
+    with pytest.raises(StateError, match="is damaged"):
+        Heard(tmp_path / "heard.json")

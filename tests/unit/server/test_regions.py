@@ -14,8 +14,7 @@ from fedaux.core.progress import OrdersSent, ProgressEvent, ReplyReceived
 from fedaux.server import regions as regions_module
 from fedaux.server.loop import run
 from fedaux.server.regions import FOLDER, Part, Region, RegionError, Regions
-from fedaux.server.run_state import RunState
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunState, RunWriter
 from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Answer, Scripted, fails, make_server
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.core.progress import ProgressEvent, SweepProgress
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunWriter
 from fedaux.sweeps.engine import read_sweep, run_sweep
 from fedaux.sweeps.grid import Sweep
 from helpers.runs import finished_run
