@@ -133,17 +133,6 @@ def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_p
     assert state.history[1].failures[0].reason == Refusal.ORDER.description
 
 
-def test_an_extractor_that_is_not_what_its_hash_says_is_refused(tmp_path: Path) -> None:
-    server, federation = set_up(replace(CONFIG, prototypes=(CNN,), method="fedavg+p"), tmp_path)
-    state = initial_state(server)
-    server.restore(state)
-    order = server.orders.train(state, "client-001")
-    other = {name: array + array.dtype.type(1) for name, array in order.extractor.items()}
-    (reply,) = federation.ask([replace(order, extractor=other)])
-    assert reply.reason == Refusal.ORDER.description  # type: ignore[union-attr]
-    assert not list(tmp_path.rglob("clients/*/features-*"))
-
-
 def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     whole = run(replace(CONFIG, rounds=3), tmp_path / "whole", cache=tmp_path / "cache").state
     run(CONFIG, tmp_path / "cut", cache=tmp_path / "cache")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from flwr.app import Message
@@ -32,6 +33,8 @@ POLL_INTERVAL = 0.02  # seconds between two looks for replies; doubled after eac
 MAX_POLL_INTERVAL = 0.5
 # Flower's codes for a message that nobody has answered: it is gone or expired, its node is gone, its app has crashed
 LOST = frozenset({3, 5, 8})
+REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
+REPLY_TYPES: dict[type, type[Release | Sums | Update]] = {PrepareOrder: Release, SumsOrder: Sums, TrainOrder: Update}
 K = TypeVar("K")
 
 
@@ -100,43 +103,27 @@ def is_lost(message: Message) -> bool:
     return message.has_error() and message.error.code in LOST
 
 
-REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
-
-_REPLY_TYPES: dict[type, type[Release] | type[Sums] | type[Update]] = {
-    PrepareOrder: Release,
-    SumsOrder: Sums,
-    TrainOrder: Update,
-}
-
-
+@dataclass(eq=False)
 class GridFederation:
     """Clients by name: `nodes` maps each to its Flower node, `refresh_nodes` returns the current map.
 
     An order without an answer is sent again, up to `retries` times: the client has stored what it made of it, and the
-    same order gets the same reply. A client that is gone has `reconnect_timeout` seconds to come back.
+    same order gets the same reply. A client that is gone has `reconnect_timeout` seconds to come back. `bounds` are
+    those of the releases that the run's scorer makes.
     """
 
-    def __init__(
-        self,
-        grid: Grid,
-        nodes: Mapping[str, int],
-        timeout: float = 3600.0,
-        max_records: int = MAX_RECORDS,
-        refresh_nodes: Callable[[], Mapping[str, int]] | None = None,
-        bounds: Bounds | None = None,
-        message_types: Mapping[type, str] = MESSAGE_TYPES,
-        retries: int = 0,
-        reconnect_timeout: float = 0.0,
-    ) -> None:
-        self.grid = grid
-        self.nodes = dict(nodes)
-        self.timeout = timeout
-        self.max_records = max_records
-        self.refresh_nodes = refresh_nodes
-        self.bounds = bounds  # of the releases that the run's scorer makes
-        self.message_types = message_types
-        self.retries, self.reconnect_timeout = retries, reconnect_timeout
-        self._expected = set(nodes)  # clients that were there, and are waited for if they go
+    grid: Grid
+    nodes: Mapping[str, int]
+    timeout: float = 3600.0
+    max_records: int = MAX_RECORDS
+    refresh_nodes: Callable[[], Mapping[str, int]] | None = None
+    bounds: Bounds | None = None
+    message_types: Mapping[type, str] = field(default_factory=lambda: MESSAGE_TYPES)
+    retries: int = 0
+    reconnect_timeout: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._expected = set(self.nodes)  # clients that were there, and are waited for if they go
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders and yield each reply as it arrives; one that is missing in the end becomes a `Failure`."""
@@ -164,7 +151,7 @@ class GridFederation:
 
     def _refresh(self) -> None:
         if self.refresh_nodes is not None:
-            self.nodes = dict(self.refresh_nodes())
+            self.nodes = self.refresh_nodes()
             self._expected |= self.nodes.keys()
 
     def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
@@ -182,11 +169,12 @@ class GridFederation:
         if message.has_error():
             return Failure(order.client, describe_error(message), error_kind(message))
         try:
-            return self._validate(order, read_reply(_REPLY_TYPES[type(order)], message))
+            return self.validated(order, deserialize(REPLY_TYPES[type(order)], message.content))
         except MessageError as error:
             return Failure(order.client, str(error))
 
-    def _validate(self, order: Order, reply: Release | Sums | Update) -> Reply:
+    def validated(self, order: Order, reply: Release | Sums | Update) -> Reply:
+        """The reply, or a `Failure` with the reason why it must not be used."""
         try:
             validate_reply(order, reply, self.max_records, self.bounds)
         except InvalidReplyError as error:

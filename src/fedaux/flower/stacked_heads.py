@@ -1,7 +1,7 @@
 """Simulated clients that train linear heads: those of a round as one tensor and in one loop, without messages.
 
 Every head sees the batches that `train_local` would give it, in the same order, and arrives at the same weights; a
-round of 20 clients is about five times faster. What a client does before and after its training is the code of
+run of 20 clients is two to five times faster. What a client does before and after its training is the code of
 `client.handlers`. A client that cannot take part, or whose work fails, gets its order by message after all: it fails
 there alone, and for the reason it would have elsewhere.
 """
@@ -189,7 +189,7 @@ class StackedFederation(GridFederation):
             updates = train_clients([client for _, client in chunk if client])
             for order, client in chunk:
                 update = attempt(updates[client]) if client else None
-                yield from [self._validate(order, update)] if update else super().ask([order])
+                yield from [self.validated(order, update)] if update else super().ask([order])
 
     def _chunks(self, orders: Sequence[TrainOrder]) -> Iterator[list[tuple[TrainOrder, StackedClient | None]]]:
         """Consecutive orders whose clients fit into `STACK_BYTES` together."""

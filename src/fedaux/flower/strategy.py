@@ -18,7 +18,6 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
-from safetensors import numpy as safetensors
 from torch import nn
 
 from fedaux.config.distillation import DistillConfig, TeachersConfig
@@ -46,14 +45,13 @@ from fedaux.server.networks import Learners
 from fedaux.server.orders import Orders
 from fedaux.server.preparation import collect_releases
 from fedaux.server.round import Round
-from fedaux.server.run_state import RunState
+from fedaux.server.run_state import RunState, pack, read
 from fedaux.server.server import Server
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
 MODEL = PrototypeSpec("model")  # the one prototype there is
 _MAX_REASON = 500  # characters to log: clients write some of the reasons
 AUTO = "auto"  # the file that `default_file` names
-PARTS = ("h0", "map")  # the extractor, and what the scorer published
 
 
 class KeptError(FedauxError, ValueError):
@@ -67,29 +65,14 @@ def default_file(model: nn.Module, public: Records, privacy: Mapping[str, Any], 
     return Path.home() / ".fedaux" / f"question-{fingerprint(public, facts)}.safetensors"
 
 
-def save_question(path: Path, h0: Arrays, public: Arrays) -> None:
-    parts = zip(PARTS, (h0, public), strict=True)
-    flat = {f"{part}.{name}": array for part, arrays in parts for name, array in arrays.items()}
-    write_atomically(path, safetensors.save({key: np.ascontiguousarray(array) for key, array in flat.items()}))
-
-
-def load_question(path: Path) -> tuple[Arrays, Arrays]:
-    """(h0, what the scorer published), to the bit as they were saved."""
-    parts: dict[str, Arrays] = {part: {} for part in PARTS}
-    for key, array in safetensors.load_file(path).items():
-        part, _, name = key.partition(".")
-        parts[part][name] = array
-    return parts["h0"], parts["map"]
-
-
 def first_state(server: Server, label: str, keep: Path | None) -> RunState:
     """h0 and what the scorer publishes: of the model as it is, or those that were kept."""
     extractor = server.learners.extractors[label]
     validate_module(extractor)  # every client would refuse it, and keep the reason to itself
     state = RunState(server.config, 0, {})
     if keep is not None and keep.exists():
-        h0, public = load_question(keep)
-        given = flatten_state(extractor)
+        _, kept = read(keep)
+        h0, given = kept["extractors"][label], flatten_state(extractor)
         try:
             load_state(extractor, h0)
         except ValueError as error:
@@ -100,12 +83,12 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
         if any(not np.array_equal(given[name], array) for name, array in h0.items()):
             text = "clients are asked with the weights of the first run, which %s has kept; the model's own differ"
             log.warning(text, keep)
-        return replace(state, extractors={label: h0}, public={label: public})
+        return replace(state, extractors=kept["extractors"], public=kept["public"])
     state = replace(state, extractors={label: flatten_state(extractor)})
     server.restore(state)
     state = replace(state, public=server.public.publish(server.scorer))
     if keep is not None:
-        save_question(keep, state.extractors[label], state.public[label])
+        write_atomically(keep, pack({}, {"extractors": state.extractors, "public": state.public}))
     return state
 
 

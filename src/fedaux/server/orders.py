@@ -70,8 +70,7 @@ class Orders:
     public: PublicData
     spec_of: Callable[[str], PrototypeSpec]
     known_accounts: Heard | None = None  # from all runs of a deployment
-    _halved: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_on_the_wire`
-    _sent: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_broadcast`
+    _made: dict[tuple[str, str], tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_once`
 
     @cached_property
     def hooks(self) -> Hooks:
@@ -116,6 +115,7 @@ class Orders:
         """`weights` are those of the round's teachers, in a method that scores."""
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
         teaching, (heard, signature) = self._teaching(state, client, weights), self._heard(state, client)
+        model = state.weights[spec.label]
         return TrainOrder(
             client=client,
             round=round_,
@@ -137,8 +137,8 @@ class Orders:
             run=state.run or self.run,
             last_round=state.last_round.get(client, 0),
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
-            weights=self._on_the_wire(spec.label, state.weights[spec.label]),
-            broadcast=self._broadcast(spec.label, state.method_state[spec.label]),
+            weights=self._once(spec.label, model, to_half) if config.federation.precision == "float16" else model,
+            broadcast=self._once(spec.label, state.method_state[spec.label], self.hooks.broadcast),
             standardisation=state.standardisation.get(spec.label, {}) if config.head_only else {},
             random_features=config.random_features,
             freeze_batch_norm=config.local.freeze_batch_norm,
@@ -172,20 +172,10 @@ class Orders:
         own_copy = find_method(self.config.method).pretrained and published_weights(self.learners.extractors[label])
         return {} if own_copy or client in state.prepared else state.extractors[label]
 
-    def _on_the_wire(self, label: str, weights: Arrays) -> Arrays:
-        """A model as it is sent: the very same arrays for all clients of a round, so that they are packed once."""
-        if self.config.federation.precision == "float32":
-            return weights
-        whole, half = self._halved.get(label, (None, {}))
-        if whole is not weights:
-            half = to_half(weights)
-            self._halved[label] = weights, half
-        return half
-
-    def _broadcast(self, label: str, method_state: Arrays) -> Arrays:
-        """What the method sends beside the model, again the very same arrays for all."""
-        known, arrays = self._sent.get(label, (None, {}))
-        if known is not method_state:
-            arrays = self.hooks.broadcast(method_state)
-            self._sent[label] = method_state, arrays
-        return arrays
+    def _once(self, label: str, source: Arrays, make: Callable[[Arrays], Arrays]) -> Arrays:
+        """What is made of these arrays: the very same for all clients of a round, so that they are packed once."""
+        known, made = self._made.get((label, make.__name__), (None, {}))
+        if known is not source:
+            made = make(source)
+            self._made[label, make.__name__] = source, made
+        return made
