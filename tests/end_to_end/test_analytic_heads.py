@@ -156,12 +156,3 @@ def test_a_head_of_your_own(cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
     )
     started = replace(CONFIG, method="fedavg+p", head_init="a_head:mine")
     assert run(started, tmp_path / "started", cache=cache).state.summed
-
-
-def test_a_stopped_run_goes_on_to_the_same_bits(cache: Path, tmp_path: Path) -> None:
-    config = replace(CONFIG, fraction=0.3, rounds=4)
-    whole = run(config, tmp_path / "whole", cache=cache).state
-    run(replace(config, rounds=2), tmp_path / "cut", cache=cache)
-    cut = run(config, tmp_path / "cut", cache=cache).state
-    assert cut.summed == whole.summed
-    assert cut.weights[SPEC.label]["parameters"].tobytes() == whole.weights[SPEC.label]["parameters"].tobytes()

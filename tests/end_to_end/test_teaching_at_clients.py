@@ -13,7 +13,7 @@ from fedaux.client import teaching
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Order, Refusal, Reply, TrainOrder, Update
+from fedaux.core.messages import Order, Reply, TrainOrder, Update
 from fedaux.runs.runner import in_process
 from fedaux.server import round as round_module
 from fedaux.server.loop import run as run_rounds
@@ -130,27 +130,6 @@ class Watched:
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         self.orders += orders
         yield from self.inner.ask(orders)
-
-
-OTHER_DATA = {
-    "another seed": replace(at(CONFIG, "clients"), seed=1),
-    "other negatives": replace(at(CONFIG, "clients"), aux=replace(CONFIG.aux, negatives=0.3)),
-    "other rows": replace(at(CONFIG, "clients"), aux=replace(CONFIG.aux, limit=150)),
-    "does not teach": CONFIG,
-}
-
-
-@pytest.mark.parametrize("which", OTHER_DATA)
-def test_a_client_with_other_public_data_refuses(which: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = replace(at(CONFIG, "clients"), prototypes=(MLP,), rounds=1)
-    own = replace(OTHER_DATA[which], prototypes=(MLP,))
-    federation = Watched(config, tmp_path, {"client-001": own})
-    state = run_rounds(make_server(config, cache=tmp_path / "cache"), federation, None, lambda state: None)
-    (result,) = state.history
-    assert [(failure.client, failure.reason) for failure in result.failures] == [
-        ("client-001", Refusal.ORDER.description)
-    ]
-    assert ("D_distill here has the hash" if which != "does not teach" else "its own settings say") in caplog.text
 
 
 class Boastful(Watched):

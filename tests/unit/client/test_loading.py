@@ -54,11 +54,6 @@ def site(tmp_path: Path) -> Site:
     return Site(CONFIG, tmp_path / "clients", ("client-001",))
 
 
-def test_records_are_the_clients_part(server: Server, state: RunState, site: Site) -> None:
-    order = server.orders.train(state, "client-001")
-    assert np.array_equal(load_records(site, order).gather(), open_data(CONFIG).client(1).gather())
-
-
 def test_a_task_is_the_ordered_model_and_the_rows_it_is_for(server: Server, state: RunState, site: Site) -> None:
     order = server.orders.train(state, "client-001")
     model, rows = load_task(order, site)

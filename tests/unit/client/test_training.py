@@ -16,7 +16,6 @@ from fedaux.client.training import (
     ClientTask,
     Trained,
     gradient_term,
-    ordered_optimizer,
     train_local,
     train_plainly,
     train_with_privacy,
@@ -31,10 +30,9 @@ from fedaux.methods.hooks import Hooks
 from fedaux.models import Prototype, build, flatten_state, to_half
 from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
-from fedaux.privacy.accounting import BudgetError, Mechanism
+from fedaux.privacy.accounting import BudgetError
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import make_server
-from helpers.samples import train_order
 
 CONFIG = Config(
     method="fedavg",
@@ -56,13 +54,6 @@ def task(tmp_path: Path) -> ClientTask:
 def private(task: ClientTask, **change: Any) -> LocalResult:
     changed = replace(task, order=replace(task.order, **change))
     return train_with_privacy(changed, lambda: load_task(changed.order, changed.site))
-
-
-def test_the_optimiser_is_the_orders() -> None:
-    order = train_order(optimizer="sgd", lr=0.5, momentum=0.9, weight_decay=0.1)
-    assert ordered_optimizer(order) == Optimizer("sgd", 0.5, 0.9, 0.1)
-    with pytest.raises(OrderError, match="an optimiser that is not known here"):
-        ordered_optimizer(replace(order, optimizer="lion"))
 
 
 def test_plain_training_repeats_to_the_bit_and_costs_nothing(task: ClientTask) -> None:
@@ -119,13 +110,6 @@ def test_an_update_is_what_the_method_makes_of_the_trained_model(scaffold_task: 
     assert np.allclose(update.extra["c"], -1 / (4 * scaffold_task.order.lr))  # (start − trained) / (K·lr)
     assert np.array_equal(scaffold_task._states.load(1)["c"], update.extra["c"])  # kept for the next round
     assert Account.from_json(update.account) == scaffold_task.store.account()
-
-
-def test_private_training_states_its_noise(scaffold_task: ClientTask) -> None:
-    model, records = load_task(scaffold_task.order, scaffold_task.site)
-    result = LocalResult(flatten_state(model), len(records), Trained(0.0, 7), 0.0, Mechanism(2.0, 0.25, 7))
-    update = scaffold_task.update(result, lambda: model)
-    assert (update.noise, update.rate, update.steps) == (2.0, 0.25, 7)
 
 
 def test_half_precision_is_answered_in_half_precision(scaffold_task: ClientTask) -> None:

@@ -85,12 +85,7 @@ def told(change: dict[str, Any]) -> Callable[[Message, Message], Message]:
 
 HOSTILE = {
     "wrong size": told({"arrays": {"values": np.zeros(5, np.int64)}}),
-    "not integers": told({"arrays": {"values": np.full(27, np.nan)}}),
-    "not finite": told({"scale": float("inf")}),
-    "other scorer": told({"scorer": "mean-embedding"}),
-    "too long": told({"arrays": {"values": np.full(27, 2**40, np.int64)}}),
     "too little noise": told({"scale": 1.0}),
-    "for another": told({"client": "4"}),
     "no release": lambda reply, message: Message(RecordDict({"hello": ConfigRecord()}), reply_to=message),
     "crashed": lambda reply, message: Message(Error(8, "killed"), reply_to=message),
     "no handler": lambda reply, message: Message(Error(2, "No query function registered"), reply_to=message),
@@ -113,12 +108,10 @@ def test_a_bad_release_costs_that_clients_score_only(
 NONSENSE = {
     "not finite": model(**{"2_bias": np.full(3, np.nan, np.float32)}),
     "other shape": model(**{"2_bias": np.zeros(4, np.float32)}),
-    "other type": model(**{"2_bias": np.zeros(3, np.float64)}),
     "huge": model(**{"2_bias": np.full(3, 1e9, np.float32)}),
     "one array more": model(**{"3_bias": np.zeros(3, np.float32)}),
     "one metric more": model(metrics={"extra": 1.0}),
     "no records": model(metrics={"num-examples": 0}),
-    "endless records": model(metrics={"num-examples": float("inf")}),
     "part of a record": model(metrics={"num-examples": 2.5}),
     "more records than are believed": model(metrics={"num-examples": 10**9}),
     "a list of records": model(metrics={"num-examples": [1, 2]}),
@@ -165,30 +158,6 @@ def test_a_round_below_its_quorum_changes_nothing(tmp_path: Path, caplog: pytest
         assert (arrays is not None) == (metrics is not None) == counts
         assert len(strategy.state.history) == counts
     assert "round 1 is lost: 1 of 4 models can be used" in warnings_of(caplog)
-
-
-OPTIONS = [
-    {"teacher_weights": "certainty"},
-    {"max_share": 0.3},
-    {"scorer": "mean-embedding", "ratio": "kliep"},
-    {"scorer": "logistic", "ridge": 0.1},
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_teachers_are_weighted_and_scored_as_in_a_run(options: dict[str, Any], tmp_path: Path) -> None:
-    strategy, usual = make_strategy(**options), make_strategy()
-    scorer = {"scorer": options.get("scorer", "class-embedding"), "ridge": options.get("ridge", 0.01)}
-    one_round(strategy, make_grid(tmp_path, make_app(unsafe_seed=1, **scorer)))
-    one_round(usual, make_grid(tmp_path / "usual", make_app(unsafe_seed=1)))
-    assert {release.scorer for release in strategy.releases.values()} == {scorer["scorer"]}
-    found, other = (
-        [metrics.teacher_share for metrics in each.state.history[0].client_metrics.values()]
-        for each in (strategy, usual)
-    )
-    assert found != other
-    assert sum(found) == pytest.approx(1.0)
-    assert max(found) <= options.get("max_share", 1.0) + 1e-9
 
 
 def test_options_that_cannot_be_right_are_refused() -> None:

@@ -72,13 +72,6 @@ def test_the_head_is_that_of_all_sums_so_far() -> None:
     assert np.allclose(logits.detach().numpy(), psi @ expected.weight.T + expected.bias, atol=1e-4)
 
 
-def test_any_order_of_arrival_gives_the_same_bits() -> None:
-    first, second = answers(), answers()
-    second.arrival = lambda replies: replies[::-1]
-    one, two = (rounds_of(federation).weights[MLP.label] for federation in (first, second))
-    assert all(one[name].tobytes() == two[name].tobytes() for name in one)
-
-
 def test_a_stopped_run_goes_on_with_the_sums_that_it_has() -> None:
     whole = rounds_of(answers())
     half = rounds_of(answers(), replace(RIDGE, rounds=2))
@@ -109,13 +102,6 @@ def test_training_starts_from_the_head_of_those_that_are_prepared(prepare: str, 
     assert kinds == [SumsOrder] * count + [TrainOrder] * 8
     sent = federation.of_kind(TrainOrder)[0].weights["parameters"]
     assert not np.array_equal(sent, initial_state(make_server(RIDGE)).weights[MLP.label]["parameters"])
-
-
-def test_class_sums_come_without_second_moments() -> None:
-    federation = answers()
-    state = rounds_of(federation, replace(RIDGE, method="class-means"))
-    assert {order.sends for order in federation.asked} == {"class-sums"}  # type: ignore[union-attr]
-    assert set(state.sums[MLP.label]) == {"class_sums", "counts"}
 
 
 @pytest.mark.parametrize("head_only", [True, False])

@@ -17,7 +17,7 @@ from fedaux.server.orders import Heard
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState, StateError
 from fedaux.server.server import Server
-from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, make_server, release
+from helpers.scripted import CLIENTS, CONFIG, MLP, make_server, release
 from helpers.states import ACCOUNT
 
 HEADS = replace(CONFIG, head_only=True)
@@ -41,13 +41,6 @@ def test_a_train_order_has_the_rounds_own_seed() -> None:
     assert {order.round for order in orders} == {5}
     assert all(order.weights is state.weights[MLP.label] for order in orders)  # serialized once
     assert (orders[0].h0, orders[0].extractor) == ("", {})
-
-
-def test_what_was_heard_of_an_account_is_sent_back() -> None:
-    server = make_server()
-    state = initial_state(server).with_accounts("a", {"a": Account(0.5, 1e-5, "replace-one", "record", 3)})
-    assert [server.orders.prepare(state, client).heard for client in "ab"] == [3, 0]
-    assert [server.orders.train(state, client).heard for client in "ab"] == [3, 0]
 
 
 def test_a_run_that_goes_on_is_known_by_the_id_that_it_has() -> None:
@@ -140,13 +133,6 @@ def test_the_extractor_goes_to_a_teacher_that_may_have_lost_its_features() -> No
     assert server.orders.train(state, "a", weights).extractor == {}
     lost = replace(state, prepared=frozenset("bcd"))
     assert server.orders.train(lost, "a", weights).extractor is state.extractors[MLP.label]
-
-
-def test_prototypes_are_dealt_in_turn() -> None:
-    server: Server = make_server(replace(CONFIG, prototypes=(MLP, WIDE)))
-    assert [server.label_of(client) for client in CLIENTS] == [MLP.label, WIDE.label] * 2
-    state = initial_state(server)
-    assert server.orders.train(state, "b").weights is state.weights[WIDE.label]
 
 
 @pytest.mark.parametrize("head_only", [True, False])

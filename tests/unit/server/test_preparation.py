@@ -30,13 +30,6 @@ def test_the_state_holds_what_the_method_needs(method: str, head_only: bool, ext
     assert (state.round, state.history, state.releases) == (0, (), {})
 
 
-def test_the_public_map_is_what_the_scorer_derives_from_the_negatives() -> None:
-    server = make_server()
-    state = initial_state(server)
-    expected = server.scorer.publish(server.public.negatives(MLP.label).gather())
-    assert all(np.array_equal(array, state.public[MLP.label][name]) for name, array in expected.items())
-
-
 def test_a_network_that_cannot_train_privately_is_refused_before_anybody_is_asked() -> None:
     privacy = replace(CONFIG.privacy, epsilon_total=2.0, private_training=True)
     with pytest.raises(UnsupportedModuleError):

@@ -14,7 +14,7 @@ from fedaux.core.results import RoundResult
 from fedaux.core.timing import Costs
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state
-from fedaux.server.round import NORM_LIMIT, Round, medians, norm_limits, update_norm
+from fedaux.server.round import NORM_LIMIT, Round, norm_limits, update_norm
 from fedaux.server.run_state import RunState
 from helpers import scripted
 from helpers.scripted import CLIENTS, CONFIG, MLP, Answer, Scripted, honest, make_server
@@ -149,15 +149,6 @@ def test_update_norm_is_the_distance_by_the_root_of_the_steps() -> None:
     sent = {"parameters": np.zeros(2, np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([3])}
     got = {"parameters": np.array([3, 4], np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([99])}
     assert update_norm(sent, got, 4) == {"parameters": 2.5, "buffers": 0.0}
-
-
-def test_one_liar_of_three_does_not_move_the_median() -> None:
-    norms = [
-        {"parameters": 1.0, "buffers": 0.0},
-        {"parameters": 1e9, "buffers": 5.0},
-        {"parameters": 2.0, "buffers": 1.0},
-    ]
-    assert medians(norms) == {"parameters": 2.0, "buffers": 1.0}
 
 
 ACCOUNT = Account(0.5, 1e-5, "replace-one", "record", 1)

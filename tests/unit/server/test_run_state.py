@@ -124,20 +124,6 @@ def test_a_history_can_be_read_without_this_package(tmp_path: Path) -> None:
     assert "confusion" not in first
 
 
-def test_releases_of_different_lengths_are_told_apart(tmp_path: Path) -> None:
-    lengths = {"a": 3, "b": 0, "c": 5}
-    releases = {
-        name: replace(release(name), arrays={"values": np.arange(size) + size}) for name, size in lengths.items()
-    }
-    RunWriter(tmp_path).save(RunState(Config(), 0, {}, releases=releases))
-    loaded = RunState.load(tmp_path).releases
-    assert {name: one.arrays["values"].tolist() for name, one in loaded.items()} == {
-        "a": [3, 4, 5],
-        "b": [],
-        "c": [5, 6, 7, 8, 9],
-    }
-
-
 def test_a_folder_without_a_run_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"nowhere holds no run .*start one with `fedaux run`"):
         RunState.load(tmp_path / "nowhere")
@@ -260,11 +246,3 @@ def test_a_save_that_failed_leaves_the_last_state_and_can_be_repeated(
     writer.save(last)
     assert facts_of(RunState.load(tmp_path)) == facts_of(last)
     assert [path.name for path in sorted(tmp_path.iterdir())] == sorted(FILES)
-
-
-def test_more_rounds_are_kept_when_a_run_goes_on(tmp_path: Path) -> None:
-    first, *later = grown(1)
-    RunWriter(tmp_path).save(first)
-    saved = replace(RunState.load(tmp_path), config=replace(first.config, rounds=77))
-    RunWriter(tmp_path, saved).save(replace(later[0], config=saved.config))
-    assert RunState.load(tmp_path).config.rounds == 77
