@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -127,26 +127,35 @@ class GridFederation:
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders and yield each reply as it arrives; one that is missing in the end becomes a `Failure`."""
-        mailbox, patience = Mailbox[Order](self.grid), Patience(self.timeout)
-        unsent, sent, serializer = Unsent(orders, self.reconnect_timeout), Counter[Order](), Serializer()
-        arrived = True
+        mailbox, patience, serializer = Mailbox[Order](self.grid), Patience(self.timeout), Serializer()
+        unsent = dict.fromkeys(orders, ("not connected", 0.0))  # also those to be sent again: why, and since when
+        sent, next_look, arrived = Counter[Order](), 0.0, True
         while (unsent or mailbox.unanswered) and patience.wait(arrived):
-            if unsent.due(patience.waited):
+            if unsent and patience.waited >= next_look:
                 self._refresh()
-            for order in unsent.of(self.nodes):
-                sent[order] += 1
-                mailbox.send(order, self._message(serializer, order, patience.left))
-            yield from self._give_up(unsent, patience.waited)
+                next_look = patience.waited + REFRESH_INTERVAL
+            gone = list[Failure]()
+            for order, (reason, since) in list(unsent.items()):
+                if order.client in self.nodes:
+                    sent[order] += 1
+                    mailbox.send(order, self._message(serializer, order, patience.left))
+                elif self._is_waited_for(order.client, patience.waited - since):
+                    continue
+                else:
+                    self._expected.discard(order.client)  # the next round does not wait for it, until it is seen again
+                    gone.append(Failure(order.client, reason, NO_ANSWER))
+                del unsent[order]
+            yield from gone
             arrived = False
             for order, message in mailbox.look():
                 arrived = True
                 if is_lost(message) and sent[order] <= self.retries:
-                    unsent.add(order, describe_error(message), patience.waited)
+                    unsent[order], next_look = (describe_error(message), patience.waited), patience.waited
                 else:
                     yield self._read(order, message)
                 del message
         late = f"no answer within {self.timeout:g} s"
-        yield from (Failure(order.client, reason, NO_ANSWER) for order, reason in unsent.reasons.items())
+        yield from (Failure(order.client, reason, NO_ANSWER) for order, (reason, _) in unsent.items())
         yield from (Failure(order.client, late, NO_ANSWER) for order in mailbox.unanswered)
 
     def _refresh(self) -> None:
@@ -154,16 +163,13 @@ class GridFederation:
             self.nodes = self.refresh_nodes()
             self._expected |= self.nodes.keys()
 
+    def _is_waited_for(self, client: str, seconds: float) -> bool:
+        """Whether a client that has been gone for so long may still come back."""
+        return client in self._expected and bool(self.retries) and seconds < self.reconnect_timeout
+
     def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
         kind, node = self.message_types[type(order)], self.nodes[order.client]
         return Message(serializer.serialize(order), node, kind, ttl=max(1.0, ttl))
-
-    def _give_up(self, unsent: Unsent, waited: float) -> Iterator[Failure]:
-        """On clients that do not come back. The next round does not wait for them, until they are seen again."""
-        for order in list(unsent.reasons):
-            if order.client not in self._expected or not self.retries or unsent.overdue(order, waited):
-                self._expected.discard(order.client)
-                yield Failure(order.client, unsent.pop(order), NO_ANSWER)
 
     def _read(self, order: Order, message: Message) -> Reply:
         if message.has_error():
@@ -180,41 +186,6 @@ class GridFederation:
         except InvalidReplyError as error:
             return Failure(order.client, str(error))
         return reply
-
-
-class Unsent:
-    """Orders that are still to be sent, or to be sent again, and since when and why."""
-
-    def __init__(self, orders: Sequence[Order], reconnect_timeout: float) -> None:
-        self.reasons = dict.fromkeys(orders, "not connected")
-        self._since = dict.fromkeys(orders, 0.0)
-        self._timeout, self._next_look = reconnect_timeout, 0.0
-
-    def __bool__(self) -> bool:
-        return bool(self.reasons)
-
-    def add(self, order: Order, reason: str, now: float) -> None:
-        self.reasons[order], self._since[order], self._next_look = reason, now, now
-
-    def pop(self, order: Order) -> str:
-        return self.reasons.pop(order)
-
-    def due(self, now: float) -> bool:
-        """Whether to look again which nodes are there."""
-        due = bool(self.reasons) and now >= self._next_look
-        if due:
-            self._next_look = now + REFRESH_INTERVAL
-        return due
-
-    def of(self, connected: Container[str]) -> list[Order]:
-        """Those of connected clients, which are taken out."""
-        ready = [order for order in self.reasons if order.client in connected]
-        for order in ready:
-            self.pop(order)
-        return ready
-
-    def overdue(self, order: Order, now: float) -> bool:
-        return now >= self._since[order] + self._timeout
 
 
 def read_reply(kind: type[T], message: Message) -> T:
