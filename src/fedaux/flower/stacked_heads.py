@@ -171,6 +171,9 @@ class StackedClient:
             task, model, public_size(records, site.config.privacy), head, settings, time.perf_counter() - started
         )
 
+    def update(self, result: LocalResult) -> Update:
+        return self.task.update(result, lambda: self.model)
+
     @property
     def nbytes(self) -> int:
         """Of its features in one copy, and of its head with gradient and moments."""
@@ -186,9 +189,9 @@ class StackedFederation(GridFederation):
             yield from super().ask(orders)
             return
         for chunk in self._chunks(training):
-            updates = train_clients([client for _, client in chunk if client])
+            results = train_clients([client for _, client in chunk if client])
             for order, client in chunk:
-                update = attempt(updates[client]) if client else None
+                update = attempt(partial(client.update, results[client])) if client else None
                 yield from [self.validated(order, update)] if update else super().ask([order])
 
     def _chunks(self, orders: Sequence[TrainOrder]) -> Iterator[list[tuple[TrainOrder, StackedClient | None]]]:
@@ -215,9 +218,9 @@ def attempt(work: Callable[[], T]) -> T | None:
         return None
 
 
-def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, Callable[[], Update]]:
-    """All of a prototype at once, and what makes an update of each. They share the time by their steps."""
-    groups, updates = defaultdict[object, list[StackedClient]](list), dict[StackedClient, Callable[[], Update]]()
+def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, LocalResult]:
+    """All of a prototype at once. They share the time by their steps."""
+    groups, found = defaultdict[object, list[StackedClient]](list), dict[StackedClient, LocalResult]()
     for client in clients:
         groups[client.settings, client.model].append(client)
     for group in groups.values():
@@ -227,6 +230,5 @@ def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, Calla
         per_step = (time.perf_counter() - started) / sum(trained.steps for _, trained in results)
         for client, (head, trained) in zip(group, results, strict=True):
             seconds = client.seconds + per_step * trained.steps
-            result = LocalResult({"parameters": head}, client.records, trained, seconds)
-            updates[client] = partial(client.task.update, result, partial(getattr, client, "model"))
-    return updates
+            found[client] = LocalResult({"parameters": head}, client.records, trained, seconds)
+    return found

@@ -71,16 +71,16 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
     validate_module(extractor)  # every client would refuse it, and keep the reason to itself
     state = RunState(server.config, 0, {})
     if keep is not None and keep.exists():
-        _, kept = read(keep)
-        h0, given = kept["extractors"][label], flatten_state(extractor)
+        given = flatten_state(extractor)
         try:
-            load_state(extractor, h0)
+            _, kept = read(keep)
+            load_state(extractor, kept["extractors"][label])
         except ValueError as error:
             raise KeptError(
                 f"keep = {str(keep)!r} is of another model: name another file. To the clients that is another "
                 "question, which they answer if their epsilon_total allows it"
             ) from error
-        if any(not np.array_equal(given[name], array) for name, array in h0.items()):
+        if any(not np.array_equal(given[name], array) for name, array in kept["extractors"][label].items()):
             text = "clients are asked with the weights of the first run, which %s has kept; the model's own differ"
             log.warning(text, keep)
         return replace(state, extractors=kept["extractors"], public=kept["public"])
