@@ -39,14 +39,6 @@ def test_an_order_that_is_repeated_starts_where_it_started(tmp_path: Path) -> No
     assert states.load(9)["step"].dtype == np.float64
 
 
-def test_the_first_order_that_is_repeated_starts_from_nothing(tmp_path: Path) -> None:
-    states = ClientState(tmp_path, "a", "run", "plain")
-    states.save(0, 1, state(1.0))
-    assert states.load(0) == {}
-    states.save(0, 1, state(7.0))
-    assert value_at(states, 1) == 7.0
-
-
 def test_clients_and_runs_do_not_meet(tmp_path: Path) -> None:
     ClientState(tmp_path, "a", "run", "plain").save(0, 1, state(1.0))
     assert ClientState(tmp_path, "b", "run", "plain").load(1) == {}
@@ -125,11 +117,6 @@ def test_all_that_decides_on_the_model_is_in_its_identity_and_nothing_else(name:
 
 def test_a_model_without_privacy_never_answers_where_privacy_is_asked_for() -> None:
     assert training_identity(train_order(), private=True) != training_identity(train_order(), private=False)
-
-
-def test_arrays_do_not_change_places() -> None:
-    one, two = train_order(broadcast=ARRAYS), train_order(standardisation=ARRAYS)
-    assert training_identity(one, True) != training_identity(two, True)
 
 
 def test_only_the_last_results_of_a_client_are_kept(tmp_path: Path) -> None:

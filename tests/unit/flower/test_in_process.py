@@ -3,7 +3,6 @@
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.supercore.run import Run
 
 from fedaux.flower.in_process import InProcessGrid
 
@@ -41,18 +40,6 @@ def seen(reply: Message) -> int:
     return int(reply.content.config_records["reply"]["n"])
 
 
-def test_a_client_runs_when_its_reply_is_pulled(grid: InProcessGrid) -> None:
-    nodes = list(grid.get_node_ids())
-    identities = list(grid.push_messages(message(node) for node in nodes))
-    assert ran == []
-    replies = iter(grid.pull_messages(identities[::-1]))
-    for done in range(1, 4):
-        reply = next(replies)
-        assert reply.metadata.reply_to_message_id == identities[-done]
-        assert reply.metadata.src_node_id == nodes[-done]
-        assert ran == [2, 1, 0][:done]
-
-
 def test_settings_are_each_nodes_own_and_the_runs_are_empty(grid: InProcessGrid) -> None:
     contexts = list(grid._contexts.values())
     assert [dict(one.node_config) for one in contexts] == [{"partition-id": i, "vault": "here"} for i in range(3)]
@@ -77,13 +64,3 @@ def test_an_interrupt_stops_the_run(grid: InProcessGrid) -> None:
     with pytest.raises(KeyboardInterrupt):
         grid.send_and_receive([message(2, "stop"), message(3)])
     assert ran == [0]
-
-
-def test_messages_and_run_of_its_own(grid: InProcessGrid) -> None:
-    made = grid.create_message(RecordDict(), "train", 2, "round-1", ttl=9.0)
-    assert (made.metadata.dst_node_id, made.metadata.group_id, made.metadata.ttl) == (2, "round-1", 9.0)
-    with pytest.raises(RuntimeError, match="belongs to no Flower run"):
-        _ = grid.run
-    run = Run.create_empty(7)
-    grid.set_run(run)
-    assert grid.run is run

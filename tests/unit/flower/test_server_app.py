@@ -11,7 +11,6 @@ from flwr.clientapp import ClientApp
 from fedaux.config.schema import Config
 from fedaux.core.messages import VERSION, Hello
 from fedaux.flower import node_registry
-from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError
 from fedaux.flower.serialization import serialize
@@ -46,16 +45,6 @@ def test_the_function_gets_what_the_run_configuration_names(tmp_path: Path) -> N
     settings = {"config": str(tmp_path / "run.toml"), "out": str(tmp_path / "out"), "set": "seed=3"}
     server_app(main)(sites(0), Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
     assert calls == [(Config(rounds=7, seed=3), tmp_path / "out")]
-
-
-def test_connecting_finds_the_nodes_and_takes_the_limits_of_the_settings() -> None:
-    policy = replace(TINY_CONFIG.federation, timeout=7.0, max_records=99)
-    server = replace(make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES)
-    grid = sites(3)
-    federation = connect(grid, server)
-    assert isinstance(federation, GridFederation)
-    assert federation.nodes == dict(zip(NAMES, grid.get_node_ids(), strict=True))
-    assert (federation.timeout, federation.max_records) == (7.0, 99)
 
 
 def test_a_regional_server_knows_its_part_and_waits_for_no_others(tmp_path: Path) -> None:

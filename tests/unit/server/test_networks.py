@@ -22,16 +22,6 @@ def test_the_same_seed_gives_the_same_networks() -> None:
         assert not np.array_equal(one[label]["parameters"], other[label]["parameters"])
 
 
-def test_weights_pass_through_the_one_network_of_a_prototype() -> None:
-    learners = Learners.build(BOTH, (4,), 3)
-    first = learners.weights()[MLP.label]
-    moved = {name: array + array.dtype.type(1) for name, array in first.items()}
-    learner = learners.loaded(MLP.label, moved)
-    assert learner is learners.trained[MLP.label] is learners.networks[MLP.label]
-    assert all(np.array_equal(array, moved[name]) for name, array in learners.weights()[MLP.label].items())
-    assert not np.array_equal(first["parameters"], moved["parameters"])  # what was dumped is a copy
-
-
 def test_with_head_only_the_heads_of_the_networks_are_trained() -> None:
     learners = Learners.build(replace(BOTH, head_only=True), (4,), 3)
     for label, width in ((MLP.label, 6), (WIDE.label, 8)):

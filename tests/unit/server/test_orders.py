@@ -43,13 +43,6 @@ def test_a_train_order_has_the_rounds_own_seed() -> None:
     assert (orders[0].h0, orders[0].extractor) == ("", {})
 
 
-def test_a_run_that_goes_on_is_known_by_the_id_that_it_has() -> None:
-    server = make_server()
-    state = initial_state(server)
-    assert server.orders.train(state, "a").run == server.config.run_id
-    assert server.orders.train(replace(state, run="f00d"), "a").run == "f00d"
-
-
 def test_a_count_goes_back_with_the_clients_signature_of_it(tmp_path: Path) -> None:
     account, known = Account(0.5, 1e-5, "replace-one", "record", 3, "s3"), Heard(tmp_path / "accounts.json")
     known.update({"b": replace(account, entries=4, signature="s4"), "a": account, "c": replace(account, signature="")})
@@ -120,12 +113,6 @@ def test_where_all_count_alike_nothing_is_scored() -> None:
     order = server.orders.train(state, "a", weights)
     assert Teaching.from_json(order.teaching) == Teaching(server.public.distill_hash, 7)
     assert (order.public, order.fit, order.client_fit) == ({}, {}, {})
-
-
-@pytest.mark.parametrize("config", [CONFIG, replace(AT_CLIENTS, method="fedavg")], ids=["server", "fedavg"])
-def test_clients_are_not_asked_to_teach_where_the_server_does_or_nobody(config: Config) -> None:
-    server, state, weights = started(config)
-    assert server.orders.train(state, "a", weights).teaching == ""
 
 
 def test_the_extractor_goes_to_a_teacher_that_may_have_lost_its_features() -> None:

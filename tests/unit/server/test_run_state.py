@@ -139,11 +139,6 @@ def test_odd_labels_and_shapes_survive(tmp_path: Path, label: str, array: np.nda
     assert_same({label: {"x": array}}, RunState.load(tmp_path).weights)
 
 
-def test_a_prototype_without_arrays_survives(tmp_path: Path) -> None:
-    RunWriter(tmp_path).save(RunState(Config(), 0, {"mlp": {"x": np.ones(1)}}, public={"mlp": {}}))
-    assert RunState.load(tmp_path).public == {"mlp": {}}
-
-
 @pytest.mark.parametrize("damage", ["facts missing", "facts not JSON"])
 def test_damage_inside_the_arrays_is_a_state_error(tmp_path: Path, damage: str) -> None:
     RunWriter(tmp_path).save(sample_state())
