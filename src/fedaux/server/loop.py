@@ -51,7 +51,8 @@ def run(
             save(state)
         state = replace(state, selected=tuple(chosen))
         if server.method.analytic:
-            check_prepared(server, state, chosen, failures, wanted)
+            prepared = sum(client in state.summed or client in state.releases for client in chosen)
+            check_quorum(server.config, state.round + 1, prepared, wanted, failures)
             state, costs = finish_round(server, state, chosen, failures, costs), Costs()
             save(state)
             continue
@@ -59,8 +60,10 @@ def run(
         accounts = train(server, federation, state, current, wanted, chosen)  # T1, T2
         current.failures += failures
         state = state.with_accounts(chosen, accounts)
+        contributed, scored = len(current.client_metrics), current.teacher_weights
+        unscored = scored is not None and not scored.teachers
         try:
-            check_quorum(current, server.config, wanted)
+            check_quorum(server.config, current.number, contributed, wanted, current.failures, unscored)
         except NoAnswerError:
             save(state)  # the round is lost; what it cost the clients is not
             raise
@@ -68,15 +71,6 @@ def run(
         state, costs = current.finish(state), Costs()  # T2, T3
         save(state)
     return state
-
-
-def check_prepared(
-    server: Server, state: RunState, chosen: Sequence[str], failures: Sequence[Failure], wanted: int
-) -> None:
-    """A round of a head that is computed: of the clients chosen, enough must be in it."""
-    counted = sum(client in state.summed or client in state.releases for client in chosen)
-    if counted < quorum(server.config, wanted):
-        raise NoAnswerError(_no_quorum(state.round + 1, counted, server.config, wanted, failures))
 
 
 def train(
@@ -106,23 +100,18 @@ def quorum(config: Config, wanted: int) -> int:
     return max(1, math.ceil(config.federation.quorum * wanted - 1e-9))
 
 
-def check_quorum(current: Round, config: Config, wanted: int) -> None:
+def check_quorum(
+    config: Config, number: int, contributed: int, wanted: int, failures: Sequence[Failure], unscored: bool = False
+) -> None:
     """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
-    contributed = len(current.client_metrics)
-    unscored = current.teacher_weights is not None and not current.teacher_weights.teachers
-    if contributed < quorum(config, wanted) or unscored:
-        raise NoAnswerError(_no_quorum(current.number, contributed, config, wanted, current.failures, unscored))
-
-
-def _no_quorum(
-    number: int, contributed: int, config: Config, wanted: int, failures: Sequence[Failure], unscored: bool = False
-) -> str:
+    needed = quorum(config, wanted)
+    if contributed >= needed and not unscored:
+        return
     reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in failures[:3])
-    return (
+    raise NoAnswerError(
         f"round {number} has {contributed} contributions of {wanted}, and federation.quorum = "
-        f"{config.federation.quorum:g} asks for {quorum(config, wanted)}"
-        + (", and no scores" if unscored else "")
-        + f" ({reasons}). The rounds before it are saved: mend the clients and start the run again to go on."
+        f"{config.federation.quorum:g} asks for {needed}{', and no scores' if unscored else ''} ({reasons}). The "
+        "rounds before it are saved: mend the clients and start the run again to go on."
     )
 
 
