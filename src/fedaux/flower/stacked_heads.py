@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaux.client.handlers import open_task
-from fedaux.client.kept_state import LocalResult
+from fedaux.client.kept_state import LocalResult, Trained
 from fedaux.client.loading import open_rows
 from fedaux.client.site import Site
-from fedaux.client.training import ClientTask, Trained, labelled, ordered_optimizer
+from fedaux.client.training import ClientTask, labelled, ordered_optimizer
 from fedaux.config.schema import Config
 from fedaux.core.messages import Order, Reply, TrainOrder, Update
 from fedaux.core.order_fields import check_order

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.client.kept_state import MODELS, RUNS, ClientState, LocalResult, ResultStore, training_identity
-from fedaux.client.training import Trained
+from fedaux.client.kept_state import MODELS, RUNS, ClientState, LocalResult, ResultStore, Trained, training_identity
 from fedaux.core.messages import TrainOrder
 from fedaux.privacy.accounting import Mechanism
 from helpers.samples import train_order, weights

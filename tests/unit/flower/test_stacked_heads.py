@@ -11,7 +11,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedaux.client.training import ClientTask, Trained, gradient_term, train_local
+from fedaux.client.kept_state import Trained
+from fedaux.client.training import ClientTask, gradient_term, train_local
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
