@@ -26,9 +26,8 @@ from fedaux.data.federated import open_private
 from fedaux.data.records import Records, to_tensor
 from fedaux.models import build, flatten_state, load_state
 from fedaux.runs.runner import in_process
-from fedaux.server.releases import collect_releases
+from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.server import make_server
-from fedaux.server.start import initial_state
 
 Array = NDArray[Any]
 CLIENT, RECORDS = "client-000", 500  # records of a client with images of 32×32

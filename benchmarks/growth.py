@@ -36,9 +36,8 @@ from fedaux.report.figure_files import save_chart
 from fedaux.report.line_chart import Line, line_chart
 from fedaux.runs.callbacks import JsonLines
 from fedaux.runs.runner import run_in_folder
-from fedaux.server.run_state import RunState
-from fedaux.server.run_writer import RunWriter
-from fedaux.server.update_norms import norm_limits
+from fedaux.server.round import norm_limits
+from fedaux.server.run_state import RunState, RunWriter
 
 RECORDS, DIM, TEST = 10, 64, 500  # records of a client, numbers of a record, records of the test
 

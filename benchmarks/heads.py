@@ -26,10 +26,10 @@ from fedaux.core.rng import torch_stream
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
 from fedaux.runs.runner import in_process
+from fedaux.server.preparation import initial_state
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
 
 CLIENTS, RECORDS, INPUTS, CLASSES = 32, 20_000, 64, 10
 LR, EPSILON, BETA1, BETA2 = 1e-3, 1e-8, 0.9, 0.999  # of Adam

@@ -22,8 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.client.local_training import train_local
-from fedaux.client.training import ordered_optimizer
+from fedaux.client.training import ordered_optimizer, train_local
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec

@@ -19,9 +19,8 @@ from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.messages import Update
 from fedaux.core.timing import Costs
 from fedaux.runs.runner import in_process
-from fedaux.server.releases import collect_releases
+from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.server import make_server
-from fedaux.server.start import initial_state
 
 ASKED, RECORDS = 100, 6  # clients of a round; records of each of them
 

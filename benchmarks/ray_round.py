@@ -34,11 +34,10 @@ from fedaux.flower.node_registry import NodeRegistry
 from fedaux.models import build
 from fedaux.scoring.teacher_weights import PublicEmbedding
 from fedaux.server.loop import train
-from fedaux.server.releases import collect_releases
+from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
 
 LIMIT, REPEATS = 1.05, 9
 FOLDER = "FEDAUX_BENCHMARK"  # environment variable: the folder of the run, for the workers

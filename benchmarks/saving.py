@@ -16,8 +16,7 @@ from fedaux.config.presets import DEMO
 from fedaux.core.messages import Account, Release
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.runs.callbacks import Callback, JsonLines
-from fedaux.server.run_state import RunState
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunState, RunWriter
 
 CLIENTS, ROUNDS, VALUES = 100, 200, 360  # a round; in all; numbers of a release
 CONFIG = replace(DEMO, rounds=6, head_only=True, data=replace(DEMO.data, clients=CLIENTS, partition="iid"), seed=0)

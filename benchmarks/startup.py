@@ -55,8 +55,8 @@ def write_site(folder: Path) -> dict[str, Path]:
     from fedaux.config.schema import Config
     from fedaux.data.records import Records
     from fedaux.flower.serialization import MESSAGE_TYPES, serialize
+    from fedaux.server.preparation import initial_state
     from fedaux.server.server import Server
-    from fedaux.server.start import initial_state
 
     images = np.random.default_rng(0).integers(0, 256, (200, 8, 8, 1)).astype(np.uint8)
     np.save(folder / "x.npy", images)

@@ -32,10 +32,10 @@ from fedaux.models.inference import transform_rows
 from fedaux.privacy.release import release
 from fedaux.scoring.base import PortableScorer
 from fedaux.scoring.teacher_weights import client_weights
+from fedaux.server.preparation import initial_state
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
 
 RECORDS = 500  # of each client
 ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1)

@@ -20,8 +20,8 @@ from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.messages import Account, Order, Release, Update
 from fedaux.data.records import Records
 from fedaux.flower.serialization import serialize
+from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
 
 NEGATIVES = 12_000  # the paper sends their features
 

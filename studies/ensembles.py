@@ -18,12 +18,11 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from fedaux.client.local_training import train_local
+from fedaux.client.training import train_local
 from fedaux.config.schema import Config
 from fedaux.core.rng import torch_stream
 from fedaux.data.records import Records
-from fedaux.methods.analytic_heads import ridge_head
-from fedaux.methods.feature_sums import Moments
+from fedaux.methods.analytic_heads import FeatureMoments, ridge_head
 from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
 from fedaux.report.tables import markdown
@@ -73,7 +72,7 @@ def _ridge(own: list[Records], classes: int) -> tuple[np.ndarray, np.ndarray]:
     x, y = (np.concatenate(parts) for parts in ([one.gather() for one in own], [one.labels for one in own]))
     x = x.astype(np.float64)
     hot = np.eye(classes)[y]
-    head = ridge_head(Moments(hot.T @ x, hot.sum(axis=0), x.T @ x))
+    head = ridge_head(FeatureMoments(hot.T @ x, hot.sum(axis=0), x.T @ x))
     return head.weight.astype(np.float32), head.bias.astype(np.float32)
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
-from fedaux.flower.user_model import Extractor, UserRecords
+from fedaux.flower.user_model import UserExtractor, UserRecords
 from fedaux.models import linear_head
 from fedaux.models.inference import predict
 from fedaux.privacy.clipping import GRID
@@ -135,13 +135,13 @@ def test_weights_that_sleep_on_other_rows_do_not_hide_batch_norm() -> None:
     rows = rng.uniform(0.9, 1.1, size=(512, 64)).astype(np.float32)
     other = rows.copy()
     other[0] = 1000.0
-    seen = [predict(Extractor(net, "features"), UserRecords.of(part)) for part in (rows, other)]
+    seen = [predict(UserExtractor(net, "features"), UserRecords.of(part)) for part in (rows, other)]
     assert (np.sign(seen[0][1:, 0]) != np.sign(seen[1][1:, 0])).sum() > 200  # the attack works on batches
     strange = UserRecords.of(rng.normal(size=(4, 64)))
-    tried = predict(Extractor(net, "features"), strange)
-    assert np.array_equal(tried[:2], predict(Extractor(net, "features"), strange.take(np.arange(2))))  # and hides
+    tried = predict(UserExtractor(net, "features"), strange)
+    assert np.array_equal(tried[:2], predict(UserExtractor(net, "features"), strange.take(np.arange(2))))  # and hides
     with pytest.raises(UnsupportedModuleError, match=r"model\.features\.2: BatchNorm1d has no running statistics"):
-        private_outputs(Extractor(net, "features"), UserRecords.of(rows))
+        private_outputs(UserExtractor(net, "features"), UserRecords.of(rows))
 
 
 @pytest.mark.usefixtures("workers_everywhere")

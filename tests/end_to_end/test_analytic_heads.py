@@ -14,13 +14,12 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
-from fedaux.methods.analytic_heads import Ridge
-from fedaux.methods.feature_sums import Moments
+from fedaux.methods.analytic_heads import FeatureMoments, Ridge
 from fedaux.models import HeadFeatures
 from fedaux.runs.runner import in_process
 from fedaux.scoring.feature_cache import private_outputs
+from fedaux.server.preparation import initial_state
 from fedaux.server.server import make_server
-from fedaux.server.start import initial_state
 
 SPEC = PrototypeSpec.of("mlp", features=16, hidden=32)
 CONFIG = Config(
@@ -53,7 +52,7 @@ def test_any_split_gives_the_head_of_the_pooled_records(cache: Path, tmp_path: P
     mapped, private = HeadFeatures(16), open_data(CONFIG).private
     mapped.standardise(state.standardisation[SPEC.label])
     features = Records(private_outputs(server.public.h0[SPEC.label]._load(), private), private.labels)
-    central = Ridge().head(Moments.of(mapped, features, 10, second=True), lambda: np.eye(16))
+    central = Ridge().head(FeatureMoments.of(mapped, features, 10, second=True), lambda: np.eye(16))
     pooled = np.append(central.weight.ravel(), central.bias)
     for head in heads.values():
         assert np.abs(head - pooled).max() < 1e-6 * np.abs(pooled).max()
@@ -157,12 +156,3 @@ def test_a_head_of_your_own(cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
     )
     started = replace(CONFIG, method="fedavg+p", head_init="a_head:mine")
     assert run(started, tmp_path / "started", cache=cache).state.summed
-
-
-def test_a_stopped_run_goes_on_to_the_same_bits(cache: Path, tmp_path: Path) -> None:
-    config = replace(CONFIG, fraction=0.3, rounds=4)
-    whole = run(config, tmp_path / "whole", cache=cache).state
-    run(replace(config, rounds=2), tmp_path / "cut", cache=cache)
-    cut = run(config, tmp_path / "cut", cache=cache).state
-    assert cut.summed == whole.summed
-    assert cut.weights[SPEC.label]["parameters"].tobytes() == whole.weights[SPEC.label]["parameters"].tobytes()

@@ -11,10 +11,9 @@ from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
 from fedaux.runs.runner import in_process
 from fedaux.server.analytic_round import closed_form_heads
-from fedaux.server.evaluation import evaluations
-from fedaux.server.releases import collect_releases
+from fedaux.server.networks import evaluations
+from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
 
 CONFIG = replace(DEMO, rounds=1, head_init="closed-form", pretrain=replace(DEMO.pretrain, epochs=3))
 

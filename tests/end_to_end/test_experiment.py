@@ -16,17 +16,12 @@ from fedaux import Config, Result, resume, run
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Failure, TrainOrder, Update
+from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.data.federated import open_data
-from fedaux.runs.runner import in_process
-from fedaux.server import round as round_module
-from fedaux.server.distill import DivergedError, distill_students
-from fedaux.server.loop import NoAnswerError
-from fedaux.server.loop import run as run_rounds
+from fedaux.server.distill import DivergedError
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState, StateError
-from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
+from fedaux.server.server import Server
 
 TINY = Config(
     rounds=2,
@@ -97,128 +92,6 @@ def test_auxiliary_private_and_test_data_share_no_record() -> None:
         assert sum(map(len, rows)) == len(rows[0] | rows[1] | rows[2]) == 1797
 
 
-def test_mixed_prototypes_each_have_their_own_average_and_student(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    specs = (TINY.prototypes[0], PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("resnet8", width=4))
-    config = replace(TINY, rounds=1, prototypes=specs, data=replace(TINY.data, clients=6))
-    data = open_data(config)
-    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path)
-    averages: dict[str, np.ndarray] = {}
-    ensembles: list[int] = []
-
-    def watch(learners, weights, inputs, ensemble, config, round_):  # type: ignore[no-untyped-def]
-        averages.update({label: arrays["parameters"].copy() for label, arrays in weights.items()})
-        ensembles.append(id(ensemble))
-        return distill_students(learners, weights, inputs, ensemble, config, round_)
-
-    monkeypatch.setattr(round_module, "distill_students", watch)
-    federation = in_process(config, tmp_path / "run")
-    seen: list[Update] = []
-    ask = federation.ask
-
-    def listen(orders):  # type: ignore[no-untyped-def]
-        for reply in ask(orders):
-            if isinstance(reply, Update):
-                seen.append(reply)
-            yield reply
-
-    federation.ask = listen  # type: ignore[method-assign]
-    state = run_rounds(server, federation, None, lambda state: None)
-    assert set(state.weights) == {spec.label for spec in specs}
-    assert len({server.label_of(client) for client in data.clients}) == 3
-    for spec in specs:
-        mine = [one for one in seen if server.orders.spec_of(one.client) == spec]
-        assert len(mine) == 2
-        total = sum(one.records for one in mine)
-        naive = sum(one.records * one.weights["parameters"].astype(np.float64) for one in mine) / total
-        assert np.allclose(averages[spec.label], naive, atol=1e-6)
-        assert not np.allclose(state.weights[spec.label]["parameters"], naive, atol=1e-6)  # the student moved on
-    assert len(ensembles) == 1
-    assert set(state.history[-1].accuracy) == {spec.label for spec in specs}
-
-
-class Broken:
-    """A federation in which some clients fail: their contribution is lost, the round is not."""
-
-    def __init__(self, inner, bad: set[str]) -> None:  # type: ignore[no-untyped-def]
-        self.inner, self.bad = inner, bad
-
-    def ask(self, orders):  # type: ignore[no-untyped-def]
-        for reply in self.inner.ask(orders):
-            yield Failure(reply.client, "gone") if reply.client in self.bad else reply
-
-
-@pytest.mark.parametrize("bad", [{"client-001"}, {"client-000", "client-002", "client-003"}])
-def test_failing_clients_cost_their_contribution_only(bad: set[str], tmp_path: Path) -> None:
-    data = open_data(TINY)
-    config = replace(TINY, federation=FederationConfig(quorum=0.25))
-    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path)
-    state = run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), bad), None, lambda state: None)
-    assert state.round == 2
-    assert set(state.releases) == set(data.clients) - bad
-    assert [len(result.client_metrics) for result in state.history] == [4 - len(bad)] * 2
-    assert {failure.client for failure in state.history[0].failures} == bad
-
-
-@pytest.mark.parametrize(("quorum", "kept"), [(0.5, True), (0.51, False)])
-def test_half_of_the_clients_gone_is_a_matter_of_the_quorum(quorum: float, kept: bool, tmp_path: Path) -> None:
-    config = replace(TINY, rounds=1, federation=FederationConfig(quorum=quorum))
-    server, saved = make_server(config, cache=tmp_path), []
-    broken = Broken(in_process(config, tmp_path / "run"), {"client-000", "client-003"})
-    if kept:
-        assert len(run_rounds(server, broken, None, saved.append).history[0].client_metrics) == 2
-    else:
-        with pytest.raises(NoAnswerError, match=r"2 contributions of 4.*asks for 3 \(client-000: gone"):
-            run_rounds(server, broken, None, saved.append)
-        assert saved[-1].round == 0  # what was there before the round is kept, releases included
-        assert len(saved[-1].releases) == 2
-
-
-def test_spare_clients_are_asked_but_not_waited_for(tmp_path: Path) -> None:
-    """Of four clients two are wanted and one more is asked; one fails, and the round has its two."""
-    config = replace(TINY, fraction=0.5, rounds=3, federation=FederationConfig(over_selection=0.5))
-    server = make_server(config, cache=tmp_path)
-    broken = Broken(in_process(config, tmp_path / "run"), {"client-002"})
-    state = run_rounds(server, broken, None, lambda state: None)
-    assert [len(result.client_metrics) for result in state.history] == [2, 2, 2]
-    assert len(state.releases) >= 2
-
-
-def test_a_round_without_any_answer_stops_and_says_why(tmp_path: Path) -> None:
-    data = open_data(TINY)
-    server = Server.of(TINY, data.aux, data.test, 10, data.clients, tmp_path)
-    with pytest.raises(NoAnswerError, match=r"round 1 has 0 contributions of 4.*gone"):
-        run_rounds(server, Broken(in_process(TINY, tmp_path / "run"), set(data.clients)), None, lambda state: None)
-
-
-def test_a_client_whose_scores_came_late_is_asked_again(tmp_path: Path) -> None:
-    data = open_data(TINY)
-    server = Server.of(TINY, data.aux, data.test, 10, data.clients, tmp_path)
-    broken = Broken(in_process(TINY, tmp_path / "run"), {"client-002"})
-    releases: list[int] = []
-
-    def save(state: RunState) -> None:
-        releases.append(len(state.releases))
-        if state.round == 1:
-            broken.bad = set()
-
-    run_rounds(server, broken, None, save)
-    assert releases == [0, 3, 3, 4, 4]
-
-
-def test_orders_carry_all_a_client_needs(tmp_path: Path) -> None:
-    data = open_data(TINY)
-    server = Server.of(replace(TINY, method="fedprox"), data.aux, data.test, 10, data.clients, tmp_path)
-    state = initial_state(server)
-    order = server.orders.train(state, "client-003")
-    assert isinstance(order, TrainOrder)
-    assert (order.mu, order.round, order.classes, order.epochs) == (TINY.local.mu, 1, 10, 1)
-    assert order.weights is state.weights[TINY.prototypes[0].label]  # broadcast, not copied
-    plain = Server.of(replace(TINY, method="fedavg"), data.aux, data.test, 10, data.clients, tmp_path)
-    assert plain.orders.train(state, "client-003").mu == 0.0
-
-
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     config = replace(TINY, method="fedavg", rounds=1)
     run(config, tmp_path / "run")
@@ -234,40 +107,11 @@ def test_a_finished_run_goes_on_with_more_rounds(tmp_path: Path) -> None:
     assert more.curve == whole.curve
 
 
-class Liar(Broken):
-    """A federation in which one client's updates pass every check but the sums': its contribution alone is lost."""
-
-    def ask(self, orders):  # type: ignore[no-untyped-def]
-        for reply in self.inner.ask(orders):
-            if isinstance(reply, Update) and reply.client in self.bad:
-                weights = {**reply.weights, "parameters": reply.weights["parameters"] * np.float32(1e6)}
-                reply = replace(reply, weights=weights, records=10**6)
-            yield reply
-
-
-@pytest.mark.parametrize("method", ["fedavg", "fedaux", "fedbe"])
-def test_an_absurd_update_costs_its_contribution_only(method: str, tmp_path: Path) -> None:
-    config = replace(TINY, method=method, rounds=1)
-    data = open_data(config)
-    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path)
-    state = run_rounds(server, Liar(in_process(config, tmp_path / "run"), {"client-001"}), None, lambda state: None)
-    assert len(state.history[0].client_metrics) == 3
-    assert [failure.client for failure in state.history[0].failures] == ["client-001"]
-    assert np.abs(state.weights[TINY.prototypes[0].label]["parameters"]).max() < 10
-
-
 def test_distillation_that_diverges_is_not_saved(tmp_path: Path) -> None:
     config = replace(TINY, method="feddf", distill=DistillConfig(lr=1e20, epochs=5))
     with pytest.raises(DivergedError, match=r"lower distill\.lr"):
         run(config, tmp_path / "run")
     assert RunState.load(tmp_path / "run").round == 0
-
-
-def test_clients_are_asked_for_a_score_only_when_first_chosen(tmp_path: Path) -> None:
-    config = replace(TINY, rounds=1, fraction=0.5)
-    result = run(config, tmp_path / "run", cache=tmp_path)
-    assert len(result.state.releases) == 2
-    assert len(list((tmp_path / "run" / "clients").iterdir())) == 2
 
 
 NETWORK = '''

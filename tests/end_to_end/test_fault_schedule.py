@@ -18,7 +18,6 @@ from flwr.app import Error, Message
 from fedaux import Config, run
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.flower import mailbox
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.privacy import budget, dp_sgd
 from fedaux.privacy.account_file import read_account
@@ -26,8 +25,7 @@ from fedaux.privacy.budget import BudgetStore
 from fedaux.runs.runner import in_process, run_in_folder, stored_state
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import NoAnswerError
-from fedaux.server.run_state import RunState
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunState, RunWriter
 from fedaux.server.server import make_server
 
 FAULTS, ROUNDS, STARTS = 50, 4, 40
@@ -133,7 +131,7 @@ class FaultyGrid(InProcessGrid):
 @contextmanager
 def disturbed(schedule: Schedule) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mailbox, "POLL_INTERVAL", 0.004)
+        patch.setattr("fedaux.flower.federation.POLL_INTERVAL", 0.004)
         for owner, name in (
             (BudgetStore, "_append"),
             (budget, "write_atomically"),

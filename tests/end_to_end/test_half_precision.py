@@ -11,7 +11,6 @@ from fedaux.config.presets import DEMO
 from fedaux.config.sections import FederationConfig
 from fedaux.models import flatten_state, load_state, to_half
 from fedaux.server.server import make_server
-from fedaux.server.start import initial_state
 
 SMALL = replace(
     DEMO,
@@ -20,17 +19,6 @@ SMALL = replace(
     privacy=replace(DEMO.privacy, unsafe_seed=1),
 )
 HALF = replace(SMALL, federation=FederationConfig(precision="float16"))
-
-
-def test_orders_carry_half_as_many_bytes_and_all_clients_the_same_arrays(tmp_path: Path) -> None:
-    server = make_server(HALF, cache=tmp_path)
-    state = initial_state(server)
-    one, two = (server.orders.train(state, client).weights for client in ("client-000", "client-001"))
-    assert one is two  # packed and hashed once
-    (label,) = state.weights
-    whole = state.weights[label]["parameters"]
-    assert one["parameters"].nbytes * 2 == whole.nbytes
-    assert np.allclose(one["parameters"], whole, rtol=1e-3, atol=1e-6)
 
 
 def test_a_model_read_from_half_precision_is_the_rounded_one(tmp_path: Path) -> None:

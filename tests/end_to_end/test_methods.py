@@ -111,17 +111,3 @@ def test_private_training_stays_private_under_any_method(tmp_path: Path, method:
     result = run(Config.from_dict({**PRIVATE, "method": method}), tmp_path / "run", cache=tmp_path / "cache")
     assert "The local models of this run are (8, 1e-05)-differentially private" in result.statement
     assert not result.state.history[-1].failures
-
-
-def test_fedbe_with_the_settings_of_its_own_code(tmp_path: Path) -> None:
-    """Draws over updates, probabilities and averaged students in a whole run, which differs from FedBE's default."""
-    from fedaux.config.presets import PRESETS
-    from fedaux.sweeps.grid import Chosen, Sweep
-    from helpers.tiny import TINY_CONFIG
-
-    assert "distill.draws" in PRESETS["fedbe-paper"].settings
-    (plain,) = Sweep.of(TINY_CONFIG, {"method": ["fedbe"]}).arms
-    (own,) = Sweep.of(TINY_CONFIG, {"method": ["fedbe"]}, 1, Chosen.preset("fedbe-paper")).arms
-    results = [run(arm.config, tmp_path / arm.config.hash, cache=tmp_path / "cache") for arm in (plain, own)]
-    assert results[0].curve != results[1].curve
-    assert not any(result.failures for one in results for result in one.state.history)

@@ -17,7 +17,7 @@ from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
 from fedaux import Config, register
-from fedaux.client.local_training import train_local
+from fedaux.client.training import train_local
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
@@ -33,9 +33,9 @@ from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.module_validation import keeps_records_apart
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import run as run_rounds
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
-from fedaux.server.start import initial_state
 
 NODES = ("2", "3", "4", "5")  # how an in-process grid calls its clients
 CONFIG = Config(

@@ -16,8 +16,8 @@ from fedaux.data.federated import open_data
 from fedaux.privacy.account_file import read_account
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.runs.runner import in_process
+from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
 
 CONFIG = Config(
     rounds=3,

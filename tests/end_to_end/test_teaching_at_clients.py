@@ -13,7 +13,7 @@ from fedaux.client import teaching
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Order, Refusal, Reply, Teaching, TrainOrder, Update
+from fedaux.core.messages import Order, Reply, TrainOrder, Update
 from fedaux.runs.runner import in_process
 from fedaux.server import round as round_module
 from fedaux.server.loop import run as run_rounds
@@ -31,7 +31,7 @@ CONFIG = Config(
     aux=AuxConfig(limit=200),
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(lr=5e-3),
-    distill=DistillConfig(lr=1e-3, samples=2),
+    distill=DistillConfig(lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8, unsafe_seed=3),
 )
 SETTINGS = {
@@ -114,16 +114,6 @@ def test_private_heads_teach_as_well(tmp_path: Path) -> None:
     assert np.abs(found - expected).max() <= 1e-5
 
 
-def test_each_round_has_its_own_part(tmp_path: Path) -> None:
-    server = make_server(SETTINGS["a part of D_distill"], cache=tmp_path)
-    parts = [server.public.part(60, number) for number in (1, 1, 2)]
-    assert all(part is not None and len(set(part)) == 60 for part in parts)
-    assert np.array_equal(parts[0], parts[1])
-    assert not np.array_equal(parts[0], parts[2])
-    assert server.public.part(0, 1) is None
-    assert server.public.part(len(server.public.distill), 1) is None
-
-
 # A client's own settings
 
 
@@ -140,39 +130,6 @@ class Watched:
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         self.orders += orders
         yield from self.inner.ask(orders)
-
-
-OTHER_DATA = {
-    "another seed": replace(at(CONFIG, "clients"), seed=1),
-    "other negatives": replace(at(CONFIG, "clients"), aux=replace(CONFIG.aux, negatives=0.3)),
-    "other rows": replace(at(CONFIG, "clients"), aux=replace(CONFIG.aux, limit=150)),
-    "does not teach": CONFIG,
-}
-
-
-@pytest.mark.parametrize("which", OTHER_DATA)
-def test_a_client_with_other_public_data_refuses(which: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = replace(at(CONFIG, "clients"), prototypes=(MLP,), rounds=1)
-    own = replace(OTHER_DATA[which], prototypes=(MLP,))
-    federation = Watched(config, tmp_path, {"client-001": own})
-    state = run_rounds(make_server(config, cache=tmp_path / "cache"), federation, None, lambda state: None)
-    (result,) = state.history
-    assert [(failure.client, failure.reason) for failure in result.failures] == [
-        ("client-001", Refusal.ORDER.description)
-    ]
-    assert ("D_distill here has the hash" if which != "does not teach" else "its own settings say") in caplog.text
-
-
-def test_what_is_broadcast_is_the_same_arrays_for_all_and_no_other_clients_release(tmp_path: Path) -> None:
-    config = replace(at(CONFIG, "clients"), prototypes=(MLP,), rounds=1)
-    federation = Watched(config, tmp_path)
-    run_rounds(make_server(config, cache=tmp_path / "cache"), federation, None, lambda state: None)
-    orders = [order for order in federation.orders if isinstance(order, TrainOrder)]
-    assert len({id(order.fit) for order in orders}) == len({id(order.public) for order in orders}) == 1
-    assert set(orders[0].fit) == {"means", "sigma", "records", "centre", "covariance", "peak"}
-    assert all(set(order.client_fit) == {"shares", "offset"} for order in orders)
-    asked = Teaching.from_json(orders[0].teaching)
-    assert (asked.examples, asked.scorer, asked.weights) == (160, "class-embedding", "odds")
 
 
 class Boastful(Watched):

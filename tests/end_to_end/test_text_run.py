@@ -13,8 +13,8 @@ from fedaux.core.messages import Failure, PrepareOrder, Refusal
 from fedaux.core.progress import PretrainingProgress, ProgressEvent, ReleasesProgress
 from fedaux.data.federated import open_data
 from fedaux.runs.runner import in_process
+from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
 from helpers.tiny_text import publish_encoder, write_texts
 
 pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")

@@ -9,10 +9,9 @@ from fedaux.core.messages import Account
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.data.federated import open_data
 from fedaux.models import build, flatten_state
-from fedaux.server.evaluation import evaluate_classes
+from fedaux.server.networks import evaluate_classes
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import RunState
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunState, RunWriter
 from helpers.samples import release
 from helpers.tiny import TINY_CONFIG
 

@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from fedaux.client.local_training import train_local
+from fedaux.client.training import train_local
 from fedaux.config.methods import METHODS, PAPER
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config

@@ -34,7 +34,7 @@ Tuned = Annotated[
 ]
 PresetNames = Annotated[
     list[str] | None,
-    typer.Option("--preset", metavar="NAME", help="Settings of a paper: paper; feddf-paper, fedbe-paper for theirs."),
+    typer.Option("--preset", metavar="NAME", help="Settings of a paper: paper; feddf-paper for FedDF's own."),
 ]
 
 app = typer.Typer()

@@ -11,13 +11,10 @@ from functools import cache
 
 import numpy as np
 
-from fedaux.client.kept_state import ClientState
 from fedaux.client.loading import load_features, load_mapped, load_records, load_task
 from fedaux.client.site import Site
-from fedaux.client.stored_results import ResultStore
-from fedaux.client.task import ClientTask
 from fedaux.client.teaching import prepare_teaching
-from fedaux.client.training import labelled, train_plainly, train_with_privacy
+from fedaux.client.training import ClientTask, labelled, train_plainly, train_with_privacy
 from fedaux.config.methods import SUMS
 from fedaux.config.schema import Config
 from fedaux.core.messages import (
@@ -35,7 +32,7 @@ from fedaux.core.messages import (
     Update,
 )
 from fedaux.data.federated import class_names
-from fedaux.methods.feature_sums import FeatureSums, Moments
+from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
@@ -68,7 +65,7 @@ def sums(order: SumsOrder, site: Site) -> Sums:
             f"the order asks for unprotected {order.sends} of features; this client's own method and head_init do not"
         )
     features, records = load_mapped(order, site)
-    found = FeatureSums.of(Moments.of(features, labelled(records), order.classes, order.sends == "moments"))
+    found = FeatureSums.of(FeatureMoments.of(features, labelled(records), order.classes, order.sends == "moments"))
     account = BudgetStore(site.account_folder(order.client), config.privacy).account()
     return Sums(order.client, public_size(records, config.privacy), account.to_json(), found.to_arrays())
 
@@ -76,7 +73,7 @@ def sums(order: SumsOrder, site: Site) -> Sums:
 def train(order: TrainOrder, site: Site) -> Update:
     """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone.
 
-    The same order gets the same model again: see `stored_results`.
+    The same order gets the same model again: see `kept_state`.
     """
     task = open_task(order, site)
     rows = cache(lambda: load_task(order, site))
@@ -86,11 +83,7 @@ def train(order: TrainOrder, site: Site) -> Update:
 
 
 def open_task(order: TrainOrder, site: Site) -> ClientTask:
-    config, folder = validate_order(site, order), site.account_folder(order.client)
-    hooks, store = ordered_hooks(order, config), BudgetStore(folder, config.privacy)
-    colour = config.privacy.colour
-    states, results = ClientState(folder, order.client, order.run, colour), ResultStore(folder, order.client, colour)
-    return ClientTask(order, site, hooks, store, results, states, states.load(order.last_round))
+    return ClientTask(order, site, ordered_hooks(order, validate_order(site, order)))
 
 
 def validate_order(site: Site, order: Order) -> Config:

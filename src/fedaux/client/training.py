@@ -1,26 +1,167 @@
-"""T1 at a client: a model trained as the order and the client's own settings say, with privacy or without."""
+"""T1 at a client: a model trained as the order and the client's own settings say, and the update that answers it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedaux.client.local_training import Trained, train_local
-from fedaux.client.stored_results import LocalResult, training_identity
-from fedaux.client.task import ClientTask
-from fedaux.core.messages import OrderError, TrainOrder
+from fedaux.client.kept_state import ClientState, LocalResult, ResultStore, Trained, training_identity
+from fedaux.client.site import Site
+from fedaux.client.teaching import teach
+from fedaux.core.messages import Arrays, OrderError, TrainOrder, Update
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
+from fedaux.data.batching import batches
 from fedaux.data.records import Records
-from fedaux.models import Prototype, flatten_state, state_sizes
-from fedaux.models.optimizer import Optimizer
+from fedaux.methods.hooks import Hooks, LocalWork, Vector
+from fedaux.models import Prototype, flatten_state, state_sizes, to_half
+from fedaux.models.compute import compute_of, forward
+from fedaux.models.optimizer import Losses, Optimizer, Term, add_to_gradients, flat, mean_loss
 from fedaux.privacy.account_file import Entry
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
+from fedaux.privacy.budget import BudgetStore
 from fedaux.privacy.dp_sgd import train_private
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.release import release_mechanism
 from fedaux.privacy.units import Units, public_size
+
+
+def train_local(
+    model: nn.Module,
+    records: Records,
+    *,
+    epochs: int,
+    batch_size: int,
+    optimizer: Optimizer,
+    generator: torch.Generator,
+    term: Term | None = None,
+    freeze_batch_norm: bool = False,
+) -> Trained:
+    """E epochs on cross-entropy; `term` of the parameters is added to every gradient.
+
+    Frozen, BatchNorm normalises by the statistics that came with the model and keeps them; its weights are trained.
+    """
+    model.train()
+    for module in model.modules() if freeze_batch_norm else ():
+        if isinstance(module, _BatchNorm):
+            module.eval()
+    labels = compute_of(model).put(torch.from_numpy(np.ascontiguousarray(records.labels)))
+    parameters = list(model.parameters())
+    descent = optimizer.make(parameters)
+    steps, losses = 0, Losses()
+    for _ in range(epochs):
+        losses.clear()
+        for rows in batches(len(records), batch_size, generator):
+            loss = F.cross_entropy(forward(model, records.batch(rows)), labels[rows])
+            losses.append((loss.detach(), len(rows)))
+            descent.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            if term is not None:
+                add_to_gradients(parameters, term(flat(parameters)))
+            descent.step()
+            steps += 1
+    descent.zero_grad()  # the resident model must not keep a second model's worth of gradients
+    return Trained(mean_loss(losses), steps)
+
+
+def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, state: Arrays) -> Term | None:
+    """FedPROX's μ (θ − θ_t) and the method's own term as one function of θ; None where there is neither."""
+    own = type(hooks).gradient_term is not Hooks.gradient_term
+    if mu == 0 and not own:
+        return None
+
+    @cache
+    def on(device: torch.device) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        return torch.tensor(start, device=device), _tensors(received, device), _tensors(state, device)
+
+    def term(theta: Tensor) -> Tensor:
+        anchor, sent, kept = on(theta.device)
+        pull = mu * (theta - anchor)
+        more = hooks.gradient_term(theta, anchor, sent, kept) if own else None
+        return pull if more is None else pull + more
+
+    return term
+
+
+def _tensors(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
+    """Copies: a message's arrays are read-only."""
+    return {name: torch.tensor(array, device=device) for name, array in arrays.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ClientTask:
+    """An order to train that the client's own settings allow, and what the client keeps for it beside its account."""
+
+    order: TrainOrder
+    site: Site
+    hooks: Hooks
+
+    @cached_property
+    def store(self) -> BudgetStore:
+        return BudgetStore(self._folder, self.site.config.privacy)
+
+    @property
+    def results(self) -> ResultStore:
+        return ResultStore(self._folder, self.order.client, self.site.config.privacy.colour)
+
+    @cached_property
+    def state(self) -> Arrays:
+        """What the method kept from earlier rounds."""
+        return self._states.load(self.order.last_round)
+
+    @property
+    def _states(self) -> ClientState:
+        return ClientState(self._folder, self.order.client, self.order.run, self.site.config.privacy.colour)
+
+    @property
+    def _folder(self) -> Path:
+        return self.site.account_folder(self.order.client)
+
+    @property
+    def start(self) -> Vector:
+        """A copy of the ordered parameters."""
+        return self.order.weights["parameters"].astype(np.float32)
+
+    @property
+    def term(self) -> Term | None:
+        """What the method adds to every gradient, a function of the parameters."""
+        return gradient_term(self.hooks, self.order.mu, self.start, self.order.broadcast, self.state)
+
+    def update(self, result: LocalResult, model: Callable[[], Prototype]) -> Update:
+        """What the client sends: its trained weights as the method makes them. It keeps the method's new state.
+
+        `model` is asked for where the client runs it on public data.
+        """
+        order, trained, mechanism = self.order, result.trained, result.mechanism
+        work = LocalWork(trained.steps, order.lr, order.optimizer, order.momentum, order.mu)
+        sent = self.hooks.client_update(self.start, result.weights["parameters"], work, order.broadcast, self.state)
+        if sent.state:
+            self._states.save(order.last_round, order.round, sent.state)
+        weights = {**result.weights, "parameters": sent.parameters}
+        weights = to_half(weights) if order.weights["parameters"].dtype == "float16" else weights
+        return Update(
+            client=order.client,
+            round=order.round,
+            records=result.records,
+            loss=trained.loss,
+            seconds=result.seconds,
+            noise=mechanism.noise_multiplier,
+            rate=mechanism.sample_rate,
+            steps=mechanism.steps,
+            account=self.store.account().to_json(),
+            weights=weights,
+            extra=sent.extra,
+            ensemble=teach(order, self.site, model(), weights) if order.teaching else {},
+        )
+
 
 OpenRows = Callable[[], tuple[Prototype, Records]]  # the ordered model and the rows it is for, loaded once
 

@@ -7,11 +7,7 @@ from typing import Literal
 
 from fedaux.config.parsing import (
     Count,
-    Momentum,
     Natural,
-    NonNegative,
-    Positive,
-    Probability,
     Rate,
     Settings,
     Share,
@@ -21,30 +17,17 @@ from fedaux.config.parsing import (
 
 @dataclass(frozen=True)
 class DistillConfig(Settings):
-    """T3: distillation of the ensemble into the students (KL divergence), and FedBE's draws."""
+    """T3: distillation of the ensemble into the students (KL divergence), by Adam."""
 
     section = "distill."
 
     epochs: Count = 1  # passes over D_distill per round
     lr: Rate = 5e-5  # learning rate
     batch_size: Count = 128  # of public examples
-    samples: Count = 10  # models drawn from the Gaussian, FedBE only
     steps: Natural = 0  # of the optimiser per round; 0: those of the epochs
-    optimizer: Literal["adam", "sgd"] = "adam"  # or sgd
-    momentum: Momentum = 0.0  # SGD's
-    train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF and FedBE
+    train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF
     patience: Natural = 0  # steps without a lower loss on a held-out tenth of the public examples; 0: no early stop
-    average_from: Probability = 1.0  # share of the steps after which students are averaged (SWA); 1: none
-    combine: Literal["logits", "probabilities"] = "logits"  # softmax of the teachers' mean; or mean of their softmax
-    temperature: Positive = 1.0  # T: soft labels are p^(1/T), made to sum to 1; below 1 they are sharper
-    draws: Literal["models", "updates"] = "models"  # FedBE's Gaussian is over these; updates are divided by their norm
-    draw_scale: NonNegative = 1.0  # of its standard deviation
     start: Literal["average", "student", "better"] = "average"  # of a student: or its last self; or the better of both
-
-    def check(self) -> None:
-        require(
-            self.momentum == 0 or self.optimizer == "sgd", "distill.momentum is SGD's: set distill.optimizer = 'sgd'."
-        )
 
 
 @dataclass(frozen=True)

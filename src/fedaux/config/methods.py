@@ -58,17 +58,17 @@ class Method:
 
     def make_hooks(self, options: Mapping[str, Any]) -> Any:
         """An instance of `hooks` with these options, None where there are no hooks. No option is silently ignored."""
-        needs_head = (
-            f"{self.label} sends {self.sends}: its hooks must be a subclass of AnalyticHead, which computes a head."
-        )
-        require(not self.sums or bool(self.hooks), needs_head)
+        needs_head = f"{self.label} sends {self.sends}: its hooks must be a subclass of AnalyticHead."
         if not self.hooks:
+            require(not self.sums, needs_head)
             require(not options, f"{self.label} has no options: delete [method_options], or --set method_options={{}}.")
             return None
         cls = self.hooks if isinstance(self.hooks, type) else _imported(self.hooks, "hooks", "class", type)
-        derived = any(base.__name__ == "Hooks" for base in cls.__mro__)
-        require(derived, f"the hooks of {self.label}, {cls.__name__}, are no subclass of fedaux.Hooks.")
-        require(not self.sums or any(base.__name__ == "AnalyticHead" for base in cls.__mro__), needs_head)
+        computes_head: bool | None = getattr(cls, "computes_head", None)  # every subclass of Hooks says whether
+        require(
+            computes_head is not None, f"the hooks of {self.label}, {cls.__name__}, are no subclass of fedaux.Hooks."
+        )
+        require(not self.sums or bool(computes_head), needs_head)
         return from_table(cls, options, "method_options.")
 
 

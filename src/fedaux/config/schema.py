@@ -99,10 +99,6 @@ class Config(Settings):
             f"{self.privacy.epsilon:g}, which the scores alone cost.",
         )
         require(
-            self.distill.combine == "logits" or self.teachers.run_on == "server",
-            "distill.combine = 'probabilities' needs teachers.run_on = 'server': clients send sums of logits.",
-        )
-        require(
             self.privacy.unit == "record" or self.data.person != "",
             "privacy.unit = 'person' needs data.person, the person a record belongs to.",
         )

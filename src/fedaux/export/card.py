@@ -15,7 +15,7 @@ from fedaux.core.metrics import METRIC_NAMES
 from fedaux.data.federated import PublicData, client_names
 from fedaux.data.record_spec import RecordSpec
 from fedaux.models.inference import fingerprint_arrays
-from fedaux.server.collapse import last_evaluations
+from fedaux.server.result import last_evaluations
 from fedaux.server.run_state import RunState
 
 FORMAT = 1

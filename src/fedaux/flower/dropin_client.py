@@ -22,7 +22,7 @@ from fedaux.core.messages import OrderError, PrepareOrder
 from fedaux.data.records import Records
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.serialization import deserialize, make_reply
-from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
+from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
 from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.privacy.budget import BudgetStore
 from fedaux.scoring.feature_cache import private_outputs
@@ -64,7 +64,7 @@ def answer(
         request = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
 
         def own_data() -> tuple[Records, Rows]:
-            extractor, records = Extractor(model().cpu(), features), UserRecords.of(*data(context))
+            extractor, records = UserExtractor(model().cpu(), features), UserRecords.of(*data(context))
             load_ordered(extractor.model, order.extractor)
             return records, private_outputs(extractor, records)
 

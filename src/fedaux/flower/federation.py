@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -21,138 +24,168 @@ from fedaux.core.messages import (
     TrainOrder,
     Update,
 )
-from fedaux.flower.mailbox import Mailbox, Patience, is_lost
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
 from fedaux.privacy.clipping import Bounds
 
+CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
+POLL_INTERVAL = 0.02  # seconds between two looks for replies; doubled after each in vain, up to
+MAX_POLL_INTERVAL = 0.5
+# Flower's codes for a message that nobody has answered: it is gone or expired, its node is gone, its app has crashed
+LOST = frozenset({3, 5, 8})
 REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
-
-_REPLY_TYPES: dict[type, type[Release] | type[Sums] | type[Update]] = {
-    PrepareOrder: Release,
-    SumsOrder: Sums,
-    TrainOrder: Update,
-}
+REPLY_TYPES: dict[type, type[Release | Sums | Update]] = {PrepareOrder: Release, SumsOrder: Sums, TrainOrder: Update}
+K = TypeVar("K")
 
 
+class Mailbox(Generic[K]):
+    """Messages that wait for a reply, each under a key."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid, self._waiting = grid, dict[str, K]()
+
+    def send(self, key: K, message: Message) -> None:
+        (identity,) = self._grid.push_messages([message])
+        self._waiting[identity] = key
+
+    def look(self) -> Iterator[tuple[K, Message]]:
+        """The replies that have arrived. More messages may be sent in between."""
+        ids = list(self._waiting)
+        for start in range(0, len(ids), CHUNK):
+            for message in self._grid.pull_messages(ids[start : start + CHUNK]):
+                reply_to = message.metadata.reply_to_message_id
+                if reply_to in self._waiting:  # a second reply, or one to no message of ours, is ignored
+                    yield self._waiting.pop(reply_to), message
+                del message
+
+    @property
+    def unanswered(self) -> list[K]:
+        return list(self._waiting.values())
+
+
+class Patience:
+    """Counts the seconds of waiting: the caller's own work on replies takes nothing from them."""
+
+    def __init__(self, timeout: float) -> None:
+        self.left, self.waited, self._pause = timeout, 0.0, POLL_INTERVAL
+
+    def wait(self, arrived: bool) -> bool:
+        """Sleep for a while unless something has arrived; false when the time is over."""
+        if arrived:
+            self._pause = POLL_INTERVAL
+            return True
+        if self.left <= 0:
+            return False
+        time.sleep(self._pause)
+        self.left, self.waited = self.left - self._pause, self.waited + self._pause
+        self._pause = min(2 * self._pause, MAX_POLL_INTERVAL)
+        return True
+
+
+def stream_replies(
+    grid: Grid, messages: Iterable[tuple[K, Message]], timeout: float
+) -> Iterator[tuple[K, Message | None]]:
+    """Send messages, and yield each one's key with its reply as it arrives, or with None at the timeout."""
+    mailbox, patience, arrived = Mailbox[K](grid), Patience(timeout), True
+    for key, message in messages:
+        mailbox.send(key, message)
+    while mailbox.unanswered and patience.wait(arrived):
+        arrived = False
+        for pair in mailbox.look():
+            arrived = True
+            yield pair
+            del pair
+    yield from ((key, None) for key in mailbox.unanswered)
+
+
+def is_lost(message: Message) -> bool:
+    """Whether nobody has answered: the node never got the message, or its reply never came."""
+    return message.has_error() and message.error.code in LOST
+
+
+@dataclass(eq=False)
 class GridFederation:
     """Clients by name: `nodes` maps each to its Flower node, `refresh_nodes` returns the current map.
 
     An order without an answer is sent again, up to `retries` times: the client has stored what it made of it, and the
-    same order gets the same reply. A client that is gone has `reconnect_timeout` seconds to come back.
+    same order gets the same reply. A client that is gone has `reconnect_timeout` seconds to come back. `bounds` are
+    those of the releases that the run's scorer makes.
     """
 
-    def __init__(
-        self,
-        grid: Grid,
-        nodes: Mapping[str, int],
-        timeout: float = 3600.0,
-        max_records: int = MAX_RECORDS,
-        refresh_nodes: Callable[[], Mapping[str, int]] | None = None,
-        bounds: Bounds | None = None,
-        message_types: Mapping[type, str] = MESSAGE_TYPES,
-        retries: int = 0,
-        reconnect_timeout: float = 0.0,
-    ) -> None:
-        self.grid = grid
-        self.nodes = dict(nodes)
-        self.timeout = timeout
-        self.max_records = max_records
-        self.refresh_nodes = refresh_nodes
-        self.bounds = bounds  # of the releases that the run's scorer makes
-        self.message_types = message_types
-        self.retries, self.reconnect_timeout = retries, reconnect_timeout
-        self._expected = set(nodes)  # clients that were there, and are waited for if they go
+    grid: Grid
+    nodes: Mapping[str, int]
+    timeout: float = 3600.0
+    max_records: int = MAX_RECORDS
+    refresh_nodes: Callable[[], Mapping[str, int]] | None = None
+    bounds: Bounds | None = None
+    message_types: Mapping[type, str] = field(default_factory=lambda: MESSAGE_TYPES)
+    retries: int = 0
+    reconnect_timeout: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._expected = set(self.nodes)  # clients that were there, and are waited for if they go
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders and yield each reply as it arrives; one that is missing in the end becomes a `Failure`."""
-        mailbox, patience = Mailbox[Order](self.grid), Patience(self.timeout)
-        unsent, sent, serializer = Unsent(orders, self.reconnect_timeout), Counter[Order](), Serializer()
-        arrived = True
+        mailbox, patience, serializer = Mailbox[Order](self.grid), Patience(self.timeout), Serializer()
+        unsent = dict.fromkeys(orders, ("not connected", 0.0))  # also those to be sent again: why, and since when
+        sent, next_look, arrived = Counter[Order](), 0.0, True
         while (unsent or mailbox.unanswered) and patience.wait(arrived):
-            if unsent.due(patience.waited):
+            if unsent and patience.waited >= next_look:
                 self._refresh()
-            for order in unsent.of(self.nodes):
-                sent[order] += 1
-                mailbox.send(order, self._message(serializer, order, patience.left))
-            yield from self._give_up(unsent, patience.waited)
+                next_look = patience.waited + REFRESH_INTERVAL
+            gone = list[Failure]()
+            for order, (reason, since) in list(unsent.items()):
+                if order.client in self.nodes:
+                    sent[order] += 1
+                    mailbox.send(order, self._message(serializer, order, patience.left))
+                elif self._is_waited_for(order.client, patience.waited - since):
+                    continue
+                else:
+                    self._expected.discard(order.client)  # the next round does not wait for it, until it is seen again
+                    gone.append(Failure(order.client, reason, NO_ANSWER))
+                del unsent[order]
+            yield from gone
             arrived = False
             for order, message in mailbox.look():
                 arrived = True
                 if is_lost(message) and sent[order] <= self.retries:
-                    unsent.add(order, describe_error(message), patience.waited)
+                    unsent[order], next_look = (describe_error(message), patience.waited), patience.waited
                 else:
                     yield self._read(order, message)
                 del message
         late = f"no answer within {self.timeout:g} s"
-        yield from (Failure(order.client, reason, NO_ANSWER) for order, reason in unsent.reasons.items())
+        yield from (Failure(order.client, reason, NO_ANSWER) for order, (reason, _) in unsent.items())
         yield from (Failure(order.client, late, NO_ANSWER) for order in mailbox.unanswered)
 
     def _refresh(self) -> None:
         if self.refresh_nodes is not None:
-            self.nodes = dict(self.refresh_nodes())
+            self.nodes = self.refresh_nodes()
             self._expected |= self.nodes.keys()
+
+    def _is_waited_for(self, client: str, seconds: float) -> bool:
+        """Whether a client that has been gone for so long may still come back."""
+        return client in self._expected and bool(self.retries) and seconds < self.reconnect_timeout
 
     def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
         kind, node = self.message_types[type(order)], self.nodes[order.client]
         return Message(serializer.serialize(order), node, kind, ttl=max(1.0, ttl))
 
-    def _give_up(self, unsent: Unsent, waited: float) -> Iterator[Failure]:
-        """On clients that do not come back. The next round does not wait for them, until they are seen again."""
-        for order in list(unsent.reasons):
-            if order.client not in self._expected or not self.retries or unsent.overdue(order, waited):
-                self._expected.discard(order.client)
-                yield Failure(order.client, unsent.pop(order), NO_ANSWER)
-
     def _read(self, order: Order, message: Message) -> Reply:
         if message.has_error():
             return Failure(order.client, describe_error(message), error_kind(message))
         try:
-            return self._validate(order, read_reply(_REPLY_TYPES[type(order)], message))
+            return self.validated(order, deserialize(REPLY_TYPES[type(order)], message.content))
         except MessageError as error:
             return Failure(order.client, str(error))
 
-    def _validate(self, order: Order, reply: Release | Sums | Update) -> Reply:
+    def validated(self, order: Order, reply: Release | Sums | Update) -> Reply:
+        """The reply, or a `Failure` with the reason why it must not be used."""
         try:
             validate_reply(order, reply, self.max_records, self.bounds)
         except InvalidReplyError as error:
             return Failure(order.client, str(error))
         return reply
-
-
-class Unsent:
-    """Orders that are still to be sent, or to be sent again, and since when and why."""
-
-    def __init__(self, orders: Sequence[Order], reconnect_timeout: float) -> None:
-        self.reasons = dict.fromkeys(orders, "not connected")
-        self._since = dict.fromkeys(orders, 0.0)
-        self._timeout, self._next_look = reconnect_timeout, 0.0
-
-    def __bool__(self) -> bool:
-        return bool(self.reasons)
-
-    def add(self, order: Order, reason: str, now: float) -> None:
-        self.reasons[order], self._since[order], self._next_look = reason, now, now
-
-    def pop(self, order: Order) -> str:
-        return self.reasons.pop(order)
-
-    def due(self, now: float) -> bool:
-        """Whether to look again which nodes are there."""
-        due = bool(self.reasons) and now >= self._next_look
-        if due:
-            self._next_look = now + REFRESH_INTERVAL
-        return due
-
-    def of(self, connected: Container[str]) -> list[Order]:
-        """Those of connected clients, which are taken out."""
-        ready = [order for order in self.reasons if order.client in connected]
-        for order in ready:
-            self.pop(order)
-        return ready
-
-    def overdue(self, order: Order, now: float) -> bool:
-        return now >= self._since[order] + self._timeout
 
 
 def read_reply(kind: type[T], message: Message) -> T:

@@ -12,8 +12,7 @@ from flwr.serverapp import Grid
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import VERSION, Hello, HelloOrder
 from fedaux.core.progress import Notice, OnProgress, SitesConnected, no_progress
-from fedaux.flower.federation import read_reply
-from fedaux.flower.mailbox import is_lost, stream_replies
+from fedaux.flower.federation import is_lost, read_reply, stream_replies
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
 
 POLL_INTERVAL = 1.0  # seconds

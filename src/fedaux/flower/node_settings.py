@@ -25,31 +25,21 @@ def open_site(context: Context) -> Site:
     """The site of a node, from its settings: `config` (a TOML file, or JSON), `vault` (a folder), and optionally
     `clients`, `partition-id`, `features`, `keep-results`.
     """
-    settings = _read(context)
-    config = _parse(settings["config"])
-    named = settings.get("clients")
-    return Site(
-        config,
-        Path(settings["vault"]),
-        tuple(name.strip() for name in named.split(","))
-        if named is not None
-        else (client_name(config, int(settings["partition-id"])),),
-        Path(settings["features"]) if "features" in settings else None,
-        settings.get("keep-results") != SIMULATED["keep-results"],
-    )
-
-
-def _read(context: Context) -> dict[str, str]:
-    settings = {key: str(value) for key, value in context.node_config.items()}
-    if "config" in settings and "vault" in settings:
-        return settings
-    if not is_simulation():
+    own = {key: str(value) for key, value in context.node_config.items()}
+    if "config" in own and "vault" in own:
+        config, vault = _parse(own["config"]), Path(own["vault"])
+    elif is_simulation():
+        config, folder = run_settings(context)
+        own, vault = {**own, **SIMULATED}, folder / "clients"
+    else:
         raise SettingsError(
             "this node has no settings of its own: start its SuperNode with --node-config "
             '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; `fedaux deploy init` writes the command'
         )
-    config, folder = run_settings(context)
-    return {**settings, "config": _dump(config), "vault": str(folder / "clients"), **SIMULATED}
+    named = own["clients"].split(",") if "clients" in own else [client_name(config, int(own["partition-id"]))]
+    features = Path(own["features"]) if "features" in own else None
+    keeps_results = own.get("keep-results") != SIMULATED["keep-results"]
+    return Site(config, vault, tuple(name.strip() for name in named), features, keeps_results)
 
 
 def run_settings(context: Context) -> tuple[Config, Path]:
@@ -89,11 +79,6 @@ def _load(file: Path, overrides: tuple[str, ...] = ()) -> Config:
 @lru_cache(maxsize=8)
 def _load_version(file: Path, modified: int, overrides: tuple[str, ...]) -> Config:
     return Config.load(file, overrides)
-
-
-@lru_cache(maxsize=8)
-def _dump(config: Config) -> str:
-    return json.dumps(config.to_dict())
 
 
 def _parse(text: str) -> Config:

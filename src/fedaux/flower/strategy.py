@@ -1,10 +1,16 @@
-"""The server's half for an app that exists already: Flower's messages in and out, everything between them shared."""
+"""The server's half for an app that exists already: Flower's messages in and out, everything between them shared.
+
+A file remembers what the clients of an app are asked with, since their accounts know the question by its bits. Of a
+round's replies, those that can be averaged are kept: Flower's FedAvg takes them all, or gives up on all.
+"""
 
 from __future__ import annotations
 
 import copy
+import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +25,130 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig, LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit, FedauxError, SettingsError
-from fedaux.core.messages import Arrays, Failure, PrepareOrder, Refusal, Release
+from fedaux.core.io import write_atomically
+from fedaux.core.messages import Arrays, Failure, PrepareOrder, Refusal, Release, Update
 from fedaux.core.timing import Costs
 from fedaux.data.records import Records
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.question_file import AUTO, default_file, first_state, log
-from fedaux.flower.replies import check_replies
-from fedaux.flower.serialization import from_array
-from fedaux.flower.user_model import ACTION, Extractor, FeaturesOf, UserRecords
-from fedaux.flower.validation import MAX_RECORDS
+from fedaux.flower.serialization import MessageError, from_array
+from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
+from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_weights
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import place_by_settings
-from fedaux.models.inference import predict
+from fedaux.models.inference import fingerprint, predict
+from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.server.loop import quorum
 from fedaux.server.networks import Learners
 from fedaux.server.orders import Orders
-from fedaux.server.releases import collect_releases
+from fedaux.server.preparation import collect_releases
 from fedaux.server.round import Round
+from fedaux.server.run_state import RunState, pack, read
 from fedaux.server.server import Server
 
+log = logging.getLogger("flwr")  # where Flower's own strategies write
 MODEL = PrototypeSpec("model")  # the one prototype there is
 _MAX_REASON = 500  # characters to log: clients write some of the reasons
+AUTO = "auto"  # the file that `default_file` names
+
+
+class KeptError(FedauxError, ValueError):
+    """A file that was kept from another app."""
+
+
+def default_file(model: nn.Module, public: Records, privacy: Mapping[str, Any], classes: int, seed: int) -> Path:
+    """In ~/.fedaux, by everything but the weights: an app that starts without a seed has others in every run."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    facts = type(model).__name__, sorted(shapes.items()), sorted(privacy.items()), classes, seed
+    return Path.home() / ".fedaux" / f"question-{fingerprint(public, facts)}.safetensors"
+
+
+def first_state(server: Server, label: str, keep: Path | None) -> RunState:
+    """h0 and what the scorer publishes: of the model as it is, or those that were kept."""
+    extractor = server.learners.extractors[label]
+    validate_module(extractor)  # every client would refuse it, and keep the reason to itself
+    state = RunState(server.config, 0, {})
+    if keep is not None and keep.exists():
+        given = flatten_state(extractor)
+        try:
+            _, kept = read(keep)
+            load_state(extractor, kept["extractors"][label])
+        except ValueError as error:
+            raise KeptError(
+                f"keep = {str(keep)!r} is of another model: name another file. To the clients that is another "
+                "question, which they answer if their epsilon_total allows it"
+            ) from error
+        if any(not np.array_equal(given[name], array) for name, array in kept["extractors"][label].items()):
+            text = "clients are asked with the weights of the first run, which %s has kept; the model's own differ"
+            log.warning(text, keep)
+        return replace(state, extractors=kept["extractors"], public=kept["public"])
+    state = replace(state, extractors={label: flatten_state(extractor)})
+    server.restore(state)
+    state = replace(state, public=server.public.publish(server.scorer))
+    if keep is not None:
+        write_atomically(keep, pack({}, {"extractors": state.extractors, "public": state.public}))
+    return state
+
+
+@dataclass(frozen=True, eq=False)
+class TrainReply:
+    """A reply that can be averaged: the model in it, and the number of records behind it."""
+
+    node: str
+    content: RecordDict
+    model: ArrayRecord
+    records: int
+
+    def update(self, round_: int, weights: Arrays) -> Update:
+        """With `weights` as flat arrays. The app trains without noise, and its account is known from its release."""
+        return Update(
+            self.node, round_, self.records, 0.0, 0.0, noise=0.0, rate=1.0, steps=0, account="", weights=weights
+        )
+
+
+def check_replies(
+    replies: Iterable[Message], sent: Arrays, size_key: str, max_records: int
+) -> tuple[list[TrainReply], list[Failure]]:
+    """Models like the one that was sent, with metrics like most others'; and what is wrong with the other replies."""
+    forms = [(message, form(message.content)) for message in replies]
+    usual = Counter(text for _, text in forms).most_common(1)
+    good, failures = [], []
+    for message, text in forms:
+        node = str(message.metadata.src_node_id)
+        try:
+            if text != usual[0][0]:
+                raise InvalidReplyError(f"its reply holds {text}; those of most others hold {usual[0][0]}")
+            good.append(TrainReply(node, message.content, *read_model(message.content, sent, size_key, max_records)))
+        except (InvalidReplyError, MessageError) as error:
+            failures.append(Failure(node, str(error)))
+    return good, failures
+
+
+def read_model(content: RecordDict, sent: Arrays, size_key: str, max_records: int) -> tuple[ArrayRecord, int]:
+    """(the one model of a reply, like the one that was sent and finite; a size that can be believed)."""
+    models = [record for record in content.values() if isinstance(record, ArrayRecord)]
+    metrics = [record for record in content.values() if isinstance(record, MetricRecord)]
+    if len(models) != 1 or len(metrics) != 1:
+        raise InvalidReplyError(
+            f"sends {len(models)} ArrayRecords and {len(metrics)} MetricRecords, one of each is expected"
+        )
+    size = metrics[0].get(size_key, 0)
+    if isinstance(size, list) or not 1 <= size <= max_records or size != int(size):
+        raise InvalidReplyError(f"states {size_key} = {size}; whole numbers from 1 to {max_records} are believed")
+    validate_weights(sent, {name: from_array(array) for name, array in models[0].items()})
+    return models[0], int(size)
+
+
+def form(content: RecordDict) -> str:
+    """Records and metrics by name, lists by length: replies that agree in it can be averaged."""
+    metrics = {name: record for name, record in content.items() if isinstance(record, MetricRecord)}
+    lengths = {
+        name: sorted((key, len(value) if isinstance(value, list) else 0) for key, value in record.items())
+        for name, record in metrics.items()
+    }
+    return f"{sorted(content)} with metrics {lengths}"
 
 
 class SpentError(FedauxError, RuntimeError):
@@ -111,7 +217,7 @@ class FedAUX(FedAvg):
         width = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if width != (classes,):
             raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {width} numbers for a row")
-        extractor = Extractor(self._model, features)
+        extractor = UserExtractor(self._model, features)
         self.server = _server(config, self._model, extractor, rows, classes)
         if keep == AUTO:
             keep = default_file(model, self.server.public.aux, vars(config.privacy), classes, seed)

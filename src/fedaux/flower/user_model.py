@@ -63,7 +63,7 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 @keeps_records_apart  # it remembers nothing; the model inside is checked by itself
-class Extractor(nn.Module):
+class UserExtractor(nn.Module):
     """(B, *shape) → (B, H): the model as far as its features. All of the model's weights are its own."""
 
     def __init__(self, model: nn.Module, features: str | FeaturesOf) -> None:

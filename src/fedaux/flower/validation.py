@@ -24,8 +24,8 @@ from fedaux.core.messages import (
     TrainOrder,
     Update,
 )
+from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums, sums_shapes
 from fedaux.methods.contribution import ENSEMBLE_BITS
-from fedaux.methods.feature_sums import SUM_BITS, FeatureSums, sums_shapes
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, Bounds
 from fedaux.privacy.gaussian import CALIBRATIONS

@@ -5,7 +5,8 @@
     class means    the same with the covariance of public features, so clients send no second moments; or with
                    none, which is the nearest class mean: FedNCM (Legate et al. 2023)
 
-All clients' sums are those of the pooled records, so each head is the one that central data would give.
+All clients' sums are those of the pooled records, so each head is the one that central data would give. They are exact,
+like every contribution. Nothing protects them: the sum of a class with one record is that record's features.
 """
 
 from __future__ import annotations
@@ -13,17 +14,27 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.config.parsing import require, require_choice
-from fedaux.methods.feature_sums import Matrix, Moments
+from fedaux.core.messages import Arrays
+from fedaux.methods.contribution import FixedSum
 from fedaux.methods.hooks import Hooks
 from fedaux.scoring.discriminant import linear_discriminant
 
-PENALTIES = np.logspace(-6, 2, 65)  # λ per record, in units of the features' mean variance
+if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
+    from fedaux.data.records import Records
+    from fedaux.models import HeadFeatures
 
+
+PENALTIES = np.logspace(-6, 2, 65)  # λ per record, in units of the features' mean variance
+SUM_BITS = 26  # 1.5e-8 a step; room for sums up to 7e10
+_BLOCK = 2048  # rows at a time in double precision
+
+Matrix = NDArray[np.float64]
 PublicCovariance = Callable[[], Matrix]  # of ψ over D⁻, (D, D)
 
 
@@ -37,8 +48,10 @@ class Head(NamedTuple):
 class AnalyticHead(Hooks):
     """A method whose head is computed: `Method.sends` says from what. Its fields are options, as those of any hooks."""
 
+    computes_head = True
+
     @abstractmethod
-    def head(self, sums: Moments, covariance: PublicCovariance) -> Head: ...
+    def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head: ...
 
 
 @dataclass(frozen=True)
@@ -48,13 +61,13 @@ class Ridge(AnalyticHead):
     def __post_init__(self) -> None:
         require(self.penalty >= 0, f"method_options.penalty must not be negative, and is {self.penalty}.")
 
-    def head(self, sums: Moments, covariance: PublicCovariance) -> Head:
+    def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head:
         return ridge_head(sums, self.penalty or None)
 
 
 @dataclass(frozen=True)
 class Discriminant(AnalyticHead):
-    def head(self, sums: Moments, covariance: PublicCovariance) -> Head:
+    def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head:
         return discriminant_head(sums, within_covariance(sums))
 
 
@@ -65,11 +78,11 @@ class ClassMeans(AnalyticHead):
     def __post_init__(self) -> None:
         require_choice("method_options.covariance", self.covariance, ("public", "identity"))
 
-    def head(self, sums: Moments, covariance: PublicCovariance) -> Head:
+    def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head:
         return discriminant_head(sums, covariance()) if self.covariance == "public" else nearest_mean_head(sums)
 
 
-def ridge_head(sums: Moments, penalty: float | None = None) -> Head:
+def ridge_head(sums: FeatureMoments, penalty: float | None = None) -> Head:
     """`penalty` is λ per record. Without one it is that of the least generalised cross-validation error,
 
         GCV(λ) = RSS(λ) / (n − df(λ))²,  df = 1 + Σ v/(v + λ),
@@ -104,30 +117,30 @@ def ridge_head(sums: Moments, penalty: float | None = None) -> Head:
     return Head(weight / variance, bias / variance)
 
 
-def discriminant_head(sums: Moments, covariance: Matrix) -> Head:
+def discriminant_head(sums: FeatureMoments, covariance: Matrix) -> Head:
     """The posterior under a Gaussian for each class, all of this covariance."""
     return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums)))
 
 
-def nearest_mean_head(sums: Moments) -> Head:
+def nearest_mean_head(sums: FeatureMoments) -> Head:
     """argmin_c ‖ψ − mean_c‖, in units of the mean squared distance between class means and their mean."""
     means = class_means(sums)
     scale = max(float(np.square(means - means.mean(axis=0)).sum(axis=1).mean()), 1e-12)
     return Head(means / scale, -0.5 * np.square(means).sum(axis=1) / scale)
 
 
-def class_means(sums: Moments) -> Matrix:
+def class_means(sums: FeatureMoments) -> Matrix:
     """(C, D); a class that nobody has gets the mean of all records."""
     counts = sums.counts[:, None]
     return np.where(counts > 0, sums.class_sums / np.maximum(counts, 1.0), sums.mean)
 
 
-def log_prior(sums: Moments) -> Matrix:
+def log_prior(sums: FeatureMoments) -> Matrix:
     """With one record more of each class, so that none is impossible."""
     return np.asarray(np.log((sums.counts + 1) / (sums.records + len(sums.counts))))
 
 
-def within_covariance(sums: Moments) -> Matrix:
+def within_covariance(sums: FeatureMoments) -> Matrix:
     """Of records around the mean of their class, shrunk."""
     assert sums.moments is not None
     means = class_means(sums)
@@ -143,3 +156,83 @@ def shrunk(covariance: Matrix, records: float) -> Matrix:
     share = 1.0 if spread <= 0 else min(1.0, ((1 - 2 / width) * squares + (width * scale) ** 2) / spread)
     share = max(share, 1e-6)
     return np.asarray((1 - share) * covariance + share * max(scale, 1e-12) * np.eye(width))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMoments:
+    """The sums as real numbers."""
+
+    class_sums: Matrix  # Σ ψ over the records of each class, (C, D)
+    counts: Matrix  # of each class, (C,)
+    moments: Matrix | None = None  # Σ ψψᵀ over all records, (D, D)
+
+    @classmethod
+    def of(cls, features: HeadFeatures, records: Records, classes: int, second: bool) -> Self:
+        """Of labelled records whose rows are h0's features; `second`: with second moments."""
+        import torch
+
+        labels, width = records.labels, features.width
+        class_sums, counts = np.zeros((classes, width)), np.bincount(labels, minlength=classes).astype(np.float64)
+        moments = np.zeros((width, width)) if second else None
+        for rows in records.blocks(_BLOCK):
+            with torch.inference_mode():
+                psi = features(records.batch(rows)).double().numpy()
+            with np.errstate(over="ignore", invalid="ignore"):  # `FeatureSums` refuses what is not finite
+                class_sums += np.eye(classes)[labels[rows]].T @ psi
+                if moments is not None:
+                    moments += psi.T @ psi
+        return cls(class_sums, counts, moments)
+
+    @property
+    def records(self) -> float:
+        return float(self.counts.sum())
+
+    @property
+    def mean(self) -> Matrix:
+        """Of ψ over all records, (D,)."""
+        return np.asarray(self.class_sums.sum(axis=0) / self.records)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSums:
+    """The same in integer steps, of any number of clients. Of symmetric `moments` the upper triangle is kept."""
+
+    sums: dict[str, FixedSum]  # class_sums, counts and, where asked for, moments
+
+    @classmethod
+    def of(cls, moments: FeatureMoments) -> Self:
+        """What is not finite or far too large raises."""
+        terms = {"class_sums": moments.class_sums, "counts": moments.counts}
+        if moments.moments is not None:
+            terms["moments"] = moments.moments[np.triu_indices(len(moments.moments))]
+        return cls({name: FixedSum.of(values, 1.0, SUM_BITS) for name, values in terms.items()})
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        return cls({name: FixedSum.from_steps(steps, SUM_BITS) for name, steps in arrays.items()})
+
+    def to_arrays(self) -> Arrays:
+        return {name: total.steps for name, total in self.sums.items()}
+
+    def __add__(self, other: Self) -> Self:
+        added = {}
+        for name, total in self.sums.items():
+            added[name] = FixedSum(total.steps.shape, total.bits)
+            added[name].merge(total)
+            added[name].merge(other.sums[name])
+        return type(self)(added)
+
+    def value(self) -> FeatureMoments:
+        class_sums, counts = self.sums["class_sums"].value(), self.sums["counts"].value()
+        if "moments" not in self.sums:
+            return FeatureMoments(class_sums, counts)
+        width = class_sums.shape[1]
+        moments = np.zeros((width, width))
+        moments[np.triu_indices(width)] = self.sums["moments"].value()
+        return FeatureMoments(class_sums, counts, moments + np.triu(moments, 1).T)
+
+
+def sums_shapes(classes: int, width: int, second: bool) -> dict[str, tuple[int, ...]]:
+    """Of the arrays of `FeatureSums.to_arrays`."""
+    shapes: dict[str, tuple[int, ...]] = {"class_sums": (classes, width), "counts": (classes,)}
+    return {**shapes, "moments": (width * (width + 1) // 2,)} if second else shapes

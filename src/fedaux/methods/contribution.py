@@ -104,11 +104,11 @@ class ModelSum:
         }
         return {**means, **self.counters}
 
-    def gaussian_draws(self, count: int, rng: np.random.Generator, scale: float = 1.0) -> Iterable[Arrays]:
-        """FedBE: models drawn from N(mean, scale² diag var) over the clients' weights; buffers are the average's."""
+    def gaussian_draws(self, count: int, rng: np.random.Generator) -> Iterable[Arrays]:
+        """FedBE: models drawn from N(mean, diag var) over the clients' weights; buffers are the average's."""
         average = self.average()
         mean = self.sums["parameters"].value() / self.records
-        spread = scale * np.sqrt(np.maximum(self.sums["squares"].value() / self.records - mean**2, 0.0))
+        spread = np.sqrt(np.maximum(self.sums["squares"].value() / self.records - mean**2, 0.0))
         for _ in range(count):
             drawn = mean + spread * rng.standard_normal(mean.shape)
             yield {**average, "parameters": drawn.astype(np.float32)}

@@ -54,6 +54,7 @@ class Hooks:
     weighted = True  # clients count by their records in all means; False: all alike
     optimizers = OPTIMIZERS  # local ones that the method is meant for
     half_precision = True  # whether what clients send survives federation.precision = "float16"
+    computes_head = False  # whether it is an `AnalyticHead`, which takes sums of features
 
     def server_state(self, theta: Vector) -> Arrays:
         """What the server keeps between rounds, before the first one. `theta` is the first model."""

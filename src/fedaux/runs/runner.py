@@ -29,7 +29,7 @@ from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SIMULATED
-from fedaux.flower.stacked_clients import StackedFederation, stacks
+from fedaux.flower.stacked_heads import StackedFederation, stacks
 from fedaux.models import flatten_state
 from fedaux.pretraining.metrics import linear_probe
 from fedaux.privacy.clipping import Bounds
@@ -45,14 +45,13 @@ from fedaux.scoring.base import bound_function
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.planner import Planner
-from fedaux.server.collapse import collapse_warning
 from fedaux.server.loop import run as run_rounds
+from fedaux.server.preparation import initial_state, pretrain_extractor
 from fedaux.server.regions import Part, RegionError, Regions
+from fedaux.server.result import collapse_warning
 from fedaux.server.run_lock import RunLock
-from fedaux.server.run_state import RunState
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunState, RunWriter
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state, pretrain_extractor
 
 
 def run(

@@ -1,4 +1,4 @@
-"""Heads that are computed: sums of features from clients that are new, and the head of all sums or releases so far."""
+"""Heads that are computed from all sums or releases so far, and the rounds in which nothing is trained."""
 
 from __future__ import annotations
 
@@ -11,46 +11,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedaux.core.messages import Account, Arrays, Failure, Federation, Sums
-from fedaux.core.progress import SumsProgress
+from fedaux.core.messages import Arrays, Failure
 from fedaux.core.results import ClientMetrics, RoundResult
-from fedaux.core.timing import Costs, payload_bytes
-from fedaux.methods.analytic_heads import AnalyticHead, Head, shrunk
-from fedaux.methods.feature_sums import FeatureSums, Matrix
+from fedaux.core.timing import Costs
+from fedaux.methods.analytic_heads import AnalyticHead, FeatureSums, Head, Matrix, shrunk
 from fedaux.methods.hooks import hooks_of
 from fedaux.models import HeadFeatures, Prototype, flatten_state
 from fedaux.models.inference import Rows, transform_rows
 from fedaux.scoring.class_sums import pool
 from fedaux.scoring.closed_form import discriminant_head, set_head
 from fedaux.scoring.teacher_weights import PublicEmbedding, trusted
-from fedaux.server.evaluation import evaluations
+from fedaux.server.networks import evaluations
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
-
-
-def collect_sums(
-    server: Server, federation: Federation, state: RunState, clients: Sequence[str], costs: Costs
-) -> tuple[RunState, list[Failure]]:
-    """Ask those that are not in the sums yet: what is kept does not grow with them."""
-    head, missing = server.config.analytic_head, [client for client in clients if client not in state.summed]
-    if head is None or not missing:
-        return state, []
-    orders = [server.orders.sums(state, client, head.sends) for client in missing]
-    sums = {label: FeatureSums.from_arrays(arrays) for label, arrays in state.sums.items()}
-    accounts, records, failures = dict[str, Account](), dict[str, int](), list[Failure]()
-    extractor = max(sum(int(array.nbytes) for array in order.extractor.values()) for order in orders)
-    for reply in federation.ask(costs.count_sent(orders)):
-        costs.received += payload_bytes(reply)
-        if isinstance(reply, Sums):
-            label, added = server.label_of(reply.client), FeatureSums.from_arrays(reply.arrays)
-            sums[label] = sums[label] + added if label in sums else added
-            accounts[reply.client], records[reply.client] = Account.from_json(reply.account), reply.records
-        elif isinstance(reply, Failure):
-            failures.append(replace(reply, reason=f"no sums: {reply.reason}"))
-        done, failed = len(accounts) + len(failures), len(failures)
-        server.on_progress(SumsProgress(state.round + 1, done, len(missing), failed, extractor))
-    arrays = {label: total.to_arrays() for label, total in sums.items()}
-    return state.with_sums(arrays, records).with_accounts(missing, accounts), failures
 
 
 def compute_heads(server: Server, state: RunState, embedding: PublicEmbedding | None) -> RunState:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from scipy.special import softmax
 from torch import Tensor, nn
 
 from fedaux.config.distillation import DistillConfig
@@ -21,7 +20,7 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import torch_stream
 from fedaux.data.batching import batch_starts, batches, shuffled
-from fedaux.data.records import Indices, Records
+from fedaux.data.records import Records
 from fedaux.methods.contribution import Ensemble
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import forward
@@ -29,7 +28,6 @@ from fedaux.models.inference import predict
 from fedaux.models.optimizer import Losses, Optimizer, mean_loss
 from fedaux.server.networks import Learners
 
-SWA_EVERY = 25  # steps, as in FedBE's code
 COMPARED = 1024  # public examples, at most, on which two starts are compared
 
 
@@ -44,15 +42,6 @@ def distillation_loss(student: Tensor, soft_labels: Tensor) -> Tensor:
     return F.kl_div(F.log_softmax(student, dim=1), soft_labels, reduction="batchmean")
 
 
-def soft_labels(ensemble: Ensemble, rows: NDArray[np.int64], settings: DistillConfig) -> NDArray[np.float32]:
-    """What students learn, (B, C): eq. 4's softmax of the mean logits, or the mean of probabilities; then p^(1/T)."""
-    if settings.combine == "logits" and settings.temperature == 1:
-        return ensemble.soft_labels(rows)
-    labels = softmax(ensemble.mean(rows), axis=1) if settings.combine == "logits" else ensemble.mean(rows)
-    sharper = np.maximum(labels, 0.0) ** (1 / settings.temperature)
-    return np.asarray(sharper / sharper.sum(axis=1, keepdims=True), dtype=np.float32)
-
-
 def distill(
     student: nn.Module, records: Records, ensemble: Ensemble, settings: DistillConfig, generator: torch.Generator
 ) -> float:
@@ -63,16 +52,16 @@ def distill(
     With `patience`, the best student on the held-out public examples is the result; private or test labels have no say.
     """
     student.train(settings.train_mode)
-    descent = Optimizer(settings.optimizer, settings.lr, settings.momentum).make(list(student.parameters()))
+    descent = Optimizer(lr=settings.lr).make(list(student.parameters()))
     rows, held_out = np.arange(len(records)), np.empty(0, np.int64)
     if settings.patience:
         held_out, rows = np.split(shuffled(len(records), generator), [len(records) // 10])
     steps = settings.steps or settings.epochs * len(batch_starts(len(rows), settings.batch_size))
-    losses, best, averaged = Losses(), Best(settings.patience), Average(settings.average_from * steps)
+    losses, best = Losses(), Best(settings.patience)
 
     def loss_on(part: NDArray[np.int64]) -> Tensor:
         logits = forward(student, records.batch(part))
-        return distillation_loss(logits, torch.from_numpy(soft_labels(ensemble, part, settings)).to(logits.device))
+        return distillation_loss(logits, torch.from_numpy(ensemble.soft_labels(part)).to(logits.device))
 
     for step, part in enumerate(_steps(rows, settings.batch_size, steps, generator), 1):
         loss = loss_on(part)
@@ -80,11 +69,10 @@ def distill(
         loss.backward()  # type: ignore[no-untyped-call]
         descent.step()
         losses.append((loss.detach(), len(part)))
-        averaged.see(step, student)
         if len(held_out) and best.stops(step, student, lambda: _evaluated(student, loss_on, held_out, settings)):
             break
     descent.zero_grad()
-    (averaged if averaged.count else best).load(student)
+    best.load(student)
     return mean_loss(losses[-len(batch_starts(len(rows), settings.batch_size)) :])
 
 
@@ -110,24 +98,6 @@ class Best:
             load_state(student, self.weights)
 
 
-@dataclass
-class Average:
-    """SWA: the mean of a student's parameters, every 25 steps after `start`. Statistics are those of the last step."""
-
-    start: float
-    count: int = 0
-    mean: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-
-    def see(self, step: int, student: nn.Module) -> None:
-        if step > self.start and step % SWA_EVERY == 0:
-            theta = flatten_state(student)["parameters"].astype(np.float64)
-            self.count += 1
-            self.mean = theta if self.count == 1 else self.mean + (theta - self.mean) / self.count
-
-    def load(self, student: nn.Module) -> None:
-        load_state(student, {**flatten_state(student), "parameters": self.mean.astype(np.float32)})
-
-
 def _steps(
     rows: NDArray[np.int64], batch_size: int, steps: int, generator: torch.Generator
 ) -> Iterator[NDArray[np.int64]]:
@@ -148,14 +118,6 @@ def _evaluated(
     return loss
 
 
-def public_loss(
-    student: nn.Module, records: Records, ensemble: Ensemble, rows: Indices, settings: DistillConfig
-) -> float:
-    """`distillation_loss` on these examples."""
-    logits = torch.from_numpy(predict(student, records.take(rows)))
-    return distillation_loss(logits, torch.from_numpy(soft_labels(ensemble, rows, settings))).item()
-
-
 def starts(
     learners: Learners,
     averages: dict[str, Arrays],
@@ -171,7 +133,8 @@ def starts(
     def loss(label: str, weights: Arrays) -> float:
         records = inputs(label)
         some = np.arange(0, len(records), math.ceil(len(records) / COMPARED))
-        return public_loss(learners.loaded(label, weights), records, ensemble, some, settings)
+        logits = torch.from_numpy(predict(learners.loaded(label, weights), records.take(some)))
+        return distillation_loss(logits, torch.from_numpy(ensemble.soft_labels(some))).item()
 
     pairs = {label: (averages[label], students[label]) for label in averages}
     return {label: min(pair, key=partial(loss, label)) for label, pair in pairs.items()}

@@ -12,14 +12,11 @@ from fedaux.core.messages import Account, Failure, Federation, Subtotal, Update
 from fedaux.core.progress import AggregationStarted, TrainingProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
-from fedaux.scoring.teacher_weights import PublicEmbedding
-from fedaux.server.analytic_round import collect_sums, compute_heads, finish_round
-from fedaux.server.releases import collect_releases
+from fedaux.server.analytic_round import finish_round
+from fedaux.server.preparation import initial_state, prepare
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
-from fedaux.server.subtotals import merge_subtotal
 
 
 class NoAnswerError(FedauxError, RuntimeError):
@@ -54,7 +51,8 @@ def run(
             save(state)
         state = replace(state, selected=tuple(chosen))
         if server.method.analytic:
-            check_prepared(server, state, chosen, failures, wanted)
+            prepared = sum(client in state.summed or client in state.releases for client in chosen)
+            check_quorum(server.config, state.round + 1, prepared, wanted, failures)
             state, costs = finish_round(server, state, chosen, failures, costs), Costs()
             save(state)
             continue
@@ -62,8 +60,10 @@ def run(
         accounts = train(server, federation, state, current, wanted, chosen)  # T1, T2
         current.failures += failures
         state = state.with_accounts(chosen, accounts)
+        contributed, scored = len(current.client_metrics), current.teacher_weights
+        unscored = scored is not None and not scored.teachers
         try:
-            check_quorum(current, server.config, wanted)
+            check_quorum(server.config, current.number, contributed, wanted, current.failures, unscored)
         except NoAnswerError:
             save(state)  # the round is lost; what it cost the clients is not
             raise
@@ -71,43 +71,6 @@ def run(
         state, costs = current.finish(state), Costs()  # T2, T3
         save(state)
     return state
-
-
-def prepare(
-    server: Server,
-    federation: Federation,
-    state: RunState,
-    chosen: Sequence[str],
-    embedding: PublicEmbedding | None,
-    costs: Costs,
-) -> tuple[RunState, list[Failure]]:
-    """Releases (P2, P3) and sums of those chosen that are new, and a head from all that have been heard.
-
-    Before round 1 all clients are asked where `prepare` says so. A head that training starts from is computed once.
-    """
-    config, first = server.config, state.round == 0
-    head = config.analytic_head if first or server.method.analytic else None
-    asked = server.clients if first and config.prepare == "all" else chosen
-    before, failures = replace(state, selected=tuple(asked)), list[Failure]()
-    prepared = before
-    with costs.phase("score"):
-        if config.releases:
-            prepared, failures = collect_releases(server, federation, before, asked, costs)
-        if head is not None and head.sums:
-            prepared, failed = collect_sums(server, federation, prepared, asked, costs)
-            failures = [*failures, *failed]
-        if prepared is before:
-            return state, failures
-        return prepared if head is None else compute_heads(server, prepared, embedding), failures
-
-
-def check_prepared(
-    server: Server, state: RunState, chosen: Sequence[str], failures: Sequence[Failure], wanted: int
-) -> None:
-    """A round of a head that is computed: of the clients chosen, enough must be in it."""
-    counted = sum(client in state.summed or client in state.releases for client in chosen)
-    if counted < quorum(server.config, wanted):
-        raise NoAnswerError(_no_quorum(state.round + 1, counted, server.config, wanted, failures))
 
 
 def train(
@@ -122,7 +85,7 @@ def train(
                 accounts[reply.client] = Account.from_json(reply.account)
                 current.add(reply)  # T2
             elif isinstance(reply, Subtotal):
-                accounts |= merge_subtotal(current, reply)  # T2, of many clients at once
+                accounts |= current.merge(reply)  # T2, of many clients at once
             elif isinstance(reply, Failure):
                 current.failures.append(reply)
             contributed, failed = len(current.client_metrics), len(current.failures)
@@ -137,23 +100,18 @@ def quorum(config: Config, wanted: int) -> int:
     return max(1, math.ceil(config.federation.quorum * wanted - 1e-9))
 
 
-def check_quorum(current: Round, config: Config, wanted: int) -> None:
+def check_quorum(
+    config: Config, number: int, contributed: int, wanted: int, failures: Sequence[Failure], unscored: bool = False
+) -> None:
     """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
-    contributed = len(current.client_metrics)
-    unscored = current.teacher_weights is not None and not current.teacher_weights.teachers
-    if contributed < quorum(config, wanted) or unscored:
-        raise NoAnswerError(_no_quorum(current.number, contributed, config, wanted, current.failures, unscored))
-
-
-def _no_quorum(
-    number: int, contributed: int, config: Config, wanted: int, failures: Sequence[Failure], unscored: bool = False
-) -> str:
+    needed = quorum(config, wanted)
+    if contributed >= needed and not unscored:
+        return
     reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in failures[:3])
-    return (
+    raise NoAnswerError(
         f"round {number} has {contributed} contributions of {wanted}, and federation.quorum = "
-        f"{config.federation.quorum:g} asks for {quorum(config, wanted)}"
-        + (", and no scores" if unscored else "")
-        + f" ({reasons}). The rounds before it are saved: mend the clients and start the run again to go on."
+        f"{config.federation.quorum:g} asks for {needed}{', and no scores' if unscored else ''} ({reasons}). The "
+        "rounds before it are saved: mend the clients and start the run again to go on."
     )
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+from scipy.special import softmax
 from torch import nn
 
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays
+from fedaux.core.metrics import Evaluation
 from fedaux.core.rng import derive_seed
+from fedaux.data.records import Records
 from fedaux.models import HeadFeatures, Prototype, build, flatten_state, linear_head, load_state
 from fedaux.models.compute import place_by_settings
+from fedaux.models.inference import predict_batches
+
+MAX_SCORES = 2_000_000  # probabilities that are held for the area under the curve
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,3 +72,26 @@ class Learners:
     def weights(self) -> dict[str, Arrays]:
         """A copy of what each learner has now."""
         return {label: flatten_state(learner) for label, learner in self.trained.items()}
+
+
+def evaluate_classes(model: nn.Module, records: Records, classes: int) -> Evaluation:
+    """On all labelled records. Where there are too many probabilities to hold, the area under the curve is left out."""
+    labels, counts, scores = records.labels, np.zeros(classes * classes, np.int64), []
+    held = len(labels) * classes <= MAX_SCORES
+    for rows, logits in predict_batches(model, records):
+        counts += np.bincount(labels[rows] * classes + logits.argmax(axis=1), minlength=classes * classes)
+        scores += [softmax(logits, axis=1)] if held else []
+    table = counts.reshape(classes, classes)
+    return Evaluation(table, Evaluation.of(np.concatenate(scores), labels).auc if scores else None)
+
+
+def evaluations(
+    learners: Learners, weights: dict[str, Arrays], inputs: Callable[[str], Records | None], classes: int
+) -> dict[str, Evaluation]:
+    """Of each prototype on its test records, where there are any. Nothing is ever chosen by it."""
+    tests = {label: inputs(label) for label in weights}
+    return {
+        label: evaluate_classes(learners.loaded(label, weights[label]), records, classes)
+        for label, records in tests.items()
+        if records is not None
+    }

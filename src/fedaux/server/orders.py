@@ -1,26 +1,62 @@
-"""What clients are asked for: a release (P2, P3) and local training (T1)."""
+"""What clients are asked for: a release (P2, P3), sums of features, and local training (T1)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Arrays, PrepareOrder, SumsOrder, Teaching, TrainOrder
+from fedaux.core.io import write_atomically
+from fedaux.core.messages import Account, Arrays, PrepareOrder, SumsOrder, Teaching, TrainOrder
 from fedaux.core.rng import derive_seed
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.models import published_weights, to_half
 from fedaux.scoring.base import Scorer
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.teacher_weights import TeacherWeights
-from fedaux.server.account_counts import Heard
 from fedaux.server.networks import Learners
-from fedaux.server.run_state import RunState
+from fedaux.server.run_state import RunState, StateError
+
+
+class Heard:
+    """In one file, a JSON object by name: the number, and the site's signature of it, by which it knows the number.
+
+    To accept a new account of a site, take its name out.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._entries = path, dict[str, tuple[int, str]]()
+        if path.is_file():
+            try:
+                self._entries = {
+                    name: (int(entries), str(signature))
+                    for name, (entries, signature) in json.loads(path.read_bytes()).items()
+                }
+            except (ValueError, TypeError, AttributeError) as error:
+                raise StateError(
+                    f"{path} is damaged ({error}): restore it, or sites may spend their budgets twice"
+                ) from error
+
+    def entries(self, client: str) -> tuple[int, str]:
+        return self._entries.get(client, (0, ""))
+
+    def update(self, accounts: Mapping[str, Account]) -> None:
+        """On disk when this returns. Counts only grow; of the same one, the last signature is kept."""
+        now = {name: (account.entries, account.signature) for name, account in accounts.items() if account.entries}
+        more = {
+            name: (entries, signature)
+            for name, (entries, signature) in now.items()
+            if entries > self.entries(name)[0] or (entries, bool(signature)) == (self.entries(name)[0], True)
+        }
+        if any(known != self.entries(name) for name, known in more.items()):
+            self._entries |= more
+            write_atomically(self._path, json.dumps(self._entries, indent=1, sort_keys=True).encode())
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +70,7 @@ class Orders:
     public: PublicData
     spec_of: Callable[[str], PrototypeSpec]
     known_accounts: Heard | None = None  # from all runs of a deployment
-    _halved: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_on_the_wire`
-    _sent: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_broadcast`
+    _made: dict[tuple[str, str], tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_once`
 
     @cached_property
     def hooks(self) -> Hooks:
@@ -81,6 +116,7 @@ class Orders:
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
         local = config.local_training
         teaching, (heard, signature) = self._teaching(state, client, weights), self._heard(state, client)
+        model = state.weights[spec.label]
         return TrainOrder(
             client=client,
             round=round_,
@@ -102,8 +138,8 @@ class Orders:
             run=state.run or self.run,
             last_round=state.last_round.get(client, 0),
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
-            weights=self._on_the_wire(spec.label, state.weights[spec.label]),
-            broadcast=self._broadcast(spec.label, state.method_state[spec.label]),
+            weights=self._once(spec.label, model, to_half) if config.federation.precision == "float16" else model,
+            broadcast=self._once(spec.label, state.method_state[spec.label], self.hooks.broadcast),
             standardisation=state.standardisation.get(spec.label, {}) if config.head_only else {},
             random_features=config.random_features,
             freeze_batch_norm=config.local.freeze_batch_norm,
@@ -137,20 +173,10 @@ class Orders:
         own_copy = find_method(self.config.method).pretrained and published_weights(self.learners.extractors[label])
         return {} if own_copy or client in state.prepared else state.extractors[label]
 
-    def _on_the_wire(self, label: str, weights: Arrays) -> Arrays:
-        """A model as it is sent: the very same arrays for all clients of a round, so that they are packed once."""
-        if self.config.federation.precision == "float32":
-            return weights
-        whole, half = self._halved.get(label, (None, {}))
-        if whole is not weights:
-            half = to_half(weights)
-            self._halved[label] = weights, half
-        return half
-
-    def _broadcast(self, label: str, method_state: Arrays) -> Arrays:
-        """What the method sends beside the model, again the very same arrays for all."""
-        known, arrays = self._sent.get(label, (None, {}))
-        if known is not method_state:
-            arrays = self.hooks.broadcast(method_state)
-            self._sent[label] = method_state, arrays
-        return arrays
+    def _once(self, label: str, source: Arrays, make: Callable[[Arrays], Arrays]) -> Arrays:
+        """What is made of these arrays: the very same for all clients of a round, so that they are packed once."""
+        known, made = self._made.get((label, make.__name__), (None, {}))
+        if known is not source:
+            made = make(source)
+            self._made[label, make.__name__] = source, made
+        return made

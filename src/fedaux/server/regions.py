@@ -26,7 +26,6 @@ from fedaux.server.loop import train
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState, pack, read, release_of, release_row
 from fedaux.server.server import Server
-from fedaux.server.subtotals import subtotal
 
 FOLDER = "regions"  # in the folder of the run
 POLL_INTERVAL = 0.2  # seconds between two looks for a file
@@ -194,7 +193,7 @@ class Region:
         current = Round.start(self._server, self._embedding, state, request["clients"], Costs())
         wanted = math.ceil(len(own) / (1 + self._server.config.federation.over_selection) - 1e-9)
         accounts = train(self._server, self._federation, state, current, wanted, own) if own else {}
-        part = subtotal(current, accounts)
+        part = current.subtotal(accounts)
         return pack({"subtotal": part.facts}, part.contribution)
 
 

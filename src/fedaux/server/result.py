@@ -1,14 +1,75 @@
-"""A finished run: its last state, and the figures people ask for."""
+"""A finished run: the figures people ask for; and if its model collapsed, what is wrong and the first thing to try."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
+
+from fedaux.config.methods import find_method
+from fedaux.config.schema import Config
+from fedaux.core.metrics import Evaluation
+from fedaux.data.federated import class_names
 from fedaux.privacy.ledger import Ledger
-from fedaux.server.collapse import collapse_warning
 from fedaux.server.run_state import RunState
+
+ENOUGH_STEPS = 40  # of a client in a round; fewer leave a network where it was
+ENOUGH_DISTILLATION = 200  # steps, at 1e-3
+
+
+def last_evaluations(state: RunState) -> dict[str, Evaluation]:
+    """Of each prototype after the last round."""
+    if not state.history:
+        return {}
+    last = state.history[-1]
+    return {
+        label: Evaluation(np.array(table, np.int64), last.metrics.get(label, {}).get("auc"))
+        for label, table in (last.confusion or {}).items()
+    }
+
+
+def names_of_classes(config: Config, count: int) -> Sequence[str]:
+    """Their names; numbers where the data cannot be opened any more."""
+    try:
+        return class_names(config)
+    except (ValueError, OSError, ImportError):
+        return tuple(map(str, range(count)))
+
+
+def collapse_warning(state: RunState) -> str:
+    """For people, in two sentences; "" where every prototype beats the commonest class and gives up none."""
+    tests, found = last_evaluations(state), []
+    for label, evaluation in tests.items():
+        if evaluation.collapsed:  # only then data are opened, for names
+            text = evaluation.collapse(names_of_classes(state.config, len(evaluation.table)))
+            found.append(f"{label}: {text}" if len(tests) > 1 else text)
+    return f"{'; '.join(found)}. First try: {first_remedy(state)}" if found else ""
+
+
+def first_remedy(state: RunState) -> str:
+    """The likeliest cause first: too few local steps, a timid distillation, features that know nothing."""
+    config, method = state.config, find_method(state.config.method)
+    records = [one.records for one in state.history[-1].client_metrics.values()]
+    batches = math.ceil(median(records or [1]) / config.local.batch_size)
+    steps = config.local.epochs * batches
+    if not method.analytic and steps < ENOUGH_STEPS:
+        epochs = math.ceil(ENOUGH_STEPS / batches)
+        return f"--set local.epochs={epochs}; a client makes only {steps} steps a round."
+    if method.distils and config.distill.lr < 5e-4 and config.distill.steps < ENOUGH_DISTILLATION:
+        return (
+            f"--set distill.steps={ENOUGH_DISTILLATION} --set distill.lr=1e-3; a rate of {config.distill.lr:g} is for "
+            "tens of thousands of public examples."
+        )
+    if not method.pretrained:
+        return f"--set method={'fedaux' if method.distils else f'{config.method}+p'}; it starts from random features."
+    if not method.analytic and config.head_init == "random" and config.privacy.scorer == "class-embedding":
+        return "--set head_only=true --set head_init=closed-form; heads then start from the clients' releases."
+    return "more rounds, a larger privacy.epsilon, or public data that look more like the private ones."
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,16 +1,18 @@
-"""One round's T2 and T3: merge each checked update into the sum and drop it, then average, distil and test."""
+"""One round's T2 and T3: merge each checked update into the sum and drop it, then average, distil and test.
+
+How far an update may move is limited by the median update of earlier rounds, the same for every client.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
-from fedaux.core.messages import Arrays, Failure, Update
+from fedaux.core.messages import Account, Arrays, Failure, Subtotal, Update
 from fedaux.core.metrics import Evaluation
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
@@ -18,16 +20,44 @@ from fedaux.core.timing import Costs, payload_bytes
 from fedaux.data.records import Indices, Records
 from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.methods.hooks import next_model, with_extra
-from fedaux.methods.teachers import bayesian_teachers, normalised, own_weights, teacher_logits
+from fedaux.methods.teachers import bayesian_teachers, own_weights, teacher_logits
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
 from fedaux.server.distill import distill_students, starts
-from fedaux.server.evaluation import evaluations
+from fedaux.server.networks import evaluations
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
-from fedaux.server.update_norms import UpdateNorm, medians, norm_limits, update_norm
 
+UpdateNorm = dict[str, float]  # of each array of a model, see `update_norm`
 TEACHER_QUORUM = 0.5  # the share of a round's models that must be teachers: fewer would pull students to themselves
 _REASON = 500  # characters of a reason that are kept: a client writes some of them
+NORM_LIMIT = 100.0  # times the median update norm of any earlier round; an honest client was seen at 13
+
+
+def update_norm(sent: Arrays, received: Arrays, steps: int) -> UpdateNorm:
+    """‖θ_i − θ_sent‖/√steps, of parameters and of running statistics; counters have no say.
+
+    Training drifts about as the root of its steps, so clients with few and with many records can be compared.
+    """
+    floats = [name for name, array in sent.items() if np.issubdtype(array.dtype, np.floating)]
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen by its norm
+        return {name: float(np.linalg.norm(received[name] - sent[name])) / math.sqrt(steps) for name in floats}
+
+
+def medians(norms: Sequence[UpdateNorm]) -> UpdateNorm:
+    """Of each array, over the clients of a round."""
+    return {name: float(np.median([norm[name] for norm in norms])) for name in norms[0]}
+
+
+def norm_limits(history: Iterable[RoundResult]) -> dict[str, UpdateNorm]:
+    """By prototype: a robust bound, as half of the clients would have to lie to move a median at will."""
+    limits: dict[str, UpdateNorm] = {}
+    for result in history:
+        for label, median in result.update_norms.items():
+            known = limits.setdefault(label, {})
+            for name, size in median.items():
+                if size > 0:
+                    known[name] = max(known.get(name, 0.0), NORM_LIMIT * size)
+    return limits
 
 
 @dataclass
@@ -84,6 +114,32 @@ class Round:
         self.client_metrics[update.client] = ClientMetrics(update.records, update.loss, update.seconds, share)
         self.norms.setdefault(label, []).append(norm)
 
+    def subtotal(self, accounts: dict[str, Account]) -> Subtotal:
+        """All that has been added so far, as one reply, and what those that answered have spent."""
+        facts = {
+            "client_metrics": {client: vars(item) for client, item in self.client_metrics.items()},
+            "failures": [vars(failure) for failure in self.failures],
+            "private_training": {client: vars(item) for client, item in self.private_training.items()},
+            "accounts": {client: vars(account) for client, account in accounts.items()},
+            "unprotected": self.unprotected,
+            "norms": self.norms,
+            "received": self.costs.received,
+        }
+        return Subtotal(facts, self.total.to_arrays())
+
+    def merge(self, part: Subtotal) -> dict[str, Account]:
+        """Add a region's clients, to the bits that their own replies would give; accounts of those that answered."""
+        facts = part.facts
+        self.total.merge(Contribution.from_arrays(part.contribution))
+        self.client_metrics |= {client: ClientMetrics(**item) for client, item in facts["client_metrics"].items()}
+        self.failures += [Failure(**item) for item in facts["failures"]]
+        self.private_training |= {client: PrivateTraining(**item) for client, item in facts["private_training"].items()}
+        self.unprotected += facts["unprotected"]
+        for label, norms in facts["norms"].items():
+            self.norms.setdefault(label, []).extend(norms)
+        self.costs.received += facts["received"]
+        return {client: Account(**item) for client, item in facts["accounts"].items()}
+
     def _check_norm(self, update: Update, label: str) -> UpdateNorm:
         local, known = self.server.config.local, self.limits.get(label, {})
         steps = local.epochs * math.ceil(update.records / local.batch_size)
@@ -102,11 +158,8 @@ class Round:
         """(what it adds; its mean share of all teachers' weight, or None where nothing is scored)."""
         arrays, records = with_extra(update.weights, update.extra), update.records if self.server.hooks.weighted else 1
         ensemble, share = self._teach(update, label)
-        second_moment = self.server.method.teachers == "bayesian"
-        if second_moment and self.server.config.distill.draws == "updates":
-            sent = self.sent[label]["parameters"]
-            arrays = with_extra(arrays, normalised(sent, arrays["parameters"], self._sizes(label)))
-        return Contribution.of(label, arrays, records, ensemble, second_moment=second_moment), share
+        bayesian = self.server.method.teachers == "bayesian"
+        return Contribution.of(label, arrays, records, ensemble, second_moment=bayesian), share
 
     def _teach(self, update: Update, label: str) -> tuple[Ensemble | None, float | None]:
         """(its half of the ensemble, computed here or by the client; its share): None, None if it does not teach."""
@@ -127,23 +180,14 @@ class Round:
             return ensemble, None if scored is None else scored.share(ensemble.mass.value())
 
     def _logits(self, label: str, weights: Arrays, client: str = "") -> NDArray[np.float32]:
-        """Of a teacher on this round's part of D_distill; or its probabilities, where these are what is averaged.
-
-        Those of a client that may stand are kept, on all of D_distill.
-        """
+        """Of a teacher on this round's part of D_distill; those of a client that may stand are kept, on all of it."""
         config, standing = self.server.config, self.server.standing if client else None
         inputs = self._inputs(label) if standing is None else self.server.public.distill_inputs(label)
         logits = teacher_logits(self.server.learners.trained[label], weights, inputs, config.teachers.workers)
-        if config.distill.combine != "logits":
-            logits = np.asarray(softmax(logits, axis=1), np.float32)
         if standing is None:
             return logits
         standing.save(client, self.number, logits)
         return logits if self.part is None else logits[self.part]
-
-    def _sizes(self, label: str) -> list[int]:
-        """Of the arrays that make up the parameters of a prototype's learner."""
-        return [parameter.numel() for parameter in self.server.learners.trained[label].parameters()]
 
     def _inputs(self, label: str) -> Records:
         """This round's part of D_distill, as a prototype's learner is called with it."""
@@ -197,7 +241,7 @@ class Round:
         config = self.server.config
         for label, models in self.total.models.items():
             rng = numpy_stream(config.seed, "bayes", label, self.number)
-            for weights in bayesian_teachers(models, self.sent[label], self._sizes(label), config.distill, rng):
+            for weights in bayesian_teachers(models, rng):
                 ensemble.merge(Ensemble.of(self._logits(label, weights)))
                 self.total.teachers += 1
 

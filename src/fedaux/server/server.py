@@ -22,9 +22,8 @@ from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import PublicEmbedding
-from fedaux.server.account_counts import Heard
 from fedaux.server.networks import Learners
-from fedaux.server.orders import Orders
+from fedaux.server.orders import Heard, Orders
 from fedaux.server.run_state import RunState
 from fedaux.server.standing import StandingTeachers
 

@@ -198,7 +198,6 @@ def _concerns(key: str, base: Config, method: Method) -> bool:
     }
     return {
         "local.mu": method.proximal,
-        "distill.samples": method.teachers == "bayesian",
         "prototypes": not base.head_only,
         "head_init": not method.analytic,
     }.get(key, tables.get(table, True))

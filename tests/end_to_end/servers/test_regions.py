@@ -11,9 +11,9 @@ import torch
 
 from fedaux import run as run_here
 from fedaux.runs.run_status import RunStatus
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
-from fedaux.server.start import initial_state
 from helpers.harness import BIN, Servers, wait_for
 from helpers.three_sites import CONFIG as THREE
 

@@ -18,8 +18,7 @@ from fedaux.export.export import export_model
 from fedaux.export.input_files import InputReader
 from fedaux.export.model import Model
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import RunState
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunState, RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run
 from helpers.tiny import CNN, MLP, TINY_CONFIG

@@ -22,9 +22,9 @@ from fedaux.core.cache import DECODED, list_cache
 from fedaux.core.messages import OrderError
 from fedaux.data.federated import open_data
 from fedaux.models import flatten_state
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
 
 CONFIG = Config(
     method="fedavg",
@@ -52,11 +52,6 @@ def state(server: Server) -> RunState:
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return Site(CONFIG, tmp_path / "clients", ("client-001",))
-
-
-def test_records_are_the_clients_part(server: Server, state: RunState, site: Site) -> None:
-    order = server.orders.train(state, "client-001")
-    assert np.array_equal(load_records(site, order).gather(), open_data(CONFIG).client(1).gather())
 
 
 def test_a_task_is_the_ordered_model_and_the_rows_it_is_for(server: Server, state: RunState, site: Site) -> None:

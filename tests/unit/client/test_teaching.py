@@ -20,9 +20,9 @@ from fedaux.methods.contribution import Ensemble
 from fedaux.methods.teachers import teacher_logits
 from fedaux.runs.runner import in_process
 from fedaux.scoring.teacher_weights import TeacherWeights
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
 
 CONFIG = Config(
     prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8),),

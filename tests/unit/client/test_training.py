@@ -6,23 +6,33 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fedaux.client.handlers import open_task
+from fedaux.client.kept_state import LocalResult
 from fedaux.client.loading import load_task
 from fedaux.client.site import Site
-from fedaux.client.stored_results import LocalResult
-from fedaux.client.task import ClientTask
-from fedaux.client.training import labelled, ordered_optimizer, train_plainly, train_with_privacy
+from fedaux.client.training import (
+    ClientTask,
+    Trained,
+    gradient_term,
+    train_local,
+    train_plainly,
+    train_with_privacy,
+)
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, PrivacyConfig
-from fedaux.core.messages import OrderError
+from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.core.messages import Account, OrderError
+from fedaux.data.batching import batches
 from fedaux.data.records import Records
+from fedaux.methods.hooks import Hooks
+from fedaux.models import Prototype, build, flatten_state, to_half
+from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.accounting import BudgetError
+from fedaux.server.preparation import initial_state
 from fedaux.server.server import make_server
-from fedaux.server.start import initial_state
-from helpers.samples import train_order
 
 CONFIG = Config(
     method="fedavg",
@@ -44,18 +54,6 @@ def task(tmp_path: Path) -> ClientTask:
 def private(task: ClientTask, **change: Any) -> LocalResult:
     changed = replace(task, order=replace(task.order, **change))
     return train_with_privacy(changed, lambda: load_task(changed.order, changed.site))
-
-
-def test_a_record_without_a_declared_label_does_not_train() -> None:
-    records = Records(np.arange(4), np.array([1, -1, 0, -1]))
-    assert labelled(records).labels.tolist() == [1, 0]
-
-
-def test_the_optimiser_is_the_orders() -> None:
-    order = train_order(optimizer="sgd", lr=0.5, momentum=0.9, weight_decay=0.1)
-    assert ordered_optimizer(order) == Optimizer("sgd", 0.5, 0.9, 0.1)
-    with pytest.raises(OrderError, match="an optimiser that is not known here"):
-        ordered_optimizer(replace(order, optimizer="lion"))
 
 
 def test_plain_training_repeats_to_the_bit_and_costs_nothing(task: ClientTask) -> None:
@@ -82,3 +80,114 @@ def test_other_training_than_was_planned_for_is_refused_before_anything_is_spent
     with pytest.raises(OrderError, match="other training than this client's budget was planned for"):
         private(task, **change)
     assert task.store.account().entries == 0
+
+
+SCAFFOLD = Config(
+    method="scaffold",
+    prototypes=(PrototypeSpec.of("mlp", features=8, hidden=8),),
+    data=DataConfig(clients=3, alpha=1.0),
+    aux=AuxConfig(limit=100),
+    pretrain=PretrainConfig(epochs=0),
+    local=LocalConfig(optimizer="sgd"),
+)
+
+
+@pytest.fixture
+def scaffold_task(tmp_path: Path) -> ClientTask:
+    server = make_server(SCAFFOLD, cache=tmp_path / "cache")
+    order = server.orders.train(initial_state(server), "client-001")
+    return open_task(order, Site(SCAFFOLD, tmp_path / "clients", ("client-001",)))
+
+
+def test_an_update_is_what_the_method_makes_of_the_trained_model(scaffold_task: ClientTask) -> None:
+    model, records = load_task(scaffold_task.order, scaffold_task.site)
+    weights = flatten_state(model)
+    weights["parameters"] += 1
+    update = scaffold_task.update(LocalResult(weights, len(records), Trained(0.5, 4), 1.5), lambda: model)
+    assert (update.client, update.round, update.records) == ("client-001", 1, len(records))
+    assert (update.loss, update.seconds, update.noise, update.steps) == (0.5, 1.5, 0.0, 0)
+    assert np.array_equal(update.weights["parameters"], scaffold_task.start + 1)
+    assert np.allclose(update.extra["c"], -1 / (4 * scaffold_task.order.lr))  # (start − trained) / (K·lr)
+    assert np.array_equal(scaffold_task._states.load(1)["c"], update.extra["c"])  # kept for the next round
+    assert Account.from_json(update.account) == scaffold_task.store.account()
+
+
+def test_half_precision_is_answered_in_half_precision(scaffold_task: ClientTask) -> None:
+    model, records = load_task(scaffold_task.order, scaffold_task.site)
+    order = replace(scaffold_task.order, weights=to_half(scaffold_task.order.weights))
+    half = replace(scaffold_task, order=order)
+    update = half.update(LocalResult(flatten_state(model), len(records), Trained(0.5, 4), 1.5), lambda: model)
+    assert half.start.dtype == np.float32
+    assert update.weights["parameters"].dtype == np.float16
+
+
+ADAM = Optimizer(lr=1e-2)
+
+
+def blobs(size: int = 60) -> Records:
+    rng = np.random.default_rng(0)
+    y = np.arange(size) % 3
+    return Records((rng.normal(size=(size, 4)) + 2 * np.eye(4)[y]).astype(np.float32), y.astype(np.int64))
+
+
+def mlp(norm: str = "batch") -> Prototype:
+    return build(PrototypeSpec.of("mlp", hidden=16, features=8, norm=norm), (4,), 3, seed=0)
+
+
+def train(model: Prototype, records: Records, mu: float = 0.0, epochs: int = 5, optimizer: Optimizer = ADAM) -> Trained:
+    generator = torch.Generator().manual_seed(1)
+    term = gradient_term(Hooks(), mu, flatten_state(model)["parameters"], {}, {})
+    return train_local(
+        model, records, epochs=epochs, batch_size=16, optimizer=optimizer, generator=generator, term=term
+    )
+
+
+def test_training_learns_and_repeats_exactly() -> None:
+    first, again = mlp(), mlp()
+    losses = [train(network, blobs()).loss for network in (first, again)]
+    assert losses[0] == losses[1] < 0.7
+    assert all(
+        np.array_equal(a, b) for a, b in zip(flatten_state(first).values(), flatten_state(again).values(), strict=True)
+    )
+    assert (predict(first, blobs()).argmax(axis=1) == blobs().labels).sum() > 50
+
+
+def test_frozen_batch_norm_keeps_its_statistics_and_steps_as_in_eval_mode() -> None:
+    records = blobs(16)
+    trained, oracle = mlp(), mlp()
+    for network in (trained, oracle):
+        train(network, blobs())  # statistics that differ from those of a batch
+    before = flatten_state(trained)["buffers"].copy()
+    generator = torch.Generator().manual_seed(1)
+    sgd = Optimizer("sgd", lr=0.1)
+    common = {"epochs": 1, "batch_size": 16, "optimizer": sgd, "generator": generator}
+    train_local(trained, records, **common, freeze_batch_norm=True)
+    oracle.eval()
+    loss = torch.nn.functional.cross_entropy(oracle(records.tensor()), torch.from_numpy(records.labels))
+    loss.backward()
+    with torch.no_grad():
+        for parameter in oracle.parameters():
+            parameter -= 0.1 * parameter.grad
+    assert np.array_equal(flatten_state(trained)["buffers"], before)
+    np.testing.assert_allclose(flatten_state(trained)["parameters"], flatten_state(oracle)["parameters"], atol=1e-6)
+    train_local(trained, records, **common)
+    assert not np.array_equal(flatten_state(trained)["buffers"], before)
+
+
+def test_fedprox_is_the_gradient_of_its_penalty() -> None:
+    """Steps on cross-entropy + μ/2 ‖θ − θ_t‖², with autograd's gradient of the whole."""
+    ours, naive, records, mu = mlp(), mlp(), blobs(), 0.3
+    sgd = Optimizer("sgd", lr=0.1)
+    assert train(ours, records, mu, epochs=2, optimizer=sgd).steps == 8
+    start = [p.detach().clone() for p in naive.parameters()]
+    labels, generator = torch.from_numpy(records.labels), torch.Generator().manual_seed(1)
+    naive.train()
+    for _ in range(2):
+        for rows in batches(len(records), 16, generator):
+            pull = sum((p - s).square().sum() for p, s in zip(naive.parameters(), start, strict=True))
+            loss = torch.nn.functional.cross_entropy(naive(records.batch(rows)), labels[rows]) + mu / 2 * pull
+            grads = torch.autograd.grad(loss, list(naive.parameters()))
+            with torch.no_grad():
+                for p, g in zip(naive.parameters(), grads, strict=True):
+                    p -= 0.1 * g
+    assert np.allclose(flatten_state(ours)["parameters"], flatten_state(naive)["parameters"], atol=1e-6)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaux.config.distillation import DistillConfig, TeachersConfig
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 
@@ -10,7 +10,6 @@ CHECKS = [
     ("distill.epochs=0", "distill.epochs"),
     ("distill.batch_size=0", "distill.batch_size must be at least 1"),
     ("distill.lr=0", "distill.lr must be above 0"),
-    ("distill.samples=0", "distill.samples must be at least 1"),
     ("teachers.weights=odd", "did you mean 'odds'?"),
     ("distill.lr=inf", "distill.lr must be above 0"),
     ("teachers.weights=certain", "choose from odds, certainty"),
@@ -38,9 +37,3 @@ def test_a_limited_share_needs_a_server_that_sees_all_teachers() -> None:
 def test_standing_teachers_need_a_server_that_runs_them() -> None:
     with pytest.raises(ConfigError, match=r"teachers\.standing needs teachers\.run_on = 'server'"):
         TeachersConfig(standing=True, run_on="clients")
-
-
-def test_momentum_is_of_sgd_alone() -> None:
-    with pytest.raises(ConfigError, match=r"set distill\.optimizer = 'sgd'"):
-        DistillConfig(momentum=0.9)
-    assert DistillConfig(optimizer="sgd", momentum=0.9).momentum == 0.9

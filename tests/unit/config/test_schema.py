@@ -21,10 +21,6 @@ OTHER_CHOICE = {
     "privacy.ratio": "kliep",
     "head_init": "closed-form",
     "data.validation_fraction": 0.5,
-    "distill.optimizer": "sgd",
-    "distill.momentum": 0.5,
-    "distill.combine": "probabilities",
-    "distill.draws": "updates",
     "head_features": "raw",
     "prepare": "all",
     "federation.sites": [f"s{i}" for i in range(10)],
@@ -65,7 +61,6 @@ NEEDS_OTHERS: dict[str, dict[str, Any]] = {
     "head_features": {"head_only": True},
     "random_features": {"head_only": True},
     "local.momentum": {"local": {"optimizer": "sgd"}},
-    "distill.momentum": {"distill": {"optimizer": "sgd"}},
 }
 
 

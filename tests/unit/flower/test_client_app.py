@@ -1,6 +1,5 @@
 """What a client does with an order, and what it must not do whoever asks."""
 
-import itertools
 import logging
 import shutil
 import sys
@@ -31,9 +30,9 @@ from fedaux.flower.serialization import serialize
 from fedaux.runs.runner import in_process
 from fedaux.scoring.class_embedding import ClassEmbeddingScorer
 from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
 
 CONFIG = Config(
     method="fedaux",
@@ -177,11 +176,6 @@ def test_an_attempt_that_failed_counts_as_well(
     assert isinstance(ask(site, order), Release)
 
 
-def test_every_client_has_a_budget_of_its_own(site: GridFederation, server: Server, state: RunState) -> None:
-    orders = [server.orders.prepare(state, client) for client in server.clients]
-    assert [type(reply) for reply in site.ask(orders)] == [Release] * 3
-
-
 def test_what_is_revealed_is_decided_by_the_clients_own_settings(order: PrepareOrder, tmp_path: Path) -> None:
     own = {"epsilon": 0.25, "delta": 1e-7, "adjacency": "add-remove", "calibration": "analytic"}
     made = ask(site_with(tmp_path / "one", **own, declared_records=123), order)
@@ -222,16 +216,6 @@ def test_a_client_answers_to_its_own_name_only(
     assert refused.reason == Refusal.ORDER.description
     assert len(list(tmp_path.rglob("release-*.json"))) == 1
     assert [path.name for path in (tmp_path / "clients").iterdir()] == ["client-000"]
-
-
-def test_another_scorer_than_the_clients_own_is_refused(
-    site: GridFederation, order: PrepareOrder, tmp_path: Path
-) -> None:
-    with pytest.raises(OrderError, match="the order asks for the scorer 'logistic'"):
-        validate_order(open_site(context_of(site, "client-000")), replace(order, scorer="logistic"))
-    refused = ask(site_with(tmp_path, scorer="logistic"), order)
-    assert refused.reason == Refusal.ORDER.description
-    assert not (tmp_path / "clients").exists()  # nothing was asked for yet: no budget is spent
 
 
 NETWORK = """
@@ -357,14 +341,6 @@ def test_training_that_nobody_knows_is_refused(
     order = replace(server.orders.train(state, "client-000"), method="fedavgm")
     assert isinstance(ask(site, order), Update)
     assert ask(site, replace(order, **change)).reason == Refusal.ORDER.description
-
-
-def test_an_orders_optimiser_is_followed(site: GridFederation, server: Server, state: RunState) -> None:
-    order = replace(server.orders.train(state, "client-000"), lr=0.01)
-    plain = {"optimizer": "sgd", "momentum": 0.0}
-    changes = [{}, plain, {**plain, "momentum": 0.9}, {**plain, "weight_decay": 0.5}]
-    ends = [ask(site, replace(order, **change)).weights["parameters"] for change in changes]  # type: ignore[arg-type]
-    assert all(not np.allclose(one, other, atol=1e-4) for one, other in itertools.combinations(ends, 2))
 
 
 SECRET = "the patients' mean is 48151623.42"

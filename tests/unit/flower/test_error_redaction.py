@@ -53,22 +53,6 @@ def test_an_error_crosses_as_one_word_and_stays_in_the_log(
     assert "train" in caplog.text  # which handler it was
 
 
-def test_a_reply_passes_as_it_is() -> None:
-    def train(message: Message, context: Context) -> Message:
-        return Message(message.content, reply_to=message)
-
-    assert not ask(train).has_error()
-    assert redact_errors(train).__name__ == "train"
-
-
-def test_an_interrupt_is_no_error_of_the_handler() -> None:
-    def train(message: Message, context: Context) -> Message:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ask(train)
-
-
 @pytest.fixture
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEDAUX_LOG", str(tmp_path / "events.jsonl"))

@@ -9,13 +9,12 @@ import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
-from fedaux.core.messages import Failure, Refusal, Release, Reply, TrainOrder, Update
-from fedaux.flower import federation, mailbox
-from fedaux.flower.federation import GridFederation
+from fedaux.core.messages import Failure, Refusal, Reply, TrainOrder, Update
+from fedaux.flower import federation
+from fedaux.flower.federation import CHUNK, GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.mailbox import CHUNK
 from fedaux.flower.serialization import deserialize, serialize
-from helpers.samples import prepare_order, release, train_order, update, weights
+from helpers.samples import release, train_order, update, weights
 
 app = ClientApp()
 ran: list[str] = []
@@ -45,11 +44,6 @@ def train(message: Message, context: Context) -> Message:
     return Message(reply, reply_to=message)
 
 
-@app.query("prepare")
-def prepare(message: Message, context: Context) -> Message:
-    return Message(serialize(release("a")), reply_to=message)
-
-
 class SlowGrid(InProcessGrid):
     """Like a real one: replies come after some looks, several at a time and in any order."""
 
@@ -64,7 +58,7 @@ class SlowGrid(InProcessGrid):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mailbox, "POLL_INTERVAL", 0.002)
+    monkeypatch.setattr(federation, "POLL_INTERVAL", 0.002)
     ran.clear()
 
 
@@ -80,15 +74,6 @@ def ask(asked: GridFederation, **behaviour: str) -> dict[str, Reply]:
     return {reply.client: reply for reply in replies}
 
 
-def test_everyone_answers_for_itself() -> None:
-    found = ask(clients(3))
-    assert [(name, type(reply), reply.records) for name, reply in found.items() if isinstance(reply, Update)] == [
-        ("c00", Update, 1),
-        ("c01", Update, 2),
-        ("c02", Update, 3),
-    ]
-
-
 def test_replies_stream_and_are_dropped() -> None:
     asked = clients(2 * CHUNK + 3)
     stream = asked.ask([train_order(name) for name in list(asked.nodes)])
@@ -101,17 +86,6 @@ def test_replies_stream_and_are_dropped() -> None:
         assert previous is None or previous() is None  # and the last reply is gone
         previous = weakref.ref(reply)
         del reply
-
-
-def test_nobody_asked_nobody_answers() -> None:
-    assert list(clients(2).ask([])) == []
-
-
-def test_another_kind_of_order() -> None:
-    asked = GridFederation(InProcessGrid(app, 1, {}), {"a": 2})
-    (reply,) = asked.ask([prepare_order()])
-    assert isinstance(reply, Release)
-    assert reply.records == 7
 
 
 @pytest.mark.parametrize(
@@ -143,18 +117,6 @@ def test_replies_may_come_late_and_in_any_order_but_never_too_many_at_once() -> 
     assert list(found) != list(asked.nodes)
 
 
-def test_silence_becomes_failure_in_time() -> None:
-    class Silent(SlowGrid):
-        looks = 10**9
-
-    started = time.monotonic()
-    found = ask(clients(3, Silent, timeout=0.05))
-    assert time.monotonic() - started < 20
-    assert list(found.values()) == [
-        Failure(name, "no answer within 0.05 s", "no-answer") for name in ("c00", "c01", "c02")
-    ]
-
-
 def test_one_silent_client_does_not_silence_the_others() -> None:
     class Deaf(InProcessGrid):
         def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -182,13 +144,6 @@ def test_errors_made_on_the_way_find_their_client() -> None:
     assert list(found.values()) == [Failure(name, "error 5: node unavailable", "no-answer") for name in ("c00", "c01")]
 
 
-def test_a_long_round_in_process_loses_nobody() -> None:
-    """Clients of this process wait for one another; that is no silence."""
-    asked = clients(10, timeout=0.05)
-    found = ask(asked, **dict.fromkeys(list(asked.nodes), "slow"))
-    assert all(isinstance(reply, Update) for reply in found.values())
-
-
 class Dripping(InProcessGrid):
     """One reply, then a look in vain, then the next reply."""
 
@@ -207,24 +162,10 @@ def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
 
 
 def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mailbox, "POLL_INTERVAL", 0.02)
+    monkeypatch.setattr(federation, "POLL_INTERVAL", 0.02)
     found = list(ask(clients(6, Dripping, timeout=0.05)).values())
     assert isinstance(found[0], Update)
     assert found[-1] == Failure("c05", "no answer within 0.05 s", "no-answer")
-
-
-def test_looks_in_vain_grow_rare_until_a_reply_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow(InProcessGrid):
-        looks = iter([0, 0, 0, 0, 1, 0, 1])  # replies at each look
-
-        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-            return list(super().pull_messages(list(message_ids)[: next(self.looks)]))
-
-    pauses: list[float] = []
-    monkeypatch.setattr(mailbox.time, "sleep", pauses.append)
-    monkeypatch.setattr(mailbox, "MAX_POLL_INTERVAL", 0.006)
-    assert all(isinstance(reply, Update) for reply in ask(clients(2, Slow)).values())
-    assert pauses == [0.002, 0.004, 0.006, 0.006, 0.002]
 
 
 def test_a_reply_that_comes_twice_is_used_once() -> None:

@@ -3,7 +3,6 @@
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.supercore.run import Run
 
 from fedaux.flower.in_process import InProcessGrid
 
@@ -41,44 +40,6 @@ def seen(reply: Message) -> int:
     return int(reply.content.config_records["reply"]["n"])
 
 
-def test_every_client_has_its_node(grid: InProcessGrid) -> None:
-    nodes = list(grid.get_node_ids())
-    assert len(set(nodes)) == 3
-    list(grid.send_and_receive([message(node) for node in nodes]))
-    assert ran == [0, 1, 2]
-
-
-def test_a_client_runs_when_its_reply_is_pulled(grid: InProcessGrid) -> None:
-    nodes = list(grid.get_node_ids())
-    identities = list(grid.push_messages(message(node) for node in nodes))
-    assert ran == []
-    replies = iter(grid.pull_messages(identities[::-1]))
-    for done in range(1, 4):
-        reply = next(replies)
-        assert reply.metadata.reply_to_message_id == identities[-done]
-        assert reply.metadata.src_node_id == nodes[-done]
-        assert ran == [2, 1, 0][:done]
-
-
-def test_a_reply_is_given_once(grid: InProcessGrid) -> None:
-    identities = list(grid.push_messages([message(2)]))
-    assert len(list(grid.pull_messages(identities))) == 1
-    assert list(grid.pull_messages([*identities, "unknown"])) == []
-    assert ran == [0]
-
-
-def test_ids_are_unique(grid: InProcessGrid) -> None:
-    identities = [i for _ in range(5) for i in grid.push_messages([message(2), message(3)])]
-    assert len(set(identities)) == 10
-    assert {reply.metadata.reply_to_message_id for reply in grid.pull_messages(identities)} == set(identities)
-
-
-def test_send_and_receive(grid: InProcessGrid) -> None:
-    replies = list(grid.send_and_receive([message(2), message(3)], timeout=1.0))
-    assert [seen(reply) for reply in replies] == [1, 1]
-    assert replies[0].content.config_records["reply"]["vault"] == "here"
-
-
 def test_settings_are_each_nodes_own_and_the_runs_are_empty(grid: InProcessGrid) -> None:
     contexts = list(grid._contexts.values())
     assert [dict(one.node_config) for one in contexts] == [{"partition-id": i, "vault": "here"} for i in range(3)]
@@ -99,22 +60,7 @@ def test_an_exception_is_an_error_reply(grid: InProcessGrid) -> None:
     assert not good.has_error()
 
 
-def test_what_the_app_cannot_do_is_an_error_reply(grid: InProcessGrid) -> None:
-    (reply,) = grid.send_and_receive([message(2, kind="query.prepare")])
-    assert reply.has_error()
-
-
 def test_an_interrupt_stops_the_run(grid: InProcessGrid) -> None:
     with pytest.raises(KeyboardInterrupt):
         grid.send_and_receive([message(2, "stop"), message(3)])
     assert ran == [0]
-
-
-def test_messages_and_run_of_its_own(grid: InProcessGrid) -> None:
-    made = grid.create_message(RecordDict(), "train", 2, "round-1", ttl=9.0)
-    assert (made.metadata.dst_node_id, made.metadata.group_id, made.metadata.ttl) == (2, "round-1", 9.0)
-    with pytest.raises(RuntimeError, match="belongs to no Flower run"):
-        _ = grid.run
-    run = Run.create_empty(7)
-    grid.set_run(run)
-    assert grid.run is run

@@ -72,15 +72,6 @@ def test_a_node_that_answers_wrongly_is_left_out(wrong: Any, reason: str) -> Non
     assert reason in told[0]
 
 
-def test_a_node_that_left_is_forgotten_and_a_new_one_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, grid, _ = made([answer("berlin"), answer("berlin")], ["berlin"])
-    old, new = grid.get_node_ids()
-    monkeypatch.setattr(grid, "get_node_ids", lambda: [old])
-    assert found.refresh() == {"berlin": old}
-    monkeypatch.setattr(grid, "get_node_ids", lambda: [new])
-    assert found.refresh() == {"berlin": new}
-
-
 def named(grid: InProcessGrid, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Nodes whose keys were registered under these names."""
     nodes = [NodeInfo(node_id=node, name=name) for node, name in zip(grid.get_node_ids(), names, strict=True)]
@@ -100,14 +91,6 @@ def test_a_key_may_be_registered_for_several_names(monkeypatch: pytest.MonkeyPat
     found, grid, _ = made([answer("rome", "oslo")], ["rome", "oslo"])
     named(grid, monkeypatch, "oslo, rome")
     assert set(found.refresh()) == {"rome", "oslo"}
-
-
-def test_a_key_without_a_name_speaks_for_nobody_where_names_are_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, grid, told = made([answer("rome"), answer("oslo")], ["rome", "oslo"])
-    named(grid, monkeypatch, "", "oslo")
-    found._registered_only = True
-    assert list(found.refresh()) == ["oslo"]
-    assert "its key is registered without a name" in told[0]
 
 
 class Silent(InProcessGrid):

@@ -11,7 +11,6 @@ from flwr.clientapp import ClientApp
 from fedaux.config.schema import Config
 from fedaux.core.messages import VERSION, Hello
 from fedaux.flower import node_registry
-from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError
 from fedaux.flower.serialization import serialize
@@ -48,16 +47,6 @@ def test_the_function_gets_what_the_run_configuration_names(tmp_path: Path) -> N
     assert calls == [(Config(rounds=7, seed=3), tmp_path / "out")]
 
 
-def test_connecting_finds_the_nodes_and_takes_the_limits_of_the_settings() -> None:
-    policy = replace(TINY_CONFIG.federation, timeout=7.0, max_records=99)
-    server = replace(make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES)
-    grid = sites(3)
-    federation = connect(grid, server)
-    assert isinstance(federation, GridFederation)
-    assert federation.nodes == dict(zip(NAMES, grid.get_node_ids(), strict=True))
-    assert (federation.timeout, federation.max_records) == (7.0, 99)
-
-
 def test_a_regional_server_knows_its_part_and_waits_for_no_others(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("rounds = 7\n")
     server, grid, calls = replace(make_server(), config=TINY_CONFIG, clients=NAMES[:2]), sites(1), []
@@ -69,14 +58,6 @@ def test_a_regional_server_knows_its_part_and_waits_for_no_others(tmp_path: Path
     regional_app(main)(grid, Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
     (node,) = grid.get_node_ids()
     assert calls == [(7, tmp_path / "out", Part(1, 2), {NAMES[0]: node})]
-
-
-def test_too_few_sites_are_an_error_that_names_the_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_registry, "POLL_INTERVAL", 0.01)
-    policy = replace(TINY_CONFIG.federation, connect_timeout=0.05, quorum=1.0)
-    server = replace(make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES)
-    with pytest.raises(MissingSitesError, match=r"2 of 3 clients connected.*client-002"):
-        connect(sites(2), server)
 
 
 def test_where_names_are_demanded_keys_without_one_take_no_part(monkeypatch: pytest.MonkeyPatch) -> None:

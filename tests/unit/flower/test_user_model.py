@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedaux.core.errors import SettingsError
 from fedaux.data.records import UNDECLARED
 from fedaux.flower import FedAUX, before
-from fedaux.flower.user_model import Extractor, UserRecords
+from fedaux.flower.user_model import UserExtractor, UserRecords
 from fedaux.privacy.module_validation import keeps_records_apart
 from fedaux.privacy.units import Units
 from helpers.drop_in_app import CLIENTS, make_app, make_grid, net, public
@@ -73,22 +73,15 @@ def test_rows_without_a_label_each_are_refused(rows: int, labels: int) -> None:
         UserRecords.of(np.zeros((rows, 2)), np.zeros(labels))
 
 
-def test_a_name_that_is_not_there_says_what_to_give() -> None:
-    with pytest.raises(SettingsError, match="names nothing in Sequential: give the name of the layer or method"):
-        Extractor(net(), "backbone")(torch.zeros(1, 6))
-    with pytest.raises(SettingsError, match=r"before\('9'\): Sequential has 0, 1, 2, and no such layer"):
-        Extractor(net(), before("9"))(torch.zeros(1, 6))
-
-
 def test_looking_before_a_layer_leaves_no_hook_behind() -> None:
     model, x = net(), torch.randn(4, 6)
-    features = Extractor(model, before("2"))(x)
+    features = UserExtractor(model, before("2"))(x)
     assert torch.equal(features, model[1](model[0](x)))
     assert not model[2]._forward_pre_hooks
 
 
 def test_features_of_any_shape_are_flattened() -> None:
-    assert Extractor(nn.Identity(), lambda model, x: x)(torch.zeros(2, 3, 4)).shape == (2, 12)
+    assert UserExtractor(nn.Identity(), lambda model, x: x)(torch.zeros(2, 3, 4)).shape == (2, 12)
 
 
 def test_a_label_or_a_person_that_is_missing_changes_no_other() -> None:

@@ -107,26 +107,20 @@ UPDATES = {
     "another client": ({"client": "b"}, "answers for 'b'"),
     "another round": ({"round": 1}, "answers round 1, not 2"),
     "no records": ({"records": 0}, "claims 0 records"),
-    "fewer than none": ({"records": -5}, "claims -5 records"),
     "too many": ({"records": MAX_RECORDS + 1}, f"claims {MAX_RECORDS + 1} records"),
     "loss nan": ({"loss": float("nan")}, "its training diverged: the loss is nan"),
-    "loss inf": ({"loss": float("inf")}, "its training diverged: the loss is inf"),
     "no private noise": ({"noise": float("nan")}, "the noise it states for its training means nothing here"),
-    "less than no noise": ({"noise": -1.0}, "the noise it states for its training means nothing here"),
     "no rate": ({"rate": 0.0}, "the noise it states for its training means nothing here"),
     "endless training": ({"steps": MAX_STEPS + 1}, "the noise it states for its training means nothing here"),
     "no time": ({"seconds": float("nan")}, "claims to have trained for nan s"),
-    "less than no time": ({"seconds": -1.0}, "claims to have trained for -1.0 s"),
     "counter": ({"weights": counted(4 + MAX_STEPS)}, "counters counts more than 1000000 steps in one round"),
     "largest counter": ({"weights": counted(2**63 - 1)}, "counters counts more than"),
     "no array": ({"weights": {}}, "sends arrays [], expected ['counters', 'parameters']"),
-    "missing array": ({"weights": {"parameters": weights()["parameters"]}}, "sends arrays ['parameters'], expected"),
     "extra array": ({"weights": {**weights(), "x": np.ones(1)}}, "sends arrays ['counters', 'parameters', 'x']"),
     "shape": (
         {"weights": {**weights(), "parameters": np.ones(5, np.float32)}},
         "parameters is float32(5,), expected float32(6,)",
     ),
-    "rank": ({"weights": {**weights(), "parameters": np.ones((6, 1), np.float32)}}, "parameters is float32(6, 1)"),
     "dtype": ({"weights": {**weights(), "parameters": np.ones(6)}}, "parameters is float64(6,), expected float32(6,)"),
     "integers": (
         {"weights": {**weights(), "counters": np.ones(1, np.int32)}},
@@ -182,12 +176,6 @@ def test_what_a_method_sends_beside_the_model_is_refused(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_the_largest_floats_are_refused_quietly() -> None:
-    with pytest.raises(InvalidReplyError, match="parameters has norm"):
-        validate_reply(train_order(), update(weights=spoiled(1e30)))
-
-
-@pytest.mark.filterwarnings("error")
 def test_models_in_half_precision_are_measured_as_well() -> None:
     sent, spoiled = np.ones(10**5, np.float16), np.ones(10**5, np.float16)  # of norm 316: its square is no float16
     spoiled[7] = np.inf
@@ -206,32 +194,20 @@ def test_the_limit_grows_with_what_was_sent() -> None:
 
 VALUES = np.array([1, 2], np.int64)
 RELEASES = {
-    "another client": ({"client": "b"}, "answers for 'b'"),
-    "no records": ({"records": 0}, "claims 0 records"),
-    "too many": ({"records": MAX_RECORDS + 1}, f"claims {MAX_RECORDS + 1} records"),
     "scorer": ({"scorer": "logistic"}, "made by the scorer 'logistic'"),
     "epsilon nan": ({"epsilon": float("nan")}, "not a positive number"),
     "epsilon zero": ({"epsilon": 0.0}, "not a positive number"),
-    "epsilon negative": ({"epsilon": -0.1}, "not a positive number"),
-    "epsilon inf": ({"epsilon": float("inf")}, "not a positive number"),
     "no sensitivity": ({"sensitivity": 0.0}, "not a positive number"),
-    "sensitivity nan": ({"sensitivity": float("nan")}, "not a positive number"),
     "too short": ({"arrays": {"values": VALUES[:1]}}, "not one vector of 2 integers"),
-    "too long": ({"arrays": {"values": np.arange(3)}}, "not one vector of 2 integers"),
-    "empty": ({"arrays": {"values": VALUES[:0]}}, "not one vector of 2 integers"),
     "a single number": ({"arrays": {"values": np.array(3)}}, "not one vector of 2 integers"),
     "narrow integers": ({"arrays": {"values": VALUES.astype(np.int32)}}, "not one vector of 2 integers"),
     "no values": ({"arrays": {}}, "not one vector of 2 integers"),
     "more arrays": ({"arrays": {"values": VALUES, "raw": VALUES}}, "not one vector of 2 integers"),
-    "another name": ({"arrays": {"raw": VALUES}}, "not one vector of 2 integers"),
     "floats": ({"arrays": {"values": VALUES.astype(float)}}, "not one vector of 2 integers"),
     "matrix": ({"arrays": {"values": VALUES[None]}}, "not one vector of 2 integers"),
     "no noise": ({"scale": 0.0}, "not a positive number"),
-    "negative noise": ({"scale": -1.0}, "not a positive number"),
     "endless noise": ({"scale": float("inf")}, "not a positive number"),
-    "nan noise": ({"scale": float("nan")}, "not a positive number"),
     "step zero": ({"step": 0.0}, "not a positive number"),
-    "step inf": ({"step": float("inf")}, "not a positive number"),
     "step nan": ({"step": float("nan")}, "not a positive number"),
 }
 
@@ -242,20 +218,6 @@ def test_releases_refused(name: str) -> None:
     with pytest.raises(InvalidReplyError) as caught:
         validate_reply(prepare_order(), release(**{"client": "a", **changes}))
     assert fragment in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("order", "reply"),
-    [
-        (train_order(), update(records=MAX_RECORDS + 1)),
-        (prepare_order(), update()),
-        (train_order(), release()),
-    ],
-    ids=["more records than anybody has", "update for a release", "release for training"],
-)
-def test_also_refused(order: Any, reply: Any) -> None:
-    with pytest.raises(InvalidReplyError):
-        validate_reply(order, reply)
 
 
 GIVEN = {"epsilon": 0.1, "delta": 1e-5, "adjacency": "replace-one", "unit": "record", "entries": 1}
@@ -384,13 +346,6 @@ def test_more_records_than_were_summed_are_not_claimed_without_a_trace() -> None
     order, honest = made(SCORERS[0], ONE_CORNER)
     with pytest.raises(InvalidReplyError, match="states a step of"):
         validate_reply(order, replace(honest, records=500), bounds=bound_function(SCORERS[0]))
-
-
-def test_a_scorer_without_bounds_has_none() -> None:
-    class Own:
-        name = "mine:scorer"
-
-    assert bound_function(Own()) is None  # type: ignore[arg-type]
 
 
 # A client's half of the ensemble

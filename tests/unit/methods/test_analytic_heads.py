@@ -1,23 +1,32 @@
 """Heads from sums against what central data gives, computed the long way."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
+import torch
 from scipy.stats import multivariate_normal
 
 from fedaux.config.parsing import ConfigError
+from fedaux.data.records import Records
 from fedaux.methods.analytic_heads import (
     PENALTIES,
+    SUM_BITS,
     ClassMeans,
     Discriminant,
+    FeatureMoments,
+    FeatureSums,
     Head,
     Ridge,
     discriminant_head,
     nearest_mean_head,
     ridge_head,
     shrunk,
+    sums_shapes,
     within_covariance,
 )
-from fedaux.methods.feature_sums import Moments
+from fedaux.models import HeadFeatures
+from fedaux.models.head_features import standardisation
 
 N, WIDTH, CLASSES = 300, 6, 3
 RNG = np.random.default_rng(0)
@@ -26,9 +35,9 @@ X = RNG.normal(size=(CLASSES, WIDTH))[LABELS] + RNG.normal(size=(N, WIDTH)) @ RN
 ONE_HOT = np.eye(CLASSES)[LABELS]
 
 
-def sums(x: np.ndarray = X, y: np.ndarray = LABELS, classes: int = CLASSES) -> Moments:
+def sums(x: np.ndarray = X, y: np.ndarray = LABELS, classes: int = CLASSES) -> FeatureMoments:
     one_hot = np.eye(classes)[y]
-    return Moments(one_hot.T @ x, one_hot.sum(axis=0), x.T @ x)
+    return FeatureMoments(one_hot.T @ x, one_hot.sum(axis=0), x.T @ x)
 
 
 def central_ridge(penalty: float) -> np.ndarray:
@@ -136,3 +145,55 @@ def test_options_out_of_range_are_refused() -> None:
         Ridge(-1.0)
     with pytest.raises(ConfigError, match="covariance"):
         ClassMeans("private")
+
+
+RECORDS = Records(
+    (RNG.normal(size=(3000, WIDTH)) * 3 + 1).astype(np.float32), RNG.integers(CLASSES, size=3000)
+)  # nobody has the last class
+
+
+def mapped(random: int = 0) -> HeadFeatures:
+    features = HeadFeatures(WIDTH, random)
+    features.standardise(standardisation(RECORDS.x))
+    return features
+
+
+def parts(records: Records) -> list[Records]:
+    return [records.take(np.flatnonzero(records.labels == label)) for label in range(CLASSES)]
+
+
+@pytest.mark.parametrize("random", [0, 12])
+def test_they_are_sums_over_records(random: int) -> None:
+    features = mapped(random)
+    sums = FeatureMoments.of(features, RECORDS, CLASSES + 1, second=True)
+    rows = features(torch.from_numpy(RECORDS.x)).double().numpy()
+    assert np.allclose(sums.moments, sum(np.outer(row, row) for row in rows))
+    for label in range(CLASSES + 1):
+        assert np.allclose(sums.class_sums[label], rows[RECORDS.labels == label].sum(axis=0))
+        assert sums.counts[label] == (RECORDS.labels == label).sum()
+    assert sums.records == 3000
+    assert np.allclose(sums.mean, rows.mean(axis=0))
+
+
+@pytest.mark.parametrize("second", [True, False])
+def test_clients_add_up_to_the_pool(second: bool) -> None:
+    whole = FeatureMoments.of(mapped(), RECORDS, CLASSES + 1, second)
+    each = [FeatureSums.of(FeatureMoments.of(mapped(), part, CLASSES + 1, second)) for part in parts(RECORDS)]
+    totals = [(a + b + c).to_arrays() for a, b, c in permutations(each)]
+    for total in totals:
+        assert {name: array.tobytes() for name, array in total.items()} == {
+            name: array.tobytes() for name, array in totals[0].items()
+        }
+    found = FeatureSums.from_arrays(totals[0]).value()
+    assert (found.moments is None) is not second
+    for name in ("class_sums", "counts", "moments") if second else ("class_sums", "counts"):
+        assert np.allclose(getattr(found, name), getattr(whole, name), rtol=0, atol=2 * 2.0**-SUM_BITS)
+    assert {name: array.shape for name, array in totals[0].items()} == sums_shapes(CLASSES + 1, WIDTH, second)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_what_cannot_be_summed_raises(value: float) -> None:
+    bad = RECORDS.x.copy()
+    bad[7, 1] = value
+    with pytest.raises(ValueError, match="refused"):
+        FeatureSums.of(FeatureMoments.of(HeadFeatures(WIDTH), Records(bad, RECORDS.y), CLASSES + 1, True))

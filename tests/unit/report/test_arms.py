@@ -10,8 +10,7 @@ import pytest
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.comparison_page import write_report
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import RunState, StateError
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunState, RunWriter, StateError
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
 

@@ -10,8 +10,7 @@ from fedaux.config.sections import AuxConfig
 from fedaux.data.federated import open_data
 from fedaux.report.facts import confusion, expected_accuracy, image_strip, load_facts, may_show, recall, seconds, tones
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import StateError
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunWriter, StateError
 from helpers.tiny import TINY_CONFIG
 
 

@@ -9,8 +9,7 @@ from fedaux.core.messages import Failure
 from fedaux.report.run_page import write_run_report
 from fedaux.report.terminal import format_bytes
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import StateError
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunWriter, StateError
 from helpers.pages import Page
 from helpers.runs import finished_run
 from helpers.tiny import CNN, TINY_CONFIG

@@ -7,8 +7,7 @@ import pytest
 
 from fedaux.config.sections import FederationConfig
 from fedaux.runs.folders import how_to_continue, numbered_folder, stored_state
-from fedaux.server.run_state import FILE, StateError
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import FILE, RunWriter, StateError
 from helpers.runs import finished_run, finished_state
 from helpers.tiny import TINY_CONFIG
 

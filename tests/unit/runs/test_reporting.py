@@ -6,9 +6,9 @@ from fedaux.core.messages import NO_ANSWER, Account, Failure, Order, Reply, Subt
 from fedaux.core.progress import OrdersSent, ProgressEvent, ReplyReceived
 from fedaux.core.timing import payload_bytes
 from fedaux.runs.reporting import ReportingFederation
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
 from helpers.scripted import Scripted, account, honest, make_server
 
 

@@ -8,7 +8,7 @@ from fedaux.config.distillation import TeachersConfig
 from fedaux.data.records import Records
 from fedaux.models.inference import predict
 from fedaux.scoring.public_data import PublicData
-from fedaux.server.start import initial_state
+from fedaux.server.preparation import initial_state
 from helpers.scripted import CONFIG, MLP, WIDE, make_server
 
 ROWS = Records(np.arange(80, dtype=np.float32).reshape(40, 2))

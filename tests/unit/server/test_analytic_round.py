@@ -9,14 +9,13 @@ import torch
 
 from fedaux.core.messages import Failure, Order, Reply, Sums, SumsOrder, TrainOrder
 from fedaux.data.records import Records
-from fedaux.methods.analytic_heads import Head, Ridge
-from fedaux.methods.feature_sums import FeatureSums, Moments
+from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums, Head, Ridge
 from fedaux.models import Prototype, load_state
 from fedaux.models.head_features import HeadFeatures
 from fedaux.server.analytic_round import head_features, public_covariance, with_head
 from fedaux.server.loop import NoAnswerError, run
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
-from fedaux.server.start import initial_state
 from helpers.scripted import CLIENTS, CONFIG, MLP, Scripted, account, honest, make_server
 
 RIDGE = replace(CONFIG, method="ridge", fraction=0.5, rounds=4)
@@ -34,7 +33,7 @@ def answer(order: Order) -> Reply:
         return honest(order)
     features = HeadFeatures(6, order.random_features)
     features.standardise(order.standardisation)
-    sums = Moments.of(features, rows(order.client), order.classes, order.sends == "moments")
+    sums = FeatureMoments.of(features, rows(order.client), order.classes, order.sends == "moments")
     return Sums(order.client, 20, account(), FeatureSums.of(sums).to_arrays())
 
 
@@ -65,19 +64,12 @@ def test_the_head_is_that_of_all_sums_so_far() -> None:
     server.restore(start)
     mapped = head_features(server, start, MLP.label)
     pooled = Records(np.concatenate([rows(c).x for c in CLIENTS]), np.concatenate([rows(c).labels for c in CLIENTS]))
-    expected = Ridge().head(Moments.of(mapped, pooled, 3, second=True), lambda: np.eye(6))
+    expected = Ridge().head(FeatureMoments.of(mapped, pooled, 3, second=True), lambda: np.eye(6))
     found = server.learners.loaded(MLP.label, state.weights[MLP.label])
     assert isinstance(found, Prototype)
     logits = torch.from_numpy(pooled.x) @ found.head.weight.T + found.head.bias  # a whole network: on raw features
     psi = mapped(torch.from_numpy(pooled.x)).double().numpy()
     assert np.allclose(logits.detach().numpy(), psi @ expected.weight.T + expected.bias, atol=1e-4)
-
-
-def test_any_order_of_arrival_gives_the_same_bits() -> None:
-    first, second = answers(), answers()
-    second.arrival = lambda replies: replies[::-1]
-    one, two = (rounds_of(federation).weights[MLP.label] for federation in (first, second))
-    assert all(one[name].tobytes() == two[name].tobytes() for name in one)
 
 
 def test_a_stopped_run_goes_on_with_the_sums_that_it_has() -> None:
@@ -110,13 +102,6 @@ def test_training_starts_from_the_head_of_those_that_are_prepared(prepare: str, 
     assert kinds == [SumsOrder] * count + [TrainOrder] * 8
     sent = federation.of_kind(TrainOrder)[0].weights["parameters"]
     assert not np.array_equal(sent, initial_state(make_server(RIDGE)).weights[MLP.label]["parameters"])
-
-
-def test_class_sums_come_without_second_moments() -> None:
-    federation = answers()
-    state = rounds_of(federation, replace(RIDGE, method="class-means"))
-    assert {order.sends for order in federation.asked} == {"class-sums"}  # type: ignore[union-attr]
-    assert set(state.sums[MLP.label]) == {"class_sums", "counts"}
 
 
 @pytest.mark.parametrize("head_only", [True, False])

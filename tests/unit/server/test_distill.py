@@ -14,13 +14,9 @@ from fedaux.methods.contribution import Ensemble
 from fedaux.models import Prototype, build, flatten_state
 from fedaux.models.inference import predict
 from fedaux.server.distill import (
-    SWA_EVERY,
-    Average,
     Best,
     distill,
     distillation_loss,
-    public_loss,
-    soft_labels,
     starts,
 )
 from fedaux.server.networks import Learners
@@ -51,42 +47,6 @@ def test_distillation_is_the_mean_kl_divergence() -> None:
     assert distillation_loss(torch.tensor(student), torch.tensor(teacher)).item() == pytest.approx(naive, rel=1e-12)
 
 
-def test_a_perfect_student_loses_nothing() -> None:
-    logits = torch.randn(5, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert distillation_loss(logits, logits.softmax(dim=1)).item() == pytest.approx(0.0, abs=1e-12)
-
-
-def naive_labels(teachers: list[Any], combine: str, temperature: float) -> list[list[float]]:
-    """Of each example, written out."""
-    found = []
-    for row in range(len(teachers[0])):
-        if combine == "logits":
-            mean = [sum(t[row][c] for t in teachers) / len(teachers) for c in range(3)]
-            labels = [np.exp(m) / sum(np.exp(x) for x in mean) for m in mean]
-        else:
-            softmaxes = [[np.exp(x) / sum(np.exp(y) for y in t[row]) for x in t[row]] for t in teachers]
-            labels = [sum(p[c] for p in softmaxes) / len(teachers) for c in range(3)]
-        sharper = [label ** (1 / temperature) for label in labels]
-        found.append([label / sum(sharper) for label in sharper])
-    return found
-
-
-@pytest.mark.parametrize("combine", ["logits", "probabilities"])
-@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
-def test_soft_labels_are_a_mean_of_logits_or_of_probabilities_and_sharper_below_one(
-    combine: str, temperature: float
-) -> None:
-    teachers = np.random.default_rng(0).normal(size=(4, 6, 3)).astype(np.float32)
-    ensemble = Ensemble.empty(6, 3)
-    for logits in teachers:
-        probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        ensemble.merge(Ensemble.of(logits if combine == "logits" else probabilities))
-    settings = DistillConfig(combine=combine, temperature=temperature)
-    rows = np.array([4, 1, 5])
-    expected = np.array(naive_labels(list(teachers.astype(float)), combine, temperature))[rows]
-    assert np.allclose(soft_labels(ensemble, rows, settings), expected, atol=1e-6)
-
-
 def distilled(seed: int = 0, **settings: Any) -> tuple[Prototype, float]:
     """A student with BatchNorm after distillation from a teacher."""
     public = Records((5 + np.random.default_rng(0).normal(size=(200, 4))).astype(np.float32))
@@ -109,18 +69,6 @@ def test_so_many_steps_are_so_many_epochs() -> None:
 def test_in_train_mode_statistics_move_to_the_public_data() -> None:
     kept, moved = (flatten_state(distilled(epochs=5, train_mode=mode)[0])["buffers"] for mode in (False, True))
     assert not np.allclose(kept, moved)
-
-
-def test_students_are_averaged_from_a_step_on() -> None:
-    """The mean of the same run stopped after 25, 50, 75 and 100 steps, but for those before the start."""
-    stops = [distilled(steps=step, optimizer="sgd", momentum=0.5)[0] for step in (50, 75, 100)]
-    assert SWA_EVERY == 25
-    expected = np.mean([flatten_state(one)["parameters"] for one in stops], axis=0)
-    averaged = distilled(steps=100, optimizer="sgd", momentum=0.5, average_from=0.25)[0]
-    assert np.allclose(flatten_state(averaged)["parameters"], expected, atol=1e-6)
-    early = Average(1000.0)
-    early.see(50, stops[0])
-    assert early.count == 0
 
 
 def test_patience_keeps_the_best_student_and_stops() -> None:
@@ -152,15 +100,6 @@ SPEC = PrototypeSpec.of("mlp", hidden=8, features=6)
 def sample(count: int = 100) -> tuple[Prototype, Records, Ensemble]:
     public = Records(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
     return build(SPEC, (4,), 3, 2), public, Ensemble.of(3 * predict(build(SPEC, (4,), 3, 1), public))
-
-
-def test_public_loss_is_the_loss_on_those_rows() -> None:
-    student, public, ensemble = sample()
-    rows, settings = np.array([3, 90, 41]), DistillConfig(temperature=0.5)
-    with torch.no_grad():
-        logits = student.eval()(torch.from_numpy(public.gather(rows)))
-        naive = distillation_loss(logits, torch.from_numpy(soft_labels(ensemble, rows, settings)))
-    assert public_loss(student, public, ensemble, rows, settings) == pytest.approx(naive.item(), rel=1e-5)
 
 
 def test_students_start_from_the_average_from_themselves_or_from_the_better() -> None:

@@ -11,8 +11,8 @@ from fedaux import Config
 from fedaux.core.messages import Account, Order, PrepareOrder, Reply, TrainOrder, Update
 from fedaux.core.progress import AggregationStarted, ReleasesProgress, TrainingProgress
 from fedaux.server.loop import NoAnswerError, quorum, run, sample
+from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
-from fedaux.server.start import initial_state
 from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Scripted, account, fails, honest, make_server, update
 
 AVERAGE = replace(CONFIG, method="fedavg")
@@ -87,12 +87,6 @@ def test_without_any_release_the_run_ends_and_says_so() -> None:
         rounds_of(Scripted(dict.fromkeys(CLIENTS, fails(PrepareOrder))))
 
 
-def test_methods_that_do_not_score_ask_for_nothing() -> None:
-    federation = Scripted()
-    assert rounds_of(federation, replace(CONFIG, method="feddf")).releases == {}
-    assert federation.of_kind(PrepareOrder) == []
-
-
 # Quorum, spare clients, failures
 
 
@@ -149,13 +143,6 @@ def test_spare_clients_are_asked_and_not_waited_for() -> None:
     assert federation.taken == ["b", "c"]
     assert state.unheard == {"a", "d"}  # both were asked, and may have spent something
     assert sorted(state.history[0].client_metrics) == ["b", "c"]
-
-
-def test_a_spare_client_takes_the_place_of_one_that_fails() -> None:
-    config = replace(AVERAGE, fraction=0.5, rounds=1, federation=replace(CONFIG.federation, over_selection=0.5))
-    chosen = sample(CLIENTS, config, 1)[1]
-    federation = Scripted({chosen[0]: fails(TrainOrder)})
-    assert sorted(rounds_of(federation, config).history[0].client_metrics) == chosen[1:]
 
 
 def test_a_failure_costs_the_features_that_a_client_may_have_lost() -> None:

@@ -3,10 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.metrics import roc_auc_score
 
 from fedaux.models import flatten_state
-from fedaux.server.networks import Learners
-from helpers.scripted import CONFIG, MLP, WIDE
+from fedaux.models.inference import predict
+from fedaux.server.networks import MAX_SCORES, Learners, evaluate_classes, evaluations
+from helpers.scripted import CONFIG, MLP, WIDE, make_server
 
 BOTH = replace(CONFIG, prototypes=(MLP, WIDE))
 
@@ -18,16 +22,6 @@ def test_the_same_seed_gives_the_same_networks() -> None:
         assert not np.array_equal(one[label]["parameters"], other[label]["parameters"])
 
 
-def test_weights_pass_through_the_one_network_of_a_prototype() -> None:
-    learners = Learners.build(BOTH, (4,), 3)
-    first = learners.weights()[MLP.label]
-    moved = {name: array + array.dtype.type(1) for name, array in first.items()}
-    learner = learners.loaded(MLP.label, moved)
-    assert learner is learners.trained[MLP.label] is learners.networks[MLP.label]
-    assert all(np.array_equal(array, moved[name]) for name, array in learners.weights()[MLP.label].items())
-    assert not np.array_equal(first["parameters"], moved["parameters"])  # what was dumped is a copy
-
-
 def test_with_head_only_the_heads_of_the_networks_are_trained() -> None:
     learners = Learners.build(replace(BOTH, head_only=True), (4,), 3)
     for label, width in ((MLP.label, 6), (WIDE.label, 8)):
@@ -35,3 +29,35 @@ def test_with_head_only_the_heads_of_the_networks_are_trained() -> None:
         assert len(head) == 3 * (width + 1)
         assert np.array_equal(learners.weights()[label]["parameters"], head)
         assert learners.extractors[label] is learners.networks[label].features
+
+
+def test_rows_are_true_classes_and_columns_predicted_ones() -> None:
+    server = make_server()
+    model, test = server.learners.networks[MLP.label], server.public.test
+    assert test is not None
+    found, outputs = evaluate_classes(model, test, 3), predict(model, test)
+    table, answers = found.table, outputs.argmax(axis=1)
+    assert found.auc == pytest.approx(roc_auc_score(test.labels, softmax(outputs, axis=1), multi_class="ovr"))
+    for true in range(3):
+        for predicted in range(3):
+            assert table[true, predicted] == np.sum((test.labels == true) & (answers == predicted))
+
+
+def test_each_prototype_is_tested_with_its_own_weights() -> None:
+    server = make_server(replace(CONFIG, prototypes=(MLP, WIDE)))
+    weights = server.learners.weights()
+    tests = evaluations(server.learners, weights, server.public.test_inputs, 3)
+    assert {label: int(one.table.sum()) for label, one in tests.items()} == {MLP.label: 60, WIDE.label: 60}
+    moved = {**weights, WIDE.label: {**weights[WIDE.label], "parameters": -weights[WIDE.label]["parameters"]}}
+    again = evaluations(server.learners, moved, server.public.test_inputs, 3)
+    assert np.array_equal(again[MLP.label].table, tests[MLP.label].table)
+    assert not np.array_equal(again[WIDE.label].table, tests[WIDE.label].table)
+
+
+def test_the_area_is_left_out_where_it_would_need_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_server()
+    test = server.public.test
+    assert test is not None
+    assert len(test) * 3 <= MAX_SCORES
+    monkeypatch.setattr("fedaux.server.networks.MAX_SCORES", 100)
+    assert evaluate_classes(server.learners.networks[MLP.label], test, 3).auc is None

@@ -13,11 +13,12 @@ from fedaux.core.rng import derive_seed
 from fedaux.models.inference import fingerprint
 from fedaux.scoring.frozen_extractor import extractor_hash
 from fedaux.scoring.teacher_weights import TeacherWeights
-from fedaux.server.account_counts import Heard
-from fedaux.server.run_state import RunState
+from fedaux.server.orders import Heard
+from fedaux.server.preparation import initial_state
+from fedaux.server.run_state import RunState, StateError
 from fedaux.server.server import Server
-from fedaux.server.start import initial_state
-from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, make_server, release
+from helpers.scripted import CLIENTS, CONFIG, MLP, make_server, release
+from helpers.states import ACCOUNT
 
 HEADS = replace(CONFIG, head_only=True)
 
@@ -40,20 +41,6 @@ def test_a_train_order_has_the_rounds_own_seed() -> None:
     assert {order.round for order in orders} == {5}
     assert all(order.weights is state.weights[MLP.label] for order in orders)  # serialized once
     assert (orders[0].h0, orders[0].extractor) == ("", {})
-
-
-def test_what_was_heard_of_an_account_is_sent_back() -> None:
-    server = make_server()
-    state = initial_state(server).with_accounts("a", {"a": Account(0.5, 1e-5, "replace-one", "record", 3)})
-    assert [server.orders.prepare(state, client).heard for client in "ab"] == [3, 0]
-    assert [server.orders.train(state, client).heard for client in "ab"] == [3, 0]
-
-
-def test_a_run_that_goes_on_is_known_by_the_id_that_it_has() -> None:
-    server = make_server()
-    state = initial_state(server)
-    assert server.orders.train(state, "a").run == server.config.run_id
-    assert server.orders.train(replace(state, run="f00d"), "a").run == "f00d"
 
 
 def test_a_count_goes_back_with_the_clients_signature_of_it(tmp_path: Path) -> None:
@@ -128,24 +115,11 @@ def test_where_all_count_alike_nothing_is_scored() -> None:
     assert (order.public, order.fit, order.client_fit) == ({}, {}, {})
 
 
-@pytest.mark.parametrize("config", [CONFIG, replace(AT_CLIENTS, method="fedavg")], ids=["server", "fedavg"])
-def test_clients_are_not_asked_to_teach_where_the_server_does_or_nobody(config: Config) -> None:
-    server, state, weights = started(config)
-    assert server.orders.train(state, "a", weights).teaching == ""
-
-
 def test_the_extractor_goes_to_a_teacher_that_may_have_lost_its_features() -> None:
     server, state, weights = started(AT_CLIENTS)
     assert server.orders.train(state, "a", weights).extractor == {}
     lost = replace(state, prepared=frozenset("bcd"))
     assert server.orders.train(lost, "a", weights).extractor is state.extractors[MLP.label]
-
-
-def test_prototypes_are_dealt_in_turn() -> None:
-    server: Server = make_server(replace(CONFIG, prototypes=(MLP, WIDE)))
-    assert [server.label_of(client) for client in CLIENTS] == [MLP.label, WIDE.label] * 2
-    state = initial_state(server)
-    assert server.orders.train(state, "b").weights is state.weights[WIDE.label]
 
 
 @pytest.mark.parametrize("head_only", [True, False])
@@ -157,3 +131,22 @@ def test_statistics_of_features_go_to_those_that_train_heads_or_sum_features(hea
     assert server.orders.sums(state, "a", "moments").standardisation is expected
     assert server.orders.train(state, "a").standardisation == (expected if head_only else {})
     assert (server.orders.sums(state, "a", "moments").width, expected["mean"].shape) == (6, (6,))
+
+
+def test_signatures_go_with_their_counts(tmp_path: Path) -> None:
+    path = tmp_path / "heard.json"
+    known = Heard(path)
+    assert known.entries("berlin") == (0, "")
+    known.update({"berlin": replace(ACCOUNT, entries=3, signature="b3")})
+    known.update({"berlin": replace(ACCOUNT, entries=2, signature="b2"), "paris": replace(ACCOUNT, entries=2)})
+    known.update({"berlin": replace(ACCOUNT, entries=3, signature="")})
+    assert [Heard(path).entries(name) for name in ("berlin", "paris")] == [(3, "b3"), (2, "")]
+    known.update({"berlin": replace(ACCOUNT, entries=3, signature="a3")})
+    assert Heard(path).entries("berlin") == (3, "a3")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"berlin": "many"}', '{"berlin": [1]}'])
+def test_a_damaged_file_ends_the_run_before_it_begins(tmp_path: Path, text: str) -> None:
+    (tmp_path / "heard.json").write_text(text)
+    with pytest.raises(StateError, match="is damaged"):
+        Heard(tmp_path / "heard.json")

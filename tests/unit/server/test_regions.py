@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from fedaux import Config
-from fedaux.core.messages import Failure, PrepareOrder, TrainOrder
-from fedaux.core.progress import OrdersSent, ProgressEvent, ReplyReceived
+from fedaux.core.messages import PrepareOrder, TrainOrder
 from fedaux.server import regions as regions_module
 from fedaux.server.loop import run
 from fedaux.server.regions import FOLDER, Part, Region, RegionError, Regions
-from fedaux.server.run_state import RunState
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunState, RunWriter
 from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Answer, Scripted, fails, make_server
 
 
@@ -79,26 +77,6 @@ def test_failures_are_those_of_one_server(tmp_path: Path) -> None:
     state, _ = merged(tmp_path, script=script)
     assert_same(state, alone)
     assert {failure.client for failure in state.history[0].failures} == {"b", "d"}
-
-
-def test_whoever_watches_hears_what_each_region_is_asked_for_and_answers(tmp_path: Path) -> None:
-    script, events = {"b": fails(TrainOrder, 1), "d": fails(PrepareOrder)}, list[ProgressEvent]()
-    made = regional(tmp_path, replace(CONFIG, rounds=1), 2, script)
-    regions = Regions(tmp_path, 2, lambda: [region.step() for region, _ in made] and None, events.append)
-    state = run(make_server(replace(CONFIG, rounds=1)), regions, None, RunWriter(tmp_path).save)
-    asked = [event for event in events if isinstance(event, OrdersSent)]
-    assert asked == [
-        OrdersSent(task, ("1of2", "2of2"), round_, 0) for task, round_ in (("release", None), ("train", 1))
-    ]
-    replies = [event for event in events if isinstance(event, ReplyReceived)]
-    good = [(reply.client, reply.task) for reply in replies if reply.failure is None]
-    assert sorted(good) == [(region, task) for region in ("1of2", "2of2") for task in ("release", "train")]
-    assert all(reply.bytes > 0 and reply.account in state.accounts.values() for reply in replies if not reply.failure)
-    failed = {(reply.client, reply.task): reply.failure for reply in replies if reply.failure}
-    assert failed == {
-        ("1of2", "train"): Failure("1of2", "b: out of order"),
-        ("2of2", "release"): Failure("2of2", "d: out of order"),
-    }
 
 
 def test_a_region_waits_for_a_request_answers_once_and_ends_with_the_run(tmp_path: Path) -> None:

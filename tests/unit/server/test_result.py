@@ -4,8 +4,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from fedaux.config.distillation import DistillConfig
+from fedaux.config.sections import LocalConfig
 from fedaux.core.messages import Failure
-from fedaux.server.result import FinishedRun
+from fedaux.server.result import FinishedRun, collapse_warning, first_remedy, last_evaluations
+from fedaux.server.run_state import RunState
+from helpers.runs import finished_state
+from helpers.tiny import CNN, MLP, TINY_CONFIG
 
 
 def test_the_last_round_counts_and_not_the_best(result: FinishedRun) -> None:
@@ -14,10 +21,6 @@ def test_the_last_round_counts_and_not_the_best(result: FinishedRun) -> None:
     told = FinishedRun(replace(result.state, history=(better, last)), result.folder)
     assert told.curve == [1.0, last.mean_accuracy]
     assert told.accuracy == last.mean_accuracy < 1.0
-
-
-def test_the_statement_is_the_ledgers(result: FinishedRun) -> None:
-    assert result.statement == result.state.ledger.statement()
 
 
 def test_figures_for_scripts_are_json(result: FinishedRun) -> None:
@@ -29,3 +32,49 @@ def test_figures_for_scripts_are_json(result: FinishedRun) -> None:
     assert found["prototypes"] == result.state.history[-1].accuracy
     assert found["failed"] == ["a", "b"]  # each once
     assert found["privacy"] == {"epsilon": 0.1, "delta": 1e-5, "statement": result.statement}
+
+
+def state(tables: list[list[list[int]]], **settings: object) -> RunState:
+    config = replace(TINY_CONFIG, prototypes=(MLP, CNN)[: len(tables)], **settings)  # type: ignore[arg-type]
+    done = finished_state(config)
+    confusion = dict(zip(done.weights, tables, strict=True))
+    return replace(done, history=(replace(done.history[-1], confusion=confusion),))
+
+
+def digits(collapsed: bool) -> list[list[int]]:
+    return [[36 if column == (0 if collapsed else row) else 0 for column in range(10)] for row in range(10)]
+
+
+def test_one_answer_to_everything_is_a_warning_and_a_good_model_none() -> None:
+    assert collapse_warning(state([digits(False)])) == ""
+    text = collapse_warning(state([digits(True)]))
+    assert text.startswith("the model does not beat always answering '0'")
+    assert "First try: --set" in text
+
+
+def test_of_several_networks_the_one_that_collapsed_is_named() -> None:
+    text = collapse_warning(state([digits(False), digits(True)]))
+    assert text.startswith("cnn(features=8, width=4): the model")
+    assert "mlp" not in text
+
+
+def test_before_the_first_round_there_is_nothing_to_say() -> None:
+    done = finished_state()
+    assert last_evaluations(replace(done, history=())) == {}
+    assert collapse_warning(replace(done, history=())) == ""
+    label = next(iter(done.weights))
+    assert last_evaluations(done)[label].auc == done.history[-1].metrics[label]["auc"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "--set local.epochs=5; a client makes only 8 steps a round"),  # 240 records, batches of 32
+        ({"local": LocalConfig(epochs=20)}, "--set distill.steps=200 --set distill.lr=1e-3"),
+        ({"local": LocalConfig(epochs=20), "method": "fedavg"}, "--set method=fedavg+p"),
+        ({"local": LocalConfig(epochs=20), "distill": DistillConfig(lr=1e-3)}, "head_init=closed-form"),
+        ({"method": "ridge+p", "head_only": True}, "public data that look more like"),
+    ],
+)
+def test_the_likeliest_cause_comes_first(settings: dict[str, object], says: str) -> None:
+    assert says in first_remedy(state([digits(True)], **settings))

@@ -1,5 +1,6 @@
 """What one round learns of how far honest clients move, the next ones hold against everybody."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -8,15 +9,15 @@ import pytest
 
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.core.messages import Failure, Order, Reply, TrainOrder, Update
+from fedaux.core.messages import Account, Failure, Order, Reply, Subtotal, TrainOrder, Update
+from fedaux.core.results import RoundResult
 from fedaux.core.timing import Costs
 from fedaux.server.loop import run as run_rounds
-from fedaux.server.round import Round
+from fedaux.server.preparation import initial_state
+from fedaux.server.round import NORM_LIMIT, Round, norm_limits, update_norm
 from fedaux.server.run_state import RunState
-from fedaux.server.start import initial_state
-from fedaux.server.update_norms import NORM_LIMIT
 from helpers import scripted
-from helpers.scripted import CONFIG, MLP, Answer, Scripted, honest, make_server
+from helpers.scripted import CLIENTS, CONFIG, MLP, Answer, Scripted, honest, make_server
 
 AVERAGE = replace(CONFIG, method="fedavg")
 
@@ -54,28 +55,12 @@ def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so
     assert len(second.client_metrics) == 3
 
 
-def test_less_is_believed() -> None:
-    assert after(bold(0.5 * NORM_LIMIT, since=2)).history[1].failures == ()
-
-
 def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client() -> None:
     moved, honestly = after(bold(3 * NORM_LIMIT)).history, after(bold(1.0)).history
     assert moved[0].failures == ()
     norms = [history[0].update_norms[MLP.label]["parameters"] for history in (moved, honestly)]
     assert norms[0] < 1.5 * norms[1]
     assert [failure.client for failure in moved[1].failures] == ["b"]
-
-
-def test_the_order_of_arrival_decides_nothing() -> None:
-    one, two = (
-        after(bold(1.5 * NORM_LIMIT, since=2), CONFIG, arrival=arrival)
-        for arrival in (list, lambda replies: replies[::-1])
-    )
-    assert len(one.history[1].failures) == 1
-    for field in ("update_norms", "failures", "largest_teacher", "local_loss"):
-        assert [getattr(each, field) for each in one.history] == [getattr(each, field) for each in two.history]
-    for label, arrays in one.weights.items():
-        assert all(np.array_equal(array, two.weights[label][name]) for name, array in arrays.items())
 
 
 def test_what_is_not_a_number_is_refused_before_it_is_measured() -> None:
@@ -99,11 +84,6 @@ def test_the_loudest_teacher_is_told(share: float) -> None:
     assert shares.max() <= share + 1e-9
     assert client == server.clients[int(shares.mean(axis=1).argmax())]
     assert told == pytest.approx(shares.mean(axis=1).max())
-
-
-def test_where_nothing_is_weighed_nobody_is_loudest() -> None:
-    (result,) = after(honest, replace(CONFIG, method="feddf", rounds=1)).history
-    assert result.largest_teacher is None
 
 
 def started(method: str = "fedaux", releases: str = "abcd") -> tuple[Round, RunState]:
@@ -154,3 +134,56 @@ def test_reasons_that_clients_write_are_kept_short() -> None:
     (failure,) = talkative.history[0].failures
     assert failure.client == "b"
     assert len(failure.reason) == 500
+
+
+def test_limits_come_from_the_largest_median_of_each_prototype() -> None:
+    history = [
+        RoundResult(1, {}, {}, update_norms={"a": {"parameters": 1.0, "buffers": 7.0}}),
+        RoundResult(2, {}, {}, update_norms={"a": {"parameters": 2.0, "buffers": 3.0}, "b": {"parameters": 0.0}}),
+    ]
+    assert norm_limits(history) == {"a": {"parameters": 2 * NORM_LIMIT, "buffers": 7 * NORM_LIMIT}, "b": {}}
+    assert norm_limits([]) == {}
+
+
+def test_update_norm_is_the_distance_by_the_root_of_the_steps() -> None:
+    sent = {"parameters": np.zeros(2, np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([3])}
+    got = {"parameters": np.array([3, 4], np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([99])}
+    assert update_norm(sent, got, 4) == {"parameters": 2.5, "buffers": 0.0}
+
+
+ACCOUNT = Account(0.5, 1e-5, "replace-one", "record", 1)
+
+
+def added(server_clients: str) -> Round:
+    """A round to which these clients' updates were added; the last one's training was private."""
+    server = make_server()
+    state = initial_state(server)
+    current = Round.start(server, None, state, CLIENTS, Costs())
+    for client in server_clients:
+        order = server.orders.train(state, client)
+        reply = honest(order)
+        assert isinstance(order, TrainOrder)
+        assert isinstance(reply, Update)
+        private = client == server_clients[-1]
+        current.add(reply if not private else Update(**{**vars(reply), "noise": 1.5, "rate": 0.5, "steps": 3}))
+    return current
+
+
+def test_two_subtotals_are_the_round_of_all() -> None:
+    whole, merged = added("abcd"), added("")
+    for part in ("ab", "cd"):
+        current = added(part)
+        current.failures.append(Failure(part, "gone"))
+        told = current.subtotal(dict.fromkeys(part, ACCOUNT))
+        facts = json.loads(json.dumps(told.facts))
+        assert merged.merge(Subtotal(facts, told.contribution)) == dict.fromkeys(part, ACCOUNT)
+    assert merged.client_metrics == whole.client_metrics
+    assert merged.norms == whole.norms
+    assert merged.costs.received == whole.costs.received > 0
+    assert (merged.unprotected, sorted(merged.private_training)) == (2, ["b", "d"])
+    assert (whole.unprotected, sorted(whole.private_training)) == (3, ["d"])
+    assert [failure.client for failure in merged.failures] == ["ab", "cd"]
+    assert (merged.total.clients, merged.total.teachers) == (whole.total.clients, whole.total.teachers) == (4, 4)
+    (mine, _), (theirs, _) = merged.total.finish(), whole.total.finish()
+    assert mine[MLP.label].keys() == theirs[MLP.label].keys()
+    assert all(np.array_equal(array, theirs[MLP.label][name]) for name, array in mine[MLP.label].items())

@@ -7,9 +7,9 @@ import numpy as np
 
 from fedaux import Config
 from fedaux.config.sections import AuxConfig, DataConfig
+from fedaux.server.preparation import initial_state
 from fedaux.server.server import deal
 from fedaux.server.server import make_server as make_run_server
-from fedaux.server.start import initial_state
 from helpers.scripted import CONFIG, MLP, WIDE, make_server
 
 

@@ -11,7 +11,7 @@ import pytest
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.core.progress import Notice, OnProgress, ProgressEvent, SweepProgress
-from fedaux.server.run_writer import RunWriter
+from fedaux.server.run_state import RunWriter
 from fedaux.sweeps.engine import FailedRun, SweepError, SweepResult, read_sweep, run_sweep, write_results
 from fedaux.sweeps.grid import Chosen, Sweep
 from fedaux.sweeps.workers import Task, TaskError, run_tasks

@@ -104,13 +104,13 @@ def test_a_sample_is_as_large_as_the_budget_and_methods_share_their_local_settin
 
 
 def test_a_list_of_ones_own_replaces_those_that_set_the_same_and_may_be_for_one_method() -> None:
-    own = {"local": {"lr": [0.5]}, "feddf+p": {"distill.lr": [1e-2, 1e-3]}, "distill.samples": [5]}
+    own = {"local": {"lr": [0.5]}, "feddf+p": {"distill.lr": [1e-2, 1e-3]}, "local.mu": [5]}
     assert keys("feddf+p", PRETRAINED, own) == ["local.epochs", "distill.epochs", "local.lr", "distill.lr"]
     lists = {axis.key: axis.allowed for axis in axes(PRETRAINED, "feddf+p", read_grid(own))}
     assert lists["local.lr"] == ({"local.lr": 0.5},)
     assert lists["distill.lr"] == ({"distill.lr": 1e-2}, {"distill.lr": 1e-3})
     assert len({axis.key: axis for axis in axes(PRETRAINED, "fedaux", read_grid(own))}["distill.lr"].allowed) == 5
-    assert "distill.samples" in keys("fedbe+p", PRETRAINED, own)
+    assert "local.mu" in keys("fedprox+p", PRETRAINED, own)
 
 
 def test_adam_takes_no_momentum_along() -> None:

@@ -7,19 +7,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from fedaux.client.task import ClientTask
+from fedaux.client.kept_state import Trained
+from fedaux.client.training import ClientTask, gradient_term, train_local
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Failure, Refusal, Reply, TrainOrder, Update
-from fedaux.flower import stacked_clients
+from fedaux.core.rng import torch_stream
+from fedaux.data.records import Records
+from fedaux.flower import stacked_heads
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.stacked_clients import StackedClient, StackedFederation, stacks, train_clients
+from fedaux.flower.stacked_heads import HeadTask, StackedClient, StackedFederation, stacks, train_clients, train_heads
+from fedaux.methods.hooks import Hooks
+from fedaux.models import HeadFeatures, flatten_state, linear_head, load_state
+from fedaux.models.head_features import standardisation
+from fedaux.models.optimizer import Optimizer
 from fedaux.runs.runner import in_process
+from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server, make_server
-from fedaux.server.start import initial_state
 
 CLIENTS = 5
 CONFIG = Config(
@@ -31,7 +41,7 @@ CONFIG = Config(
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(epochs=2, lr=1e-2),
 )
-SGD = replace(CONFIG.local, optimizer="sgd", momentum=0.9, weight_decay=1e-3, lr=0.1)
+LOCAL_SGD = replace(CONFIG.local, optimizer="sgd", momentum=0.9, weight_decay=1e-3, lr=0.1)
 
 
 def prepared(config: Config, folder: Path) -> tuple[Server, StackedFederation, list[TrainOrder]]:
@@ -77,10 +87,10 @@ def assert_same(stacked: Sequence[Reply], serial: Sequence[Reply]) -> None:
     "changes",
     [
         {},
-        {"local": SGD},
+        {"local": LOCAL_SGD},
         {"method": "fedprox", "local": replace(CONFIG.local, mu=0.5)},
-        {"method": "fednova", "local": SGD},
-        {"method": "scaffold", "local": SGD},
+        {"method": "fednova", "local": LOCAL_SGD},
+        {"method": "scaffold", "local": LOCAL_SGD},
         {"method": "feddyn"},
         {"method": "feddf", "teachers": TeachersConfig(run_on="clients")},
         {"federation": FederationConfig(precision="float16")},
@@ -101,16 +111,12 @@ def test_stacks_are_as_large_as_memory_allows(tmp_path: Path, monkeypatch: pytes
         sizes.append(len(clients))
         return train_clients(clients)
 
-    monkeypatch.setattr(stacked_clients, "train_clients", watched)
+    monkeypatch.setattr(stacked_heads, "train_clients", watched)
     largest = max(federation._open(order).nbytes for order in orders)  # type: ignore[union-attr]
-    monkeypatch.setattr(stacked_clients, "STACK_BYTES", largest)
+    monkeypatch.setattr(stacked_heads, "STACK_BYTES", largest)
     assert_same(ask(federation, orders), whole)
     assert sum(sizes) == CLIENTS
     assert len(sizes) > 2
-
-
-def context_of(federation: StackedFederation, order: TrainOrder) -> Any:
-    return federation.grid.context(federation.nodes[order.client])  # type: ignore[attr-defined]
 
 
 def test_a_client_fails_alone_and_for_its_own_reason(tmp_path: Path) -> None:
@@ -151,7 +157,7 @@ def test_an_update_that_cannot_be_made_is_tried_by_message(tmp_path: Path, monke
 def test_clients_are_trained_as_their_replies_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare clients that nobody waits for are not trained."""
     _, federation, orders = prepared(CONFIG, tmp_path)
-    monkeypatch.setattr(stacked_clients, "STACK_BYTES", 1)
+    monkeypatch.setattr(stacked_heads, "STACK_BYTES", 1)
     opened: list[str] = []
     open_client = StackedClient.open
     monkeypatch.setattr(
@@ -177,7 +183,7 @@ def test_other_clients_are_asked_by_message(changes: dict[str, Any], tmp_path: P
 
 def test_terms_have_the_state_that_clients_keep(tmp_path: Path) -> None:
     """SCAFFOLD's second round: each client has a control variate of its own."""
-    _, federation, orders = prepared(replace(CONFIG, method="scaffold", local=SGD), tmp_path)
+    _, federation, orders = prepared(replace(CONFIG, method="scaffold", local=LOCAL_SGD), tmp_path)
     first = ask(federation, orders)
     rng = np.random.default_rng(0)
     control = {
@@ -189,3 +195,100 @@ def test_terms_have_the_state_that_clients_keep(tmp_path: Path) -> None:
     assert_same(second, ask(by_message(federation), again))
     for before, after in zip(first, second, strict=True):
         assert not np.allclose(before.extra["c"], after.extra["c"])  # type: ignore[union-attr]
+
+
+WIDTH, CLASSES = 12, 5
+HEAD = linear_head(WIDTH, CLASSES)
+ADAM, SGD = Optimizer("adam", 1e-2, weight_decay=0.01), Optimizer("sgd", 0.02, momentum=0.9, weight_decay=0.01)
+
+
+def pool(size: int = 400, seed: int = 0) -> Records:
+    rng = np.random.default_rng(seed)
+    return Records(rng.normal(size=(size, WIDTH)).astype(np.float32), rng.integers(CLASSES, size=size))
+
+
+def parts(records: Records, sizes: list[int]) -> list[Records]:
+    order = np.random.default_rng(1).permutation(len(records))
+    return [records.take(rows) for rows in np.split(order, np.cumsum(sizes))[:-1]]
+
+
+def starts(count: int) -> list[np.ndarray]:
+    """Not all alike, though in a round they are."""
+    rng = np.random.default_rng(2)
+    return [rng.normal(scale=0.1, size=CLASSES * (WIDTH + 1)).astype(np.float32) for _ in range(count)]
+
+
+def stacked(clients: list[Records], epochs: int, optimizer: Optimizer, mu: float = 0.0, batch_size: int = 16):  # type: ignore[no-untyped-def]
+    first = starts(len(clients))
+    tasks = [
+        HeadTask(first[i].copy(), records, torch_stream(i), gradient_term(Hooks(), mu, first[i], {}, {}))
+        for i, records in enumerate(clients)
+    ]
+    return train_heads(tasks, epochs, batch_size, optimizer)
+
+
+def serial(clients: list[Records], epochs: int, optimizer: Optimizer, mu: float = 0.0, batch_size: int = 16):  # type: ignore[no-untyped-def]
+    results = []
+    for i, (records, start) in enumerate(zip(clients, starts(len(clients)), strict=True)):
+        load_state(HEAD, {"parameters": start})
+        term = gradient_term(Hooks(), mu, start, {}, {})
+        steps = {"epochs": epochs, "batch_size": batch_size, "optimizer": optimizer, "generator": torch_stream(i)}
+        trained = train_local(HEAD, records, **steps, term=term)  # type: ignore[arg-type]
+        results.append((flatten_state(HEAD)["parameters"], trained))
+    return results
+
+
+def assert_equal(ours: list[tuple[np.ndarray, Trained]], oracle: list[tuple[np.ndarray, Trained]]) -> None:
+    for (theta, trained), (expected, alone) in zip(ours, oracle, strict=True):
+        assert np.allclose(theta, expected, rtol=0, atol=1e-6, equal_nan=True)
+        assert trained.steps == alone.steps
+        assert trained.loss == pytest.approx(alone.loss, abs=1e-6, nan_ok=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    batch_size=st.integers(1, 40),
+    epochs=st.integers(1, 3),
+    optimizer=st.sampled_from([ADAM, SGD, Optimizer("sgd", 0.1)]),
+    mu=st.sampled_from([0.0, 0.5]),
+)
+@example(sizes=[33, 1, 16, 7, 200, 48, 17, 2], batch_size=16, epochs=3, optimizer=SGD, mu=0.5)
+def test_all_clients_at_once_are_each_by_itself(
+    sizes: list[int], batch_size: int, epochs: int, optimizer: Optimizer, mu: float
+) -> None:
+    """Sizes from one record to many; a last batch that is full, short, or of one row."""
+    clients = parts(pool(), sizes)
+    ours = stacked(clients, epochs, optimizer, mu, batch_size)
+    assert_equal(ours, serial(clients, epochs, optimizer, mu, batch_size))
+
+
+@pytest.mark.parametrize("random", [0, 7])
+def test_heads_on_mapped_features_are_heads_on_the_mapped_rows(random: int) -> None:
+    records, features = pool(), HeadFeatures(WIDTH, random)
+    features.standardise(standardisation(3 * records.x + 1))
+    mapped = replace(records, x=features(torch.from_numpy(records.x)).numpy())
+    start = np.random.default_rng(3).normal(scale=0.1, size=CLASSES * (features.width + 1)).astype(np.float32)
+
+    def heads(records: Records, *features: HeadFeatures):  # type: ignore[no-untyped-def]
+        tasks = [HeadTask(start.copy(), part, torch_stream(i)) for i, part in enumerate(parts(records, [33, 1, 16]))]
+        return train_heads(tasks, 2, 16, ADAM, *features)
+
+    assert_equal(heads(records, features), heads(mapped))
+
+
+def test_clients_need_not_share_a_pool() -> None:
+    clients = [pool(size, seed) for seed, size in enumerate((20, 50, 9))]
+    assert_equal(stacked(clients, 2, ADAM), serial(clients, 2, ADAM))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e38])
+def test_a_client_that_diverges_does_so_alone(value: float) -> None:
+    """The rows that fill up its short batch are its own."""
+    records = pool()
+    clients = parts(records, [40, 23, 30])
+    assert clients[1].rows is not None
+    records.x[clients[1].rows[0]] = value
+    ours = stacked(clients, 2, SGD)
+    assert not np.isfinite(ours[1][1].loss)
+    assert_equal([ours[0], ours[2]], [serial(clients, 2, SGD)[i] for i in (0, 2)])

@@ -9,11 +9,15 @@ import pytest
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
+from fedaux.core.messages import Failure, PrepareOrder
 from fedaux.core.progress import PretrainingProgress
+from fedaux.core.timing import Costs
 from fedaux.models import flatten_state, load_state
 from fedaux.privacy.module_validation import UnsupportedModuleError
-from fedaux.server.start import initial_state, pretrain_extractor
-from helpers.scripted import CONFIG, MLP, make_server
+from fedaux.server.preparation import collect_releases, initial_state, pretrain_extractor
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
+from helpers.scripted import CLIENTS, CONFIG, MLP, Scripted, fails, make_server
 
 
 @pytest.mark.parametrize(
@@ -24,13 +28,6 @@ def test_the_state_holds_what_the_method_needs(method: str, head_only: bool, ext
     state = initial_state(make_server(replace(CONFIG, method=method, head_only=head_only)))
     assert (len(state.weights), len(state.extractors), len(state.public)) == (1, extractors, public)
     assert (state.round, state.history, state.releases) == (0, (), {})
-
-
-def test_the_public_map_is_what_the_scorer_derives_from_the_negatives() -> None:
-    server = make_server()
-    state = initial_state(server)
-    expected = server.scorer.publish(server.public.negatives(MLP.label).gather())
-    assert all(np.array_equal(array, state.public[MLP.label][name]) for name, array in expected.items())
 
 
 def test_a_network_that_cannot_train_privately_is_refused_before_anybody_is_asked() -> None:
@@ -87,3 +84,32 @@ def test_plain_methods_refuse_to_start_from_a_users_own_weights(
         initial_state(make_server(replace(config, method="fedavg")))
     state = initial_state(make_server(replace(config, method="fedavg+p")))
     assert np.isin(np.arange(12.0), state.weights["my_start:network"]["parameters"]).all()
+
+
+def collected(federation: Scripted, server: Server, state: RunState) -> tuple[RunState, list[Failure], Costs]:
+    costs = Costs()
+    return *collect_releases(server, federation, state, CLIENTS, costs), costs
+
+
+def test_those_who_answer_are_known_with_their_accounts() -> None:
+    server, federation = make_server(), Scripted()
+    state, failures, costs = collected(federation, server, initial_state(server))
+    assert failures == []
+    assert set(state.releases) == set(state.accounts) == set(state.prepared) == set(CLIENTS)
+    assert state.heard("a") == (1, "")
+    orders = federation.of_kind(PrepareOrder)
+    size = sum(array.nbytes for arrays in (orders[0].extractor, orders[0].public) for array in arrays.values())
+    assert (costs.sent, costs.received) == (4 * size, 4 * 2 * 8)
+    again = Scripted()
+    assert collected(again, server, state)[0].releases == state.releases
+    assert again.asked == []
+
+
+def test_a_failure_says_that_there_is_no_score_and_is_remembered_as_unheard() -> None:
+    server = make_server()
+    script = {"b": fails(PrepareOrder), "c": lambda order: None}
+    state, failures, _ = collected(Scripted(script), server, initial_state(server))
+    assert failures == [Failure("b", "no score: out of order")]
+    assert set(state.releases) == {"a", "d"}
+    assert state.unheard == {"b", "c"}  # their accounts may have an entry that nobody was told of
+    assert collected(Scripted(), server, state)[0].unheard == set()

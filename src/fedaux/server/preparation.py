@@ -1,0 +1,186 @@
+"""Before a round: pre-trained extractors and what scorers publish (P1), releases and sums of who is new (P2, P3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from fedaux.config.parsing import ConfigError
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.io import cache_folder
+from fedaux.core.messages import Account, Arrays, Failure, Federation, Order, Release, Sums
+from fedaux.core.progress import PretrainingProgress, ReleasesProgress, SumsProgress
+from fedaux.core.timing import Costs, payload_bytes
+from fedaux.methods.analytic_heads import FeatureSums
+from fedaux.models import flatten_state, published_weights
+from fedaux.models.registry import carried_weights
+from fedaux.pretraining.store import load_or_pretrain
+from fedaux.pretraining.trainer import EpochMetrics
+from fedaux.privacy.module_validation import validate_module
+from fedaux.scoring.teacher_weights import PublicEmbedding
+from fedaux.server.analytic_round import compute_heads
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
+
+T = TypeVar("T", Release, Sums)
+
+
+def initial_state(server: Server) -> RunState:
+    """Random or pre-trained weights, and what scorers publish if the method has any."""
+    config, learners = server.config, server.learners
+    if not server.method.pretrained:
+        refuse_carried_weights(server)
+    for spec in config.prototypes:
+        if server.method.pretrained and (
+            config.pretrain.epochs > 0 or published_weights(learners.extractors[spec.label])
+        ):
+            pretrain_extractor(server, spec)
+    if config.privacy.private_training:
+        for learner in learners.trained.values():
+            validate_module(learner, training=True)
+    weights = learners.weights()
+    kept = {label: server.hooks.server_state(arrays["parameters"]) for label, arrays in weights.items()}
+    state = RunState(config, 0, weights, method_state=kept, dealt=server.site_labels)
+    on_features = config.head_only or config.analytic_head is not None
+    if not (config.releases or on_features):
+        return state
+    for extractor in learners.extractors.values():
+        validate_module(extractor)  # every client would refuse it, and keep the reason to itself
+    state = replace(state, extractors={label: flatten_state(module) for label, module in learners.extractors.items()})
+    server.restore(state)
+    if on_features and config.head_features == "standardised":
+        state = replace(state, standardisation=server.public.standardisation())
+    return replace(state, public=server.public.publish(server.scorer)) if config.releases else state
+
+
+def refuse_carried_weights(server: Server) -> None:
+    """A method from random weights whose network brings its own would be another method under the wrong name."""
+    for spec in server.config.prototypes:
+        carried = carried_weights(spec, server.public.aux.shape, server.learners.extractors[spec.label])
+        if carried:
+            method = server.config.method
+            raise ConfigError(
+                f"prototype {spec.name!r} brings weights of its own, {carried[0]} for one, whatever the seed is; "
+                f"{server.method.label} starts from random ones. Set method = '{method}+p' to start from yours, or "
+                "load them in a method `restore()` of the extractor, with their folder as `published_weights`: then "
+                f"{method} starts at random and {method}+p from them."
+            )
+
+
+def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
+    """P1: give a prototype its pre-trained extractor, and say where that is kept."""
+    config, progress = server.config.pretrain, partial(PretrainingProgress, spec.label)
+    network, extractor = server.learners.networks[spec.label], server.learners.extractors[spec.label]
+
+    def watch(epoch: EpochMetrics) -> None:
+        figures = epoch.loss, epoch.quality.rank, epoch.views_per_second
+        server.on_progress(progress(epoch.epoch, config.epochs, "training", *figures))
+
+    if published_weights(extractor):
+        extractor.restore()  # type: ignore[operator]
+        server.on_progress(progress(1, 1, "published"))
+        return Path(published_weights(extractor))
+    path, known = load_or_pretrain(spec, network, server.public.aux, config, server.cache or cache_folder(), watch)
+    if known:
+        server.on_progress(progress(config.epochs, config.epochs, "cache"))
+    return path
+
+
+def prepare(
+    server: Server,
+    federation: Federation,
+    state: RunState,
+    chosen: Sequence[str],
+    embedding: PublicEmbedding | None,
+    costs: Costs,
+) -> tuple[RunState, list[Failure]]:
+    """Releases (P2, P3) and sums of those chosen that are new, and a head from all that have been heard.
+
+    Before round 1 all clients are asked where `prepare` says so. A head that training starts from is computed once.
+    """
+    config, first = server.config, state.round == 0
+    head = config.analytic_head if first or server.method.analytic else None
+    asked = server.clients if first and config.prepare == "all" else chosen
+    before, failures = replace(state, selected=tuple(asked)), list[Failure]()
+    prepared = before
+    with costs.phase("score"):
+        if config.releases:
+            prepared, failures = collect_releases(server, federation, before, asked, costs)
+        if head is not None and head.sums:
+            prepared, failed = collect_sums(server, federation, prepared, asked, head.sends, costs)
+            failures = [*failures, *failed]
+        if prepared is before:
+            return state, failures
+        return prepared if head is None else compute_heads(server, prepared, embedding), failures
+
+
+def collect_releases(
+    server: Server, federation: Federation, state: RunState, clients: Sequence[str], costs: Costs
+) -> tuple[RunState, list[Failure]]:
+    """Ask those without a release. One that fails keeps its place in the average, not in the ensemble.
+
+    Clients are asked when they are first chosen, not before: who never takes part spends no privacy.
+    """
+    missing = [client for client in clients if client not in state.releases]
+    if not missing:
+        return state, []
+    orders = [server.orders.prepare(state, client) for client in missing]
+    sizes = max(_bytes(order.extractor) for order in orders), max(_bytes(order.public) for order in orders)
+
+    def report(done: int, failed: int) -> None:
+        server.on_progress(ReleasesProgress(state.round + 1, done, len(missing), failed, *sizes))
+
+    failures: list[Failure] = []
+    replies = _replies(Release, federation, orders, "no score", failures, report, costs)
+    releases = {release.client: release for release in replies}
+    accounts = {client: Account.from_json(release.account) for client, release in releases.items()}
+    return state.with_releases(releases).with_accounts(missing, accounts), failures
+
+
+def collect_sums(
+    server: Server, federation: Federation, state: RunState, clients: Sequence[str], sends: str, costs: Costs
+) -> tuple[RunState, list[Failure]]:
+    """Ask those that are not in the sums yet: what is kept does not grow with them."""
+    missing = [client for client in clients if client not in state.summed]
+    if not missing:
+        return state, []
+    orders = [server.orders.sums(state, client, sends) for client in missing]
+    extractor = max(_bytes(order.extractor) for order in orders)
+
+    def report(done: int, failed: int) -> None:
+        server.on_progress(SumsProgress(state.round + 1, done, len(missing), failed, extractor))
+
+    sums = {label: FeatureSums.from_arrays(arrays) for label, arrays in state.sums.items()}
+    accounts, records, failures = dict[str, Account](), dict[str, int](), list[Failure]()
+    for reply in _replies(Sums, federation, orders, "no sums", failures, report, costs):
+        label, added = server.label_of(reply.client), FeatureSums.from_arrays(reply.arrays)
+        sums[label] = sums[label] + added if label in sums else added
+        accounts[reply.client], records[reply.client] = Account.from_json(reply.account), reply.records
+    arrays = {label: total.to_arrays() for label, total in sums.items()}
+    return state.with_sums(arrays, records).with_accounts(missing, accounts), failures
+
+
+def _replies(
+    kind: type[T],
+    federation: Federation,
+    orders: Sequence[Order],
+    noun: str,
+    failures: list[Failure],
+    report: Callable[[int, int], None],
+    costs: Costs,
+) -> Iterator[T]:
+    """Replies of this kind as they arrive; `failures` gets those of the others, `report` (answered, failed)."""
+    for done, reply in enumerate(federation.ask(costs.count_sent(orders)), 1):
+        costs.received += payload_bytes(reply)
+        if isinstance(reply, kind):
+            yield reply
+        elif isinstance(reply, Failure):
+            failures.append(replace(reply, reason=f"{noun}: {reply.reason}"))
+        report(done, len(failures))
+
+
+def _bytes(arrays: Arrays) -> int:
+    return sum(int(array.nbytes) for array in arrays.values())
