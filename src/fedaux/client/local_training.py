@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedaux.core.messages import Arrays
-from fedaux.data.batching import batches
+from fedaux.data.partition import batches
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks, Vector
 from fedaux.models.compute import compute_of, forward

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaux.client.local_training import Trained
-from fedaux.data.batching import batch_starts, shuffled
+from fedaux.data.partition import batch_starts, shuffled
 from fedaux.data.records import Indices, Records
 from fedaux.methods.hooks import Vector
-from fedaux.models.head_features import HeadFeatures
 from fedaux.models.optimizer import Optimizer, StackedDescent, Term
+from fedaux.models.registry import HeadFeatures
 
 
 @dataclass(frozen=True, eq=False)

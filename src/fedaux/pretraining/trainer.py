@@ -1,10 +1,11 @@
-"""P1: the training loop of all self-supervised tasks, with a checkpoint after each epoch."""
+"""P1: the training loop of all self-supervised tasks, with a checkpoint after each epoch; quality of features."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,20 +13,45 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed, torch_stream
 from fedaux.core.work import Work
-from fedaux.data.batching import batches
+from fedaux.data.partition import batches
 from fedaux.data.records import Indices, Records
 from fedaux.models.compute import compute_of, place
-from fedaux.pretraining.metrics import FeatureQuality
 
 SAMPLE = 512  # records on which feature quality is measured
+
+
+@dataclass(frozen=True)
+class FeatureQuality:
+    """Without labels (Wang & Isola 2020; Roy & Vetterli 2007).
+
+    alignment: mean squared distance of two views of an image on the unit sphere; 0 is perfect.
+    uniformity: log of the mean Gaussian potential between images; lower is more uniform.
+    rank: effective rank of the features.
+    """
+
+    alignment: float
+    uniformity: float
+    rank: float
+
+
+def feature_quality(first: Tensor, second: Tensor) -> FeatureQuality:
+    """From the features of two views of the same images, (B, H) each."""
+    u, v = F.normalize(first, dim=1), F.normalize(second, dim=1)
+    alignment = (u - v).square().sum(dim=1).mean()
+    uniformity = torch.pdist(u).square().mul(-2).exp().mean().log()
+    singular_values = torch.linalg.svdvals(first - first.mean(dim=0))
+    p = singular_values / singular_values.sum().clamp_min(1e-12)
+    rank = torch.exp(-(p * p.clamp_min(1e-12).log()).sum())
+    return FeatureQuality(float(alignment), float(uniformity), float(rank))
 
 
 @dataclass(frozen=True)
@@ -137,3 +163,20 @@ def warmup_cosine(step: int, steps: int) -> float:
     """Linear warm-up over a tenth of the steps, then a cosine to zero, as a factor of the learning rate."""
     warm = max(1, steps // 10)
     return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+def linear_probe(train: Records, test: Records) -> float:
+    """Test accuracy of a logistic regression on the flattened and standardised rows of `train`.
+
+    It uses labels, so it is for reports only, never for model selection.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    x, x_test = (records.tensor().flatten(1).numpy() for records in (train, test))
+    with warnings.catch_warnings():  # accurate enough for a report
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)).fit(x, train.labels)
+    return float(probe.score(x_test, test.labels))

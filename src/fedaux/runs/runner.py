@@ -23,7 +23,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_clients import StackedFederation, stacks
 from fedaux.models import flatten_state
-from fedaux.pretraining.metrics import linear_probe
+from fedaux.pretraining.trainer import linear_probe
 from fedaux.privacy.clipping import Bounds
 from fedaux.runs.callbacks import Callback, Callbacks, JsonLines
 from fedaux.runs.folders import stored_state

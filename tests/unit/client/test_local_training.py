@@ -5,7 +5,7 @@ import torch
 
 from fedaux.client.local_training import Trained, gradient_term, train_local
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.data.batching import batches
+from fedaux.data.partition import batches
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
 from fedaux.models import Prototype, build, flatten_state

@@ -14,8 +14,8 @@ from fedaux.core.rng import torch_stream
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
 from fedaux.models import HeadFeatures, flatten_state, linear_head, load_state
-from fedaux.models.head_features import standardisation
 from fedaux.models.optimizer import Optimizer
+from fedaux.models.registry import standardisation
 
 WIDTH, CLASSES = 12, 5
 HEAD = linear_head(WIDTH, CLASSES)

@@ -9,7 +9,7 @@ import torch
 from fedaux.data.records import Records
 from fedaux.methods.feature_sums import SUM_BITS, FeatureSums, Moments, sums_shapes
 from fedaux.models import HeadFeatures
-from fedaux.models.head_features import standardisation
+from fedaux.models.registry import standardisation
 
 WIDTH, CLASSES = 5, 4
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from fedaux.data.records import Records
 from fedaux.methods.analytic_heads import Head, Ridge
 from fedaux.methods.feature_sums import FeatureSums, Moments
 from fedaux.models import Prototype, load_state
-from fedaux.models.head_features import HeadFeatures
+from fedaux.models.registry import HeadFeatures
 from fedaux.server.analytic_round import head_features, public_covariance, with_head
 from fedaux.server.loop import NoAnswerError, run
 from fedaux.server.run_state import RunState
