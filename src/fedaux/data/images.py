@@ -33,7 +33,6 @@ def image_folder(
     path: Path,
     size: int | None = None,
     mode: str = "RGB",
-    classes: Sequence[str] = (),
     person: str = "",
     declared: Sequence[str] = (),
     strict: bool = False,
@@ -46,10 +45,9 @@ def image_folder(
     found where there is nothing but such parts of a data set.
 
     `size` crops and resizes each image to that square; without it all must have the same size. `mode="L"` converts them
-    to greyscale. `classes` names the sub-folders in order. `person` is a regular expression over an image's path: the
-    person is its first group, or the whole match. Hidden files and folders are not looked at, and a folder without
-    images is no class. Files that cannot be read are left out and named in the corpus' notes; `strict` stops at the
-    first of them.
+    to greyscale. `person` is a regular expression over an image's path: the person is its first group, or the whole
+    match. Hidden files and folders are not looked at, and a folder without images is no class. Files that cannot be
+    read are left out and named in the corpus' notes; `strict` stops at the first of them.
 
     With `declared` classes everything below the folder that has the name of an image is a record, with the label of
     its sub-folder, `UNDECLARED` if that is no class. What cannot be read as an image is a blank record without a class.
@@ -61,12 +59,12 @@ def image_folder(
     chosen = bool(split or test)
     split, test = (split, test) if chosen else find_splits(path)
     root = _subfolder(path, split)
-    names = _class_folders(root, classes)
+    names = [folder.name for folder in subfolders(root)]
     taken_for_class = (
         f"{root / 'train'} was taken for a class, because of the folders beside it; if it holds the training images, "
         "write options = {split = 'train'}"
     )
-    notes = (taken_for_class,) if "train" in names and not chosen and not classes else ()
+    notes = (taken_for_class,) if "train" in names and not chosen else ()
 
     def labelled_files(folder: Path) -> Mapping[Path, int | None]:
         if not names:
@@ -155,13 +153,6 @@ def _subfolder(path: Path, name: str) -> Path:
     if name and not (path / name).is_dir():
         raise ConfigError(f"there is no folder {path / name}: correct split and test in data.options.")
     return path / name
-
-
-def _class_folders(root: Path, classes: Sequence[str]) -> list[str]:
-    folders = [folder.name for folder in subfolders(root)]
-    if classes and not set(folders) <= set(classes):
-        raise ValueError(f"{root} has folders {folders}, which are not all among the classes {list(classes)}")
-    return list(classes) if classes and folders else folders
 
 
 def subfolders(root: Path) -> list[Path]:

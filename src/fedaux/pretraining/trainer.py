@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import time
 import warnings
@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from fedaux.config.sections import PretrainConfig
@@ -118,24 +116,16 @@ class SelfSupervisedTask(ABC):
             group["lr"] = lr
 
     def save(self, path: Path) -> None:
-        tensors = {f"model|{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
-        for index, moments in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"adam|{index}|{name}": tensor.contiguous() for name, tensor in moments.items()}
-        curve = json.dumps([asdict(epoch) for epoch in self.curve])
-        write_atomically(path, save(tensors, metadata={"curve": curve}))
+        curve = [asdict(epoch) for epoch in self.curve]
+        stream = io.BytesIO()
+        torch.save({"model": self.model.state_dict(), "adam": self.optimizer.state_dict(), "curve": curve}, stream)
+        write_atomically(path, stream.getvalue())
 
     def load(self, path: Path) -> None:
-        with safe_open(path, framework="pt") as file:
-            curve = json.loads(file.metadata()["curve"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a mapping)
-        self.model.load_state_dict({key[6:]: value for key, value in tensors.items() if key.startswith("model|")})
-        adam = self.optimizer.state_dict()
-        for key, value in tensors.items():
-            if key.startswith("adam|"):
-                _, index, name = key.split("|")
-                adam["state"].setdefault(int(index), {})[name] = value
-        self.optimizer.load_state_dict(adam)
-        self.curve = [EpochMetrics(**{**row, "quality": FeatureQuality(**row["quality"])}) for row in curve]
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["adam"])
+        self.curve = [EpochMetrics(**{**row, "quality": FeatureQuality(**row["quality"])}) for row in saved["curve"]]
 
 
 def pretrain(

@@ -10,14 +10,13 @@ from collections import OrderedDict, deque
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.data import arrays
-from fedaux.data.arrays import Unknown, decoded, load_pickle, load_values
+from fedaux.data.arrays import Unknown, decoded, load_pickle
 from fedaux.data.federated import read_private
 from fedaux.data.records import RecordsError
 from fedaux.data.sources import open_source
@@ -276,26 +275,6 @@ def test_numbers_beyond_float32_are_infinite(tmp_path: Path) -> None:
     rows = records(site("npy", tmp_path)).batch().numpy()
     assert rows[0].tolist() == [np.inf, float(np.float32(0.1))]
     assert np.isnan(rows[1, 0])
-
-
-@pytest.mark.parametrize(
-    ("values", "found"),
-    [
-        ([1, 2], [1, 2]),
-        ([1.0, 2.5], [1.0, 2.5]),
-        ([True, False], [True, False]),
-        (["a", "Größe"], ["a", "Größe"]),
-        ([b"a", b"\xff"], ["a", "\ufffd"]),
-        ([1, None], [1, None]),
-        ([10**30, "a"], [10**30, "a"]),
-        ([Path("x"), 3], [mock.ANY, 3]),
-    ],
-)
-def test_values_are_pythons_own(tmp_path: Path, values: list[Any], found: list[Any]) -> None:
-    np.save(tmp_path / "a.npy", np.array(values))
-    assert load_values(tmp_path / "a.npy") == found
-    np.save(tmp_path / "b.npy", np.array(values)[:, None])
-    assert load_values(tmp_path / "b.npy") == found
 
 
 @pytest.mark.parametrize("order", "<>")

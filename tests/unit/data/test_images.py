@@ -87,13 +87,6 @@ def test_neighbouring_folders_of_images_differ_in_one_record(tmp_path: Path, cac
         assert dict(zip(shades(found), found.labels.tolist(), strict=True)) == expected | {3: label}
 
 
-def test_the_old_option_for_images_refuses_no_record_at_a_site(tmp_path: Path, cache: Path) -> None:
-    write_images(tmp_path, ["cold/a.png", "aids/b.png"])
-    assert sorted(records(site("images", tmp_path, options={**SIZE, "classes": ["cold"]})).labels) == [-1, 1]
-    with pytest.raises(ValueError, match="not all among the classes"):
-        open_source("images", tmp_path, classes=["cold"])
-
-
 def test_hidden_and_empty_folders_are_no_classes(tmp_path: Path) -> None:
     """As Jupyter and file managers leave them behind."""
     x = pictures(5, 6)
@@ -214,7 +207,6 @@ def test_a_simulation_finds_parts_where_they_can_be_no_classes(tmp_path: Path) -
     assert (found.classes, found.test) == (("car", "train"), None)
     assert "train was taken for a class" in found.notes[0]
     assert "options = {split = 'train'}" in found.notes[0]
-    assert open_source("images", trains, classes=["train", "car"]).notes == ()
 
 
 def test_parts_are_named_by_settings(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import Exit
 from fedaux.data.arrays import persons_from_array
 from fedaux.data.federated import class_names, open_private
-from fedaux.data.images import persons_from_paths
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, named_by_numbers, relabel, to_name
 from fedaux.data.records import Corpus, Records, RecordsError
 from helpers.own_records import CLASSES, groups, site
@@ -96,15 +95,6 @@ def test_who_belongs_together_does_not_depend_on_another_record(
 def test_one_person_in_an_array_of_texts(tmp_path: Path) -> None:
     np.save(tmp_path / "who.npy", np.array(["7", "7.0", "7.00", "-7.0", "-7", "7.5", "ann.0", "07.0"]))
     assert persons_from_array(tmp_path / "who.npy", 8).tolist() == [0, 0, 0, 1, 1, 2, 3, 4]
-
-
-def test_paths_by_a_pattern() -> None:
-    root = Path("/data/p9")  # what lies above the folder is not part of a person's name
-    files = [root / name for name in ("flu/p1_a.png", "flu/p2_a.png", "cold/p1_b.png", "none/stray.png")]
-    assert persons_from_paths(r"p([0-9])", files, root).tolist() == [0, 1, 0, 2]
-    assert persons_from_paths("^[a-z]+", files, root).tolist() == [0, 0, 1, 2]
-    with pytest.raises(ConfigError, match=r"data\.person = '\(' is no regular expression"):
-        persons_from_paths("(", files, root)
 
 
 def test_the_file_is_in_the_folder_of_the_data_or_beside_the_file_of_each_client(tmp_path: Path) -> None:
