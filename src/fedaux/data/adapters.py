@@ -55,9 +55,15 @@ def from_torch(
     """A PyTorch `Dataset` whose items are (x, label), or x alone where there are no labels; all of it is read once.
 
     Images (PIL, or tensors from 0 to 1 as of `ToTensor`) become uint8; give a dataset without random transforms.
-    `size` and `mode` are those of the source `images`. Names of classes are those of `dataset.classes`, if it has any.
 
-    With `declared` classes, say what a record is: an image of a `size`, numbers of a `shape`, or `text=True`.
+    Args:
+        dataset: The training data, of a simulation or of a site.
+        test: Test data of a simulation; without it, some of the training data are held out.
+        classes: Names of labels 0, 1, …, if they are not those of `dataset.classes`.
+        size: Crops and shrinks images to this square, as in the source `images`.
+        mode: "RGB", "L" for grey or "RGBA".
+        declared: The classes of a federation, at a site. Then say what a record is: an image of a `size`, numbers of a
+            `shape`, or `text=True`.
     """
     names = tuple(classes or getattr(dataset, "classes", ()))
     if declared:
@@ -84,7 +90,8 @@ def from_torch(
 
 def _pair(item: Any) -> Item:
     """One item of a PyTorch dataset."""
-    x, label, *_ = *(item if isinstance(item, (tuple, list)) else [item]), None, None
+    parts = [*item] if isinstance(item, (tuple, list)) else [item]
+    x, label, *_ = [*parts, None, None]
     return x, label, None
 
 
@@ -101,13 +108,19 @@ def from_huggingface(
     declared: Sequence[str] = (),
     shape: Shape | None = None,
 ) -> Corpus:
-    """A Hugging Face `Dataset`, or a partition of Flower Datasets; a `DatasetDict` has a `split` and perhaps test.
+    """A Hugging Face `Dataset`, or a partition of Flower Datasets.
 
-    `record` and `label` name the columns, if they are not called as usual; a column that is missing is no label.
-    `person` names the column of persons.
-
-    With `declared` classes a label is a number or a name of the dataset's own (`ClassLabel`), and a record is what the
-    schema says: text, or numbers of a fixed shape; or an image of a `size`, or numbers of a `shape`.
+    Args:
+        dataset: The training data; of a `DatasetDict`, its `split`, and its split `test` as test data.
+        test: Test data of a simulation.
+        record: The column of records, if it is not called as usual.
+        label: The column of labels, if it is not called as usual; without one there are no labels.
+        size: Crops and shrinks images to this square, as in the source `images`.
+        mode: "RGB", "L" for grey or "RGBA".
+        person: The column of persons.
+        declared: The classes of a federation, at a site. A label is then a number or a name of the dataset's own
+            (`ClassLabel`), and a record is what the schema says: text, or numbers of a fixed shape; or an image of a
+            `size`, or numbers of a `shape`.
     """
     if isinstance(dataset, Mapping):
         if split not in dataset:

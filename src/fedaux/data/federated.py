@@ -280,17 +280,13 @@ def _hashed(records: Records) -> list[bytes]:
     if len(records) > SAMPLE:
         drawn = numpy_stream(0, "overlap").choice(len(records), SAMPLE, replace=False)
         records = records.take(np.sort(drawn))
-    return [
-        _digest(row)
+    kept = (
+        row.encode("utf-8", "surrogatepass") if isinstance(row, str) else np.ascontiguousarray(row).tobytes()
         for rows in records.blocks(4096)
         for row in records.gather(rows)
         if (row.strip() if isinstance(row, str) else row.min() != row.max())
-    ]
-
-
-def _digest(row: Any) -> bytes:
-    data = row.encode("utf-8", "surrogatepass") if isinstance(row, str) else np.ascontiguousarray(row).tobytes()
-    return hashlib.blake2b(data, digest_size=12).digest()
+    )
+    return [hashlib.blake2b(row, digest_size=12).digest() for row in kept]
 
 
 def refuse_same_source(data: DataConfig, aux: AuxConfig) -> None:

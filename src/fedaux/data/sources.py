@@ -56,7 +56,13 @@ def digits() -> Corpus:
 
 
 def open_source(name: str, path: str | Path | None = None, **options: Any) -> Corpus:
-    """The corpus of a registered source or of a `module:function`; `path` is passed on if given."""
+    """Read a data set.
+
+    Args:
+        name: A registered source, or `module:function`.
+        path: The file or folder, if the source takes one.
+        options: Further arguments of the source.
+    """
     source = _lookup(name)
     arguments = options if path is None else {"path": Path(path).expanduser(), **options}
     if "person" in arguments and not accepts(name, "person"):
