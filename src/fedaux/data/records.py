@@ -17,7 +17,7 @@ Indices = NDArray[np.int64]
 
 KINDS = ("image", "numbers", "text")
 SCALING = "(x - 127.5) / 63.75, then channels first"  # of images, as in `to_tensor`
-CHANNELS = (1, 3, 4)  # that an image may have: grey, RGB, RGBA
+CHANNEL_COUNTS = (1, 3, 4)  # that an image may have: grey, RGB, RGBA
 UNDECLARED = -1  # the label of a record whose label is missing or not a declared class
 
 
@@ -98,7 +98,7 @@ def is_image(x: NDArray[Any]) -> bool:
 
 def channels_first(x: NDArray[Any]) -> bool:
     """Whether images have their channels before height and width, and cannot have them behind."""
-    return is_image(x) and x.shape[1] in CHANNELS and x.shape[3] not in CHANNELS
+    return is_image(x) and x.shape[1] in CHANNEL_COUNTS and x.shape[3] not in CHANNEL_COUNTS
 
 
 def is_text(x: NDArray[Any]) -> bool:
