@@ -16,8 +16,7 @@ from fedaux.config.sections import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.models import build
 from fedaux.models.compute import Compute, place
-from fedaux.pretraining.augment import random_views
-from fedaux.pretraining.simclr import SimCLR
+from fedaux.pretraining.tasks import SimCLR, random_views
 
 BATCH, TEMPERATURE = 128, 0.5
 CASES = [(PrototypeSpec.of("resnet8", width=width), precision) for width in (16, 64) for precision in ("float32",)]

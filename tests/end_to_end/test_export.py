@@ -10,7 +10,7 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import open_data
-from fedaux.data.record_spec import RecordSpec
+from fedaux.data.records import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError, to_onnx

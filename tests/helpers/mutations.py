@@ -22,7 +22,7 @@ from fedaux.client import training as client_training
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account, Release, SumsOrder, Update
 from fedaux.data import federated
-from fedaux.data.image_folder import image_folder
+from fedaux.data.images import image_folder
 from fedaux.data.sources import SOURCES
 from fedaux.flower import client_app as client
 from fedaux.flower import serialization

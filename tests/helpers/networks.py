@@ -10,7 +10,7 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.models import build
-from fedaux.models.text import TextExtractor
+from fedaux.models.encoders import TextExtractor
 from helpers.tiny_text import publish_encoder
 
 of = PrototypeSpec.of

@@ -17,8 +17,8 @@ from sklearn.datasets import load_digits
 
 from fedaux.config.schema import Config
 from fedaux.core.rng import derive_seed, torch_stream
-from fedaux.data.batching import batches
 from fedaux.data.federated import open_private
+from fedaux.data.partition import batches
 from fedaux.models import build
 from fedaux.runs.runner import in_process
 from fedaux.server.loop import run as run_rounds

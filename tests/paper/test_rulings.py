@@ -20,8 +20,8 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account
 from fedaux.core.results import RoundResult
-from fedaux.data.auxiliary import AuxSplit
 from fedaux.data.federated import open_data
+from fedaux.data.partition import AuxSplit
 from fedaux.data.records import Records
 from fedaux.methods.contribution import ModelSum
 from fedaux.models import build, flatten_state

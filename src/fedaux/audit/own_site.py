@@ -14,8 +14,8 @@ from fedaux.audit.site import NAME, Server, Site, compare_releases
 from fedaux.audit.synthetic import Template, neighbours
 from fedaux.config.schema import Config
 from fedaux.core.messages import PrepareOrder
-from fedaux.data.classes import declared_classes
 from fedaux.data.federated import read_private
+from fedaux.data.labels import declared_classes
 from fedaux.data.records import Records, is_text
 from fedaux.models import build
 from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module

@@ -58,7 +58,7 @@ def _choices(kind: str, folder: Path, data: Path | None, public: Path | None, cl
         raise typer.BadParameter("--data and --public go together, and with `fedaux init images`", param_hint="--data")
     from fedaux.config.sections import AuxConfig, DataConfig
     from fedaux.data.choices import choose_for_images
-    from fedaux.data.overlap import refuse_same_source
+    from fedaux.data.federated import refuse_same_source
 
     refuse_same_source(DataConfig("images", str(data)), AuxConfig("images", str(public)))
     if folder.resolve() != Path.cwd():  # paths must hold from there as well

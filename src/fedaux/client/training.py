@@ -19,7 +19,7 @@ from fedaux.client.site import Site
 from fedaux.client.teaching import teach
 from fedaux.core.messages import Arrays, OrderError, TrainOrder, Update
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
-from fedaux.data.batching import batches
+from fedaux.data.partition import batches
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks, LocalWork, Vector
 from fedaux.models import Prototype, flatten_state, state_sizes, to_half

@@ -190,7 +190,7 @@ class TrainOrder:
     fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to all releases; the peak of their odds
     client_fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to this client's release
     standardisation: Arrays = field(default_factory=dict, repr=False)  # of a head's features; empty: raw
-    random_features: int = 0  # that a head is trained on; 0: h0's own (`models.head_features`)
+    random_features: int = 0  # that a head is trained on; 0: h0's own (`models.registry.HeadFeatures`)
     heard_signature: str = ""  # as in `PrepareOrder`
     freeze_batch_norm: bool = False  # normalise by the statistics of `weights`, and send them back as they are
 

@@ -4,33 +4,38 @@ def data(): return from_torch(ImageFolder("photos"), size=32)             # a so
 source = "huggingface"                                                    # saved with Dataset.save_to_disk
 def site(path): return from_huggingface(partitioner.load_partition(int(path.name)))
 
-A site's own source takes the classes as well, `def site(path, declared)`, and hands them on: `declared=declared`. Each
-record is then read by itself (`one_by_one`), and what a record is must be known beforehand.
+A site's own source takes the classes as well, `def site(path, declared)`, and hands them on: `declared=declared`. What
+a record is must then be known beforehand, and each is made into it by itself (`read_one_by_one`): a value that cannot
+be becomes a blank record without a class. Nothing is stacked, so no value decides on the type or the shape of others.
 """
 
 from __future__ import annotations
 
 import importlib
+import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import Signature, signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.arrays import require_file
-from fedaux.data.image_folder import crop_and_resize
-from fedaux.data.labels import DeclaredClasses
-from fedaux.data.one_by_one import Item, Shape, attempt, channels_first, chosen_spec, read_one_by_one
-from fedaux.data.persons import factorize, name_or_nobody, to_name
-from fedaux.data.record_spec import RecordsError, RecordSpec
-from fedaux.data.records import Corpus, Records
+from fedaux.data.images import CHANNELS, crop_and_resize, open_image, own_format
+from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
+from fedaux.data.records import CHANNEL_COUNTS, UNDECLARED, Corpus, Records, RecordsError, RecordSpec, channels_first
+from fedaux.data.text import valid_text
 
+Shape = int | str | Sequence[int | str]
+Item = tuple[Any, Any, Any]  # record, label, person; None is missing, or could not be read
+MODES = {channels: mode for mode, channels in CHANNELS.items()}
 RECORDS = ("image", "img", "text", "content", "x", "features")  # columns in which a record may be
 LABELS = ("label", "labels", "fine_label", "y", "target")
 NUMERIC = re.compile(r"bool|u?int\d+|float\d+")  # types of Hugging Face
@@ -50,9 +55,15 @@ def from_torch(
     """A PyTorch `Dataset` whose items are (x, label), or x alone where there are no labels; all of it is read once.
 
     Images (PIL, or tensors from 0 to 1 as of `ToTensor`) become uint8; give a dataset without random transforms.
-    `size` and `mode` are those of the source `images`. Names of classes are those of `dataset.classes`, if it has any.
 
-    With `declared` classes, say what a record is: an image of a `size`, numbers of a `shape`, or `text=True`.
+    Args:
+        dataset: The training data, of a simulation or of a site.
+        test: Test data of a simulation; without it, some of the training data are held out.
+        classes: Names of labels 0, 1, …, if they are not those of `dataset.classes`.
+        size: Crops and shrinks images to this square, as in the source `images`.
+        mode: "RGB", "L" for grey or "RGBA".
+        declared: The classes of a federation, at a site. Then say what a record is: an image of a `size`, numbers of a
+            `shape`, or `text=True`.
     """
     names = tuple(classes or getattr(dataset, "classes", ()))
     if declared:
@@ -97,13 +108,19 @@ def from_huggingface(
     declared: Sequence[str] = (),
     shape: Shape | None = None,
 ) -> Corpus:
-    """A Hugging Face `Dataset`, or a partition of Flower Datasets; a `DatasetDict` has a `split` and perhaps test.
+    """A Hugging Face `Dataset`, or a partition of Flower Datasets.
 
-    `record` and `label` name the columns, if they are not called as usual; a column that is missing is no label.
-    `person` names the column of persons.
-
-    With `declared` classes a label is a number or a name of the dataset's own (`ClassLabel`), and a record is what the
-    schema says: text, or numbers of a fixed shape; or an image of a `size`, or numbers of a `shape`.
+    Args:
+        dataset: The training data; of a `DatasetDict`, its `split`, and its split `test` as test data.
+        test: Test data of a simulation.
+        record: The column of records, if it is not called as usual.
+        label: The column of labels, if it is not called as usual; without one there are no labels.
+        size: Crops and shrinks images to this square, as in the source `images`.
+        mode: "RGB", "L" for grey or "RGBA".
+        person: The column of persons.
+        declared: The classes of a federation, at a site. A label is then a number or a name of the dataset's own
+            (`ClassLabel`), and a record is what the schema says: text, or numbers of a fixed shape; or an image of a
+            `size`, or numbers of a `shape`.
     """
     if isinstance(dataset, Mapping):
         if split not in dataset:
@@ -175,35 +192,20 @@ def _fixed_shape(feature: Any) -> tuple[int, ...] | None:
     return None if None in shape else shape
 
 
-def huggingface(
-    path: Path,
-    record: str = "",
-    label: str = "",
-    size: int | None = None,
-    mode: str = "RGB",
-    split: str = "train",
-    person: str = "",
-    declared: Sequence[str] = (),
-    shape: Shape | None = None,
-) -> Corpus:
+def huggingface(path: Path, **options: Any) -> Corpus:
     """The source: a folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote."""
     folder = require_file(path, "a dataset of Hugging Face, written by save_to_disk")
     try:
         datasets = importlib.import_module("datasets")
     except ImportError as error:
         raise MissingPackageError("source 'huggingface' needs datasets: pip install 'fedaux[datasets]'") from error
-    saved = datasets.load_from_disk(str(folder))
-    return from_huggingface(
-        saved,
-        record=record,
-        label=label,
-        size=size,
-        mode=mode,
-        split=split,
-        person=person,
-        declared=declared,
-        shape=shape,
-    )
+    return from_huggingface(datasets.load_from_disk(str(folder)), **options)
+
+
+_OPTIONS = [one for one in signature(from_huggingface).parameters.values() if one.kind is one.KEYWORD_ONLY]
+huggingface.__signature__ = Signature(  # type: ignore[attr-defined]  # options are checked against it
+    [signature(huggingface).parameters["path"], *_OPTIONS], return_annotation="Corpus"
+)
 
 
 def _column(name: str, usual: Iterable[str], present: Sequence[str], required: bool = True) -> str:
@@ -236,9 +238,9 @@ def _row(value: Any, size: int | None, mode: str) -> Any:
     if isinstance(value, str):
         return value
     x = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
-    if x.dtype.kind == "f" and x.ndim == 3 and x.shape[0] in (1, 3, 4) and x.min() >= 0 and x.max() <= 1:
+    if x.dtype.kind == "f" and x.ndim == 3 and x.shape[0] in CHANNEL_COUNTS and x.min() >= 0 and x.max() <= 1:
         x = np.rint(255 * x).astype(np.uint8)  # an image, as `ToTensor` gives it
-    return x.transpose(1, 2, 0) if channels_first(x) else x
+    return x.transpose(1, 2, 0) if channels_first(x[None]) else x
 
 
 def _records(rows: Sequence[Any], labels: Sequence[int] | None) -> Records:
@@ -253,3 +255,84 @@ def _records(rows: Sequence[Any], labels: Sequence[int] | None) -> Records:
         x = x[..., None] if x.dtype == np.uint8 and x.ndim == 3 else x  # grey images without a channel axis
         x = x.astype(np.float32) if x.dtype.kind == "f" else x
     return Records(x, None if labels is None else np.array(labels, dtype=np.int64))
+
+
+def chosen_spec(size: int | None, mode: str, shape: Shape | None) -> RecordSpec | None:
+    """What the settings say: images of a `size` and `mode`, or numbers of a `shape`; None if they say nothing."""
+    if size is not None:
+        width, channels = own_format(size, mode)
+        return RecordSpec("image", (width, width, channels))
+    if shape is None:
+        return None
+    try:
+        return RecordSpec("numbers", tuple(map(int, (shape,) if isinstance(shape, (int, str)) else shape)))
+    except ValueError as error:
+        raise ConfigError(f"shape = {shape!r} must be the numbers of a record along each axis, such as 5.") from error
+
+
+def attempt(read: Callable[..., Any], *arguments: Any) -> Any:
+    """What is read, or None: code of others decodes a record, and may fail for it in any way."""
+    try:
+        return read(*arguments)
+    except Exception:
+        return None
+
+
+def read_one_by_one(items: Iterable[Item], count: int, spec: RecordSpec, classes: DeclaredClasses) -> Records:
+    """`count` records of the kind and shape of `spec`, with labels among `classes` and the ids of persons."""
+    make, blank, dtype = _KINDS[spec.kind]
+    x: NDArray[Any] = np.full((count, *spec.shape), blank, dtype)
+    y, persons = np.full(count, UNDECLARED, np.int64), []
+    for place, (value, label, person) in enumerate(items):
+        made = attempt(make, value, spec.shape)
+        if made is not None:
+            x[place], y[place] = made, classes.label(_plain(label))
+        persons.append(name_or_nobody(_plain(person)))
+    return Records(x, y, person=factorize(persons))
+
+
+def _plain(value: Any) -> Any:
+    """A number of PyTorch's or NumPy's as Python's own; other values as they are."""
+    return attempt(value.item) if isinstance(value, (Tensor, np.ndarray, np.generic)) else value
+
+
+def _text(value: Any, _: tuple[int, ...]) -> str:
+    return valid_text(name_or_nobody(value))
+
+
+def _numbers(value: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().to(torch.complex128 if value.is_complex() else torch.float32).numpy()
+    x = np.asarray(value)
+    if x.shape != shape or x.dtype.kind not in "biuf":
+        raise ValueError(f"{x.dtype} of shape {x.shape}, not numbers of shape {shape}")
+    with np.errstate(over="ignore"):
+        return x.astype(np.float32)
+
+
+def _image(value: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    size, mode = shape[0], MODES[shape[2]]
+    if isinstance(value, Mapping):  # encoded, as Hugging Face keeps it
+        file = Path(value["path"]) if value["bytes"] is None else io.BytesIO(value["bytes"])
+        with open_image(file) as image:
+            return crop_and_resize(ImageOps.exif_transpose(image), size, mode)
+    return crop_and_resize(value if isinstance(value, Image.Image) else _picture(value), size, mode)
+
+
+def _picture(value: Any) -> Image.Image:
+    """From an array of pixels, 0 to 255, or of numbers from 0 to 1, beyond which they are clipped."""
+    x = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    if x.dtype.kind == "f" and np.isfinite(x).all():
+        x = np.rint(255 * x.clip(0, 1))
+    if x.dtype.kind not in "iuf" or x.ndim not in (2, 3) or not (x.min() >= 0 and x.max() <= 255):
+        raise ValueError(f"{x.dtype} of shape {x.shape} is no image")
+    x = x.astype(np.uint8)
+    x = x.transpose(1, 2, 0) if channels_first(x[None]) else x
+    return Image.fromarray(x[..., 0] if x.ndim == 3 and x.shape[2] == 1 else x)
+
+
+_KINDS: dict[str, tuple[Callable[..., Any], Any, Any]] = {  # how a record is made, a blank one, its type
+    "image": (_image, 0, np.uint8),
+    "numbers": (_numbers, 0, np.float32),
+    "text": (_text, "", object),
+}

@@ -4,11 +4,17 @@
 
 `classes.txt` has the names of labels 0, 1, …, one per line; without it the numbers are the names. Formats that cannot
 be memory-mapped are converted to such a folder once, in the cache (`core.io.cache_folder`).
+
+An array has one type, and a single value decides on it: NumPy writes [1, 2, nan] as floats, [1, 2, "?"] as texts and
+[1, 2, None] as objects. Whatever it is, labels and persons of a site are read value by value, each as if it were alone.
+Pickles are read without the code that they may carry.
 """
 
 from __future__ import annotations
 
 import hashlib
+import pickle
+import re
 import shutil
 import tempfile
 import zipfile
@@ -19,20 +25,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.cache import SOURCE
 from fedaux.core.io import cache_folder
 from fedaux.core.work import track
-from fedaux.data.array_values import decoded, load_values
-from fedaux.data.labels import DeclaredClasses
-from fedaux.data.persons import persons_from_array
-from fedaux.data.record_spec import RecordsError
-from fedaux.data.records import Corpus, Records
+from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, read_classes
+from fedaux.data.records import Corpus, Records, RecordsError
 
 Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
 
+WHOLE = re.compile(r"\A(-?[0-9]+)\.0+\Z")  # 1.0 in an array of texts: a number that came among them
 VERSION = 1  # of the converters' output; part of the cache key
 ALIASES = {  # names of the arrays in files of Keras and MedMNIST
     "x": ("x", "x_train", "train_images"),
@@ -68,11 +73,6 @@ def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
     if person:
         train = replace(train, person=persons_from_array(folder / f"{person}.npy", len(train)))
     return Corpus(train, test, tuple(declared) or names)
-
-
-def read_classes(file: Path) -> tuple[str, ...]:
-    """The names of labels 0, 1, …, one per line."""
-    return tuple(line.strip() for line in file.read_text("utf-8-sig").rstrip().splitlines())
 
 
 def _rows(file: Path) -> NDArray[Any]:
@@ -131,6 +131,18 @@ def npz(path: Path, test: str | None = None, person: str = "", declared: Sequenc
 
     folder = convert_once("npz", files, (person, bool(declared)), write)
     return npy(folder, "person" if person else "", declared)
+
+
+def persons_from_array(file: Path, rows: int) -> NDArray[np.int64]:
+    """Ids from an array with one name or number for each row, the same whatever type the array has."""
+    if not file.exists():
+        raise FileNotFoundError(
+            f"{file} is missing; data.person = {file.stem!r} names it: one person for each row of x"
+        )
+    persons = load_values(file)
+    if len(persons) != rows:
+        raise ValueError(f"{file} must hold one person for each of the {rows} rows of x, not {len(persons)}")
+    return factorize(WHOLE.sub(r"\1", name_or_nobody(value)) for value in persons)
 
 
 def _extract(file: Path, name: str, target: Path) -> None:
@@ -244,3 +256,76 @@ def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
         np.lib.format.write_array_header_1_0(file, header | {"shape": (count, *shape)})
     if labels:
         np.save(folder / f"y{suffix}.npy", np.concatenate(labels).astype(np.int64))
+
+
+def load_values(file: Path) -> list[Any]:
+    """The values as Python's own; objects other than numbers and texts are not made (`Unknown`)."""
+    with file.open("rb") as stream:
+        version = npy_format.read_magic(stream)
+        read_header = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+        if read_header(stream)[2].hasobject:
+            return list(np.asarray(_ObjectUnpickler(stream).load(), dtype=object).reshape(-1))
+    array = np.load(file).reshape(-1)
+    return decoded(array) if array.dtype.kind in "SU" else list(array.tolist())
+
+
+def decoded(array: NDArray[Any]) -> list[str]:
+    """Texts of an array, in which bytes and numbers that are no characters are replaced one by one."""
+    encoding = {"S": "utf-8", "U": "utf-32-be" if array.dtype.str[0] == ">" else "utf-32-le"}[array.dtype.kind]
+    width, data = array.dtype.itemsize, array.tobytes()
+    rows = (data[place * width : (place + 1) * width] for place in range(len(array)))
+    return [row.decode(encoding, "replace").rstrip("\0") for row in rows]
+
+
+ARRAY_GLOBALS = {  # everything a dictionary of arrays, numbers and strings needs, pickled by any NumPy
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.numeric", "_frombuffer"),
+    ("_codecs", "encode"),
+}
+SCALAR = ("numpy._core.multiarray", "scalar")  # a number of NumPy's, in an array of objects
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Unpickles arrays only: an unrestricted pickle could execute any code."""
+
+    allowed = frozenset(ARRAY_GLOBALS)
+
+    def find_class(self, module: str, name: str) -> Any:
+        module = module.replace("numpy.core", "numpy._core")
+        return super().find_class(module, name) if (module, name) in self.allowed else self.other(module, name)
+
+    def other(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"refused {module}.{name}: this is not the published file; download it again")
+
+
+class _ObjectUnpickler(_ArrayUnpickler):
+    """One strange object in an array leaves the others as they are."""
+
+    allowed = frozenset({*ARRAY_GLOBALS, SCALAR})
+
+    def other(self, module: str, name: str) -> Any:
+        return Unknown
+
+
+class Unknown:
+    """In place of an object of any other class, which is not made: it says nothing, and so is nobody's name."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def _ignore(self, *_: Any) -> None:
+        pass
+
+    __setstate__ = __setitem__ = append = extend = add = _ignore
+
+    def __str__(self) -> str:
+        return ""
+
+
+def load_pickle(file: Path) -> dict[str, Any]:
+    """A dictionary of arrays and lists, pickled by Python 2 or 3."""
+    with file.open("rb") as stream:
+        content = _ArrayUnpickler(stream, encoding="latin1").load()
+    return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from fedaux.data.arrays import require_file
-from fedaux.data.image_folder import UNREADABLE, find_splits, list_images, subfolders
+from fedaux.data.images import UNREADABLE, find_splits, list_images, subfolders
 
 SAMPLE = 200  # images that are looked at
 LARGEST_SIZE = 64  # to which larger images, and those of several sizes, are shrunk

@@ -15,8 +15,8 @@ from torch.utils.data import Dataset
 from fedaux.core import here
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.adapters import from_huggingface, from_torch
-from fedaux.data.records import Corpus, Records, is_image, is_text
-from fedaux.data.sources import CHANNELS, channels_first, tidy
+from fedaux.data.records import CHANNEL_COUNTS, Corpus, Records, channels_first, is_image, is_text
+from fedaux.data.sources import tidy
 
 FILES = {".npz": "npz", ".npy": "npy", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 SAVED = ("dataset_info.json", "dataset_dict.json")  # what Hugging Face's save_to_disk leaves in a folder
@@ -102,7 +102,12 @@ def as_rows(value: Any, what: str = "records") -> NDArray[Any]:
         raise DataError(f"{what} has NaN or infinity in row {row}: fill it in, or take the row out")
     if x.ndim == 3 and x.dtype == np.uint8:
         return x[..., None]  # grey images without a channel axis
-    if x.ndim == 4 and x.dtype != np.uint8 and (x.shape[1] in CHANNELS or x.shape[3] in CHANNELS) and x.min() >= 0:
+    if (
+        x.ndim == 4
+        and x.dtype != np.uint8
+        and (x.shape[1] in CHANNEL_COUNTS or x.shape[3] in CHANNEL_COUNTS)
+        and x.min() >= 0
+    ):
         if x.dtype.kind == "f" and x.max() <= 1:
             x = np.rint(255 * x).astype(np.uint8)
         elif x.dtype.kind in "iu" and x.max() <= 255:

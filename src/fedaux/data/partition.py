@@ -1,10 +1,17 @@
-"""Partitions of private records: labels in, one sorted array of positions per client out, every record once."""
+"""Splits of records: private ones among clients, public ones into D⁻ and D_distill, those of an epoch into batches.
+
+A partition takes labels and gives one sorted array of positions per client, every record once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fedaux.data.records import Indices
@@ -170,3 +177,55 @@ def _check(labels: NDArray[np.int64], pieces: int, noun: str = "clients") -> Non
         raise ValueError(
             f"{len(labels)} records cannot make {pieces} {noun} of at least one record; use between 1 and {len(labels)}"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class AuxSplit:
+    """Sorted, disjoint positions in D_aux, of negatives D⁻ and of the distillation set D_distill.
+
+    Scores fitted on a record must not be evaluated on it.
+    """
+
+    negatives: Indices
+    distill: Indices
+
+    def __post_init__(self) -> None:
+        if not len(self.negatives) or not len(self.distill):
+            raise ValueError(
+                f"the auxiliary split has {len(self.negatives)} negatives and {len(self.distill)} records to distil; "
+                "give more auxiliary data, or a share of negatives nearer to 0.2"
+            )
+        positions = np.concatenate([self.negatives, self.distill])
+        if len(np.unique(positions)) < len(positions):
+            raise ValueError(
+                "negatives and distillation set must be disjoint and without repeats; use AuxSplit.draw to make them so"
+            )
+
+    @classmethod
+    def draw(cls, size: int, fraction: float, rng: np.random.Generator) -> Self:
+        """A random split of `size` records; `fraction` is the share of D⁻."""
+        if not 0 < fraction < 1:
+            raise ValueError(f"the share of negatives must lie between 0 and 1, not {fraction}; the paper has 0.2")
+        negatives, distill = np.split(rng.permutation(size), [round(fraction * size)])
+        return cls(np.sort(negatives), np.sort(distill))
+
+
+def batch_starts(size: int, batch_size: int) -> range:
+    """Where the batches of an epoch start.
+
+    A last batch of a single row is merged into the one before: BatchNorm cannot train on it.
+    """
+    return range(0, max(1, size - 1 if batch_size > 1 else size), batch_size)
+
+
+def shuffled(size: int, generator: torch.Generator) -> NDArray[np.int64]:
+    """Positions in the order of an epoch."""
+    order: NDArray[np.int64] = torch.randperm(size, generator=generator).numpy()
+    return order
+
+
+def batches(size: int, batch_size: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
+    """One shuffled epoch."""
+    order = shuffled(size, generator)
+    for start, stop in pairwise([*batch_starts(size, batch_size), size]):
+        yield order[start:stop]

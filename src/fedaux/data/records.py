@@ -1,18 +1,23 @@
-"""Records: rows of x with optional labels, as lazy views of arrays that may be memory-mapped."""
+"""Records, rows of x with optional labels: lazy views of arrays that may be memory-mapped, and what a model takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaux.core.errors import FedauxError
+
 Indices = NDArray[np.int64]
 
+KINDS = ("image", "numbers", "text")
+SCALING = "(x - 127.5) / 63.75, then channels first"  # of images, as in `to_tensor`
+CHANNEL_COUNTS = (1, 3, 4)  # that an image may have: grey, RGB, RGBA
 UNDECLARED = -1  # the label of a record whose label is missing or not a declared class
 
 
@@ -91,6 +96,11 @@ def is_image(x: NDArray[Any]) -> bool:
     return x.dtype == np.uint8 and x.ndim == 4
 
 
+def channels_first(x: NDArray[Any]) -> bool:
+    """Whether images have their channels before height and width, and cannot have them behind."""
+    return is_image(x) and x.shape[1] in CHANNEL_COUNTS and x.shape[3] not in CHANNEL_COUNTS
+
+
 def is_text(x: NDArray[Any]) -> bool:
     return x.dtype.kind in "OUT"
 
@@ -118,3 +128,97 @@ class Corpus:
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what a person should know: images that could not be read, …
     site: NDArray[np.int64] | None = None  # the client of each training record, for data.partition = "given"
+
+    def map(self, change: Callable[[Records], Records]) -> Corpus:
+        """The same with both parts changed."""
+        return replace(self, train=change(self.train), test=None if self.test is None else change(self.test))
+
+
+class RecordsError(FedauxError, ValueError):
+    """Records that a model cannot take."""
+
+
+@dataclass(frozen=True)
+class RecordSpec:
+    """Kind and shape of a raw record: images are (height, width, channels), text has shape ()."""
+
+    kind: str
+    shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        positive = all(type(size) is int and size > 0 for size in self.shape)
+        if self.kind not in KINDS or not positive or (self.kind == "image" and len(self.shape) != 3):
+            raise ValueError(f"there are no records of kind {self.kind!r} and shape {self.shape}")
+
+    @classmethod
+    def of(cls, records: Records) -> Self:
+        if is_text(records.x):
+            return cls("text")
+        return cls("image" if is_image(records.x) else "numbers", tuple(records.x.shape[1:]))
+
+    @classmethod
+    def from_card(cls, card: dict[str, Any]) -> Self:
+        return cls(card["kind"], tuple(card["shape"]))
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one network input: images are channels first."""
+        return (self.shape[2], *self.shape[:2]) if self.kind == "image" else self.shape
+
+    @property
+    def description(self) -> str:
+        if self.kind == "text":
+            return "a list of texts"
+        name = "uint8 images" if self.kind == "image" else "numbers"
+        return f"{name} of shape ({', '.join(map(str, ('N', *self.shape)))})"
+
+    def to_card(self) -> dict[str, Any]:
+        """For a model card: everything needed to feed the network from another program."""
+        if self.kind == "text":
+            return {"kind": "text", "shape": []}
+        facts: dict[str, Any] = {"kind": self.kind, "shape": list(self.shape)}
+        if self.kind == "numbers":
+            return {**facts, "dtype": "float32"}
+        layout = ["height", "width", "channels"]
+        return {**facts, "dtype": "uint8", "layout": layout, "network_sees": list(self.input_shape), "scaling": SCALING}
+
+    def validate(self, records: Any) -> NDArray[Any]:
+        """The records as an array for `Records`; an error that says what is wrong if they do not match."""
+        if self.kind == "text":
+            return _texts(records)
+        try:
+            x = np.asarray(records)
+        except ValueError as error:
+            raise RecordsError(
+                f"this model takes {self.description}; these records are not all of one shape"
+            ) from error
+        if x.ndim == 0 or x.shape[1:] != self.shape:
+            hint = "; a single record x goes in as x[None]" if x.shape == self.shape else ""
+            raise RecordsError(f"this model takes {self.description}, not of shape {x.shape}{hint}")
+        if self.kind == "image":
+            if x.dtype != np.uint8:
+                raise RecordsError(
+                    f"this model takes {self.description}, not {x.dtype}: "
+                    "give pixels from 0 to 255, it scales them itself"
+                )
+            return x
+        if x.dtype.kind not in "fiub":
+            raise RecordsError(f"this model takes numbers, not {x.dtype}; convert them with .astype('float32')")
+        with np.errstate(over="ignore"):
+            rows = x.astype(np.float32)
+        finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+        if not finite.all():
+            raise RecordsError(
+                f"record {int(finite.argmin())} has a number that is missing, infinite or beyond float32"
+            )
+        return rows
+
+
+def _texts(records: Any) -> NDArray[Any]:
+    if isinstance(records, str):
+        raise RecordsError("this model takes a list of texts; a single text goes in as [text]")
+    texts = list(records)
+    bad = next((index for index, text in enumerate(texts) if not isinstance(text, str)), None)
+    if bad is not None:
+        raise RecordsError(f"this model takes a list of texts; record {bad} is a {type(texts[bad]).__name__}")
+    return np.array(texts, dtype=object)

@@ -9,22 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import import_function, unknown_name, user_code
 from fedaux.data import arrays, images, text
 from fedaux.data.adapters import huggingface
-from fedaux.data.image_folder import image_folder
-from fedaux.data.records import Corpus, Records, is_image
+from fedaux.data.records import Corpus, Records, channels_first
 
 Source = Callable[..., Corpus]
-CHANNELS = (1, 3, 4)
 
 SOURCES: dict[str, Source] = {
     "npy": arrays.npy,
     "npz": arrays.npz,
-    "images": image_folder,
+    "images": images.image_folder,
     "cifar10": images.cifar10,
     "cifar100": images.cifar100,
     "stl10": images.stl10,
@@ -59,7 +56,13 @@ def digits() -> Corpus:
 
 
 def open_source(name: str, path: str | Path | None = None, **options: Any) -> Corpus:
-    """The corpus of a registered source or of a `module:function`; `path` is passed on if given."""
+    """Read a data set.
+
+    Args:
+        name: A registered source, or `module:function`.
+        path: The file or folder, if the source takes one.
+        options: Further arguments of the source.
+    """
     source = _lookup(name)
     arguments = options if path is None else {"path": Path(path).expanduser(), **options}
     if "person" in arguments and not accepts(name, "person"):
@@ -95,15 +98,7 @@ def tidy(corpus: Corpus) -> Corpus:
             y = y.astype(np.int64)
         return records if x is records.x and y is records.y else replace(records, x=x, y=y)
 
-    train, test = tidied(corpus.train), None if corpus.test is None else tidied(corpus.test)
-    if train is corpus.train and test is corpus.test:
-        return corpus
-    return replace(corpus, train=train, test=test, notes=tuple(dict.fromkeys(notes)))
-
-
-def channels_first(x: NDArray[Any]) -> bool:
-    """Whether uint8 images have 1, 3 or 4 channels before height and width, and cannot have them behind."""
-    return is_image(x) and x.shape[1] in CHANNELS and x.shape[3] not in CHANNELS
+    return replace(corpus.map(tidied), notes=tuple(dict.fromkeys(notes)))
 
 
 def can_be_private(name: str) -> bool:

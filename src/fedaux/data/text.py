@@ -22,8 +22,7 @@ import numpy as np
 
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.arrays import require_file
-from fedaux.data.labels import DeclaredClasses
-from fedaux.data.persons import factorize, name_or_nobody, to_name
+from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
 from fedaux.data.records import Corpus, Records
 
 Row = Mapping[str, Any]

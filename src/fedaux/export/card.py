@@ -13,7 +13,7 @@ from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.metrics import METRIC_NAMES
 from fedaux.data.federated import PublicData, client_names
-from fedaux.data.record_spec import RecordSpec
+from fedaux.data.records import RecordSpec
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.server.result import last_evaluations
 from fedaux.server.run_state import RunState

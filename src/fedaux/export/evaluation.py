@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.metrics import Evaluation
-from fedaux.data.classes import relabel_strictly
-from fedaux.data.image_folder import list_images, subfolders
-from fedaux.data.record_spec import RecordsError
+from fedaux.data.images import list_images, subfolders
+from fedaux.data.labels import relabel_strictly
+from fedaux.data.records import RecordsError
 from fedaux.data.sources import open_source
 from fedaux.export.input_files import BLOCK, InputReader
 from fedaux.export.model import Model

@@ -8,7 +8,7 @@ from typing import cast
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import open_public
-from fedaux.data.record_spec import RecordSpec
+from fedaux.data.records import RecordSpec
 from fedaux.export.card import make_card
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import check_onnx_support

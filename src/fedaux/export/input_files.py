@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from fedaux.core.errors import FedauxError
-from fedaux.data.image_folder import SUFFIXES, UNREADABLE, list_images
-from fedaux.data.record_spec import RecordsError, RecordSpec
-from fedaux.data.records import Corpus
+from fedaux.data.images import SUFFIXES, UNREADABLE, list_images
+from fedaux.data.records import Corpus, RecordsError, RecordSpec
 from fedaux.data.text import csv_text, jsonl_text, parquet_text
 
 BLOCK = 512  # records in memory at a time

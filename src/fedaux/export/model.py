@@ -22,15 +22,14 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.data.objects import as_rows
-from fedaux.data.record_spec import RecordSpec
-from fedaux.data.records import Records
+from fedaux.data.records import Records, RecordSpec
 from fedaux.export.card import FORMAT, Card, render_page
 from fedaux.export.onnx_graph import to_onnx
 from fedaux.models import Prototype, build
 from fedaux.models.compute import place_by_settings
-from fedaux.models.head_features import hidden_head
+from fedaux.models.encoders import TOKENIZER_OPTION, TextExtractor
 from fedaux.models.inference import predict
-from fedaux.models.text import TOKENIZER_OPTION, TextExtractor
+from fedaux.models.registry import hidden_head
 from fedaux.server.run_state import FILE
 
 CARD, WEIGHTS, ONNX, PAGE, TOKENIZER = "card.json", "model.safetensors", "model.onnx", "README.md", "tokenizer"

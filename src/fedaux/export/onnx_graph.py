@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.core.errors import Exit, FedauxError, MissingPackageError
-from fedaux.data.record_spec import RecordSpec
+from fedaux.data.records import RecordSpec
 
 TOLERANCE = 1e-4  # relative to the largest logit
 

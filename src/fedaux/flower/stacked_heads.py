@@ -29,7 +29,7 @@ from fedaux.config.schema import Config
 from fedaux.core.messages import Order, Reply, TrainOrder, Update
 from fedaux.core.order_fields import check_order
 from fedaux.core.rng import torch_stream
-from fedaux.data.batching import batch_starts, shuffled
+from fedaux.data.partition import batch_starts, shuffled
 from fedaux.data.records import Indices, Records
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid

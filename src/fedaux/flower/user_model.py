@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.core.errors import SettingsError
-from fedaux.data.persons import factorize, name_or_nobody
+from fedaux.data.labels import factorize, name_or_nobody
 from fedaux.data.records import UNDECLARED, Indices, Records
 from fedaux.privacy.module_validation import keeps_records_apart
 

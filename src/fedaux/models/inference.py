@@ -1,12 +1,16 @@
-"""Batched forward passes, and fingerprints of records and arrays."""
+"""Batched forward passes, what they cost, and fingerprints of records and arrays."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,8 @@ from fedaux.core.io import temporary_array
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records, is_text
 from fedaux.models.compute import compute_of, forward
-from fedaux.models.registry import folded, is_linear_head
+from fedaux.models.flat_state import flatten_state
+from fedaux.models.registry import Prototype, folded, is_linear_head
 
 Rows = NDArray[np.float32]
 MIN_BLOCK, MAX_BLOCK, DEFAULT_BLOCK, HEAD_BLOCK = 16, 4096, 512, 8192  # rows in one forward pass
@@ -59,26 +64,28 @@ def block_rows(module: nn.Module, records: Records) -> int:
     if is_linear_head(module):
         return HEAD_BLOCK
     if module not in _activations:
-        _activations[module] = largest_activation(module, records)
+        two = records.batch(slice(0, 2))  # a network may refuse a single row
+        _activations[module] = max(output_sizes(module, two)) // len(two)
     rows = min(INPUT_BYTES // (4 * prod(records.shape)), ACTIVATION_BYTES // max(1, _activations[module]), MAX_BLOCK)
     return 1 << max(rows, MIN_BLOCK).bit_length() - 1
 
 
-def largest_activation(module: nn.Module, records: Records) -> int:
-    """Bytes of the largest output of any submodule for one record."""
-    sizes: list[int] = [0]
+def output_sizes(module: nn.Module, batch: Any, *, leaves: bool = False) -> list[int]:
+    """Bytes of what every submodule, or every one without submodules, returns for a batch."""
+    sizes: list[int] = []
 
     def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
         sizes.append(output.nbytes if isinstance(output, Tensor) else 0)
 
-    handles = [child.register_forward_hook(note) for child in module.modules()]
+    parts = [part for part in module.modules() if not (leaves and list(part.children()))]
+    handles = [part.register_forward_hook(note) for part in parts]
     try:
-        with torch.inference_mode():
-            forward(module, records.batch(slice(0, 2)))  # a network may refuse a single row
+        with torch.no_grad():
+            forward(module, batch)
     finally:
         for handle in handles:
             handle.remove()
-    return max(sizes) // min(2, len(records))
+    return sizes
 
 
 def predict(module: nn.Module, records: Records, workers: int = 1) -> Rows:
@@ -138,3 +145,59 @@ def fingerprint_arrays(*groups: Arrays, facts: object = None) -> str:
             digest.update(np.ascontiguousarray(arrays[name]).data)
         digest.update(b"||")
     return digest.hexdigest()[:24]
+
+
+MAX_ROWS, REPEATS = 64, 3  # records of a timed step, and how often it is made; the fastest counts
+MAX_BYTES = 2**26  # of the activations of a timed step
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes and seconds for one record."""
+
+    parameters: int
+    sent: int  # bytes of the model on the wire, buffers included
+    activations: int  # bytes kept for the backward pass
+    forward: float
+    step: float  # forward, backward and the optimiser's share
+
+    def training_memory(self, rows: int) -> int:
+        """Bytes of a step: weights, gradients, both moments of Adam, activations."""
+        return 16 * self.parameters + rows * self.activations
+
+    def largest_batch(self, memory: float) -> int:
+        """Rows for which a step stays below this many bytes; 0 if not one does."""
+        return max(0, int((memory - 16 * self.parameters) // max(self.activations, 1)))
+
+
+def measure(network: Prototype, records: Records) -> Footprint:
+    """Of a freshly built network, which is left in eval mode; nothing is trained."""
+    network.train()
+    few = np.arange(min(2, len(records)))  # two: BatchNorm wants more than one
+    kept = sum(output_sizes(network, records.batch(few), leaves=True)) // len(few)  # needed by the backward pass
+    rows = np.arange(min(len(records), max(2, min(MAX_ROWS, MAX_BYTES // max(kept, 1)))))
+    batch = records.batch(rows)
+    step = min(_seconds(network, batch, backward=True) for _ in range(REPEATS)) / len(rows)
+    network.eval()
+    with torch.inference_mode():
+        ahead = min(_seconds(network, batch, backward=False) for _ in range(REPEATS)) / len(rows)
+    network.zero_grad(set_to_none=True)
+    sizes = sum(array.nbytes for array in flatten_state(network).values())
+    return Footprint(sum(parameter.numel() for parameter in network.parameters()), sizes, kept, ahead, step)
+
+
+def available_memory() -> int:
+    """Bytes that programs may still take."""
+    try:
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _seconds(network: nn.Module, batch: Any, backward: bool) -> float:
+    start = time.perf_counter()
+    output = forward(network, batch)
+    if backward:
+        output.square().mean().backward()  # type: ignore[no-untyped-call]
+    return time.perf_counter() - start

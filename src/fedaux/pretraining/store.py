@@ -20,8 +20,7 @@ from fedaux.core.rng import derive_seed
 from fedaux.data.records import Records, is_text
 from fedaux.models import Prototype, build, flatten_state, load_state
 from fedaux.models.inference import fingerprint
-from fedaux.pretraining.masked_lm import MaskedLanguageModel
-from fedaux.pretraining.simclr import SimCLR
+from fedaux.pretraining.tasks import MaskedLanguageModel, SimCLR
 from fedaux.pretraining.trainer import EpochMetrics, SelfSupervisedTask, pretrain
 
 

@@ -1,10 +1,11 @@
-"""P1: the training loop of all self-supervised tasks, with a checkpoint after each epoch."""
+"""P1: the training loop of all self-supervised tasks, with a checkpoint after each epoch; quality of features."""
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,20 +13,43 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import save
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed, torch_stream
 from fedaux.core.work import Work
-from fedaux.data.batching import batches
+from fedaux.data.partition import batches
 from fedaux.data.records import Indices, Records
 from fedaux.models.compute import compute_of, place
-from fedaux.pretraining.metrics import FeatureQuality
 
 SAMPLE = 512  # records on which feature quality is measured
+
+
+@dataclass(frozen=True)
+class FeatureQuality:
+    """Without labels (Wang & Isola 2020; Roy & Vetterli 2007).
+
+    alignment: mean squared distance of two views of an image on the unit sphere; 0 is perfect.
+    uniformity: log of the mean Gaussian potential between images; lower is more uniform.
+    rank: effective rank of the features.
+    """
+
+    alignment: float
+    uniformity: float
+    rank: float
+
+
+def feature_quality(first: Tensor, second: Tensor) -> FeatureQuality:
+    """From the features of two views of the same images, (B, H) each."""
+    u, v = F.normalize(first, dim=1), F.normalize(second, dim=1)
+    alignment = (u - v).square().sum(dim=1).mean()
+    uniformity = torch.pdist(u).square().mul(-2).exp().mean().log()
+    singular_values = torch.linalg.svdvals(first - first.mean(dim=0))
+    p = singular_values / singular_values.sum().clamp_min(1e-12)
+    rank = torch.exp(-(p * p.clamp_min(1e-12).log()).sum())
+    return FeatureQuality(float(alignment), float(uniformity), float(rank))
 
 
 @dataclass(frozen=True)
@@ -92,24 +116,16 @@ class SelfSupervisedTask(ABC):
             group["lr"] = lr
 
     def save(self, path: Path) -> None:
-        tensors = {f"model|{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
-        for index, moments in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"adam|{index}|{name}": tensor.contiguous() for name, tensor in moments.items()}
-        curve = json.dumps([asdict(epoch) for epoch in self.curve])
-        write_atomically(path, save(tensors, metadata={"curve": curve}))
+        curve = [asdict(epoch) for epoch in self.curve]
+        stream = io.BytesIO()
+        torch.save({"model": self.model.state_dict(), "adam": self.optimizer.state_dict(), "curve": curve}, stream)
+        write_atomically(path, stream.getvalue())
 
     def load(self, path: Path) -> None:
-        with safe_open(path, framework="pt") as file:
-            curve = json.loads(file.metadata()["curve"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a mapping)
-        self.model.load_state_dict({key[6:]: value for key, value in tensors.items() if key.startswith("model|")})
-        adam = self.optimizer.state_dict()
-        for key, value in tensors.items():
-            if key.startswith("adam|"):
-                _, index, name = key.split("|")
-                adam["state"].setdefault(int(index), {})[name] = value
-        self.optimizer.load_state_dict(adam)
-        self.curve = [EpochMetrics(**{**row, "quality": FeatureQuality(**row["quality"])}) for row in curve]
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["adam"])
+        self.curve = [EpochMetrics(**{**row, "quality": FeatureQuality(**row["quality"])}) for row in saved["curve"]]
 
 
 def pretrain(
@@ -137,3 +153,20 @@ def warmup_cosine(step: int, steps: int) -> float:
     """Linear warm-up over a tenth of the steps, then a cosine to zero, as a factor of the learning rate."""
     warm = max(1, steps // 10)
     return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+def linear_probe(train: Records, test: Records) -> float:
+    """Test accuracy of a logistic regression on the flattened and standardised rows of `train`.
+
+    It uses labels, so it is for reports only, never for model selection.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    x, x_test = (records.tensor().flatten(1).numpy() for records in (train, test))
+    with warnings.catch_warnings():  # accurate enough for a report
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)).fit(x, train.labels)
+    return float(probe.score(x_test, test.labels))

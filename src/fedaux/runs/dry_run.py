@@ -15,13 +15,10 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
 from fedaux.core.work import track
-from fedaux.data.federated import client_names, open_data, open_public
-from fedaux.data.overlap import SAMPLE, shared_records
-from fedaux.data.record_spec import RecordSpec
-from fedaux.data.records import Records
+from fedaux.data.federated import SAMPLE, client_names, open_data, open_public, shared_records
+from fedaux.data.records import Records, RecordSpec
 from fedaux.models import published_weights
-from fedaux.models.footprint import Footprint, available_memory, measure
-from fedaux.models.inference import fingerprint
+from fedaux.models.inference import Footprint, available_memory, fingerprint, measure
 from fedaux.pretraining.store import artifact_path
 from fedaux.server.server import make_server
 

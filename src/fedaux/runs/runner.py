@@ -31,7 +31,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_heads import StackedFederation, stacks
 from fedaux.models import flatten_state
-from fedaux.pretraining.metrics import linear_probe
+from fedaux.pretraining.trainer import linear_probe
 from fedaux.privacy.clipping import Bounds
 from fedaux.privacy.module_validation import declare_modules
 from fedaux.report.live import Live

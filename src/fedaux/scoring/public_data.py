@@ -11,10 +11,10 @@ import numpy as np
 from fedaux.config.distillation import TeachersConfig
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import numpy_stream
-from fedaux.data.auxiliary import AuxSplit
+from fedaux.data.partition import AuxSplit
 from fedaux.data.records import Indices, Records
-from fedaux.models.head_features import standardisation
 from fedaux.models.inference import fingerprint, transform_rows
+from fedaux.models.registry import standardisation
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.frozen_extractor import H0
 from fedaux.scoring.teacher_weights import LabelOf, PublicEmbedding

@@ -19,7 +19,7 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Arrays
 from fedaux.core.rng import torch_stream
-from fedaux.data.batching import batch_starts, batches, shuffled
+from fedaux.data.partition import batch_starts, batches, shuffled
 from fedaux.data.records import Records
 from fedaux.methods.contribution import Ensemble
 from fedaux.models import flatten_state, load_state

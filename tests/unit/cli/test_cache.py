@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedaux.core.io import caching_in
-from fedaux.data.image_folder import image_folder
+from fedaux.data.images import image_folder
 from helpers.commands import fedaux
 
 

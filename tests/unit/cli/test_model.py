@@ -13,7 +13,7 @@ from PIL import Image
 
 from fedaux import Config
 from fedaux.data.federated import open_data
-from fedaux.data.record_spec import RecordSpec
+from fedaux.data.records import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.input_files import InputReader
 from fedaux.export.model import Model

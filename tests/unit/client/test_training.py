@@ -24,7 +24,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Account, OrderError
-from fedaux.data.batching import batches
+from fedaux.data.partition import batches
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
 from fedaux.models import Prototype, build, flatten_state, to_half

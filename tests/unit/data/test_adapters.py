@@ -1,5 +1,7 @@
 """Datasets of other libraries, with the libraries themselves where they are installed."""
 
+from __future__ import annotations
+
 import io
 import sys
 from pathlib import Path
@@ -13,12 +15,18 @@ from torch.utils.data import Dataset, TensorDataset
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import MissingPackageError
-from fedaux.data.adapters import from_huggingface, from_torch, huggingface
-from fedaux.data.record_spec import RecordsError
+from fedaux.data.adapters import from_huggingface, from_torch, huggingface, read_one_by_one
+from fedaux.data.labels import DeclaredClasses
+from fedaux.data.records import Records, RecordsError, RecordSpec
 from fedaux.data.sources import open_source
-from helpers.pictures import pictures, save_png
+from helpers.pictures import pictures
 
 X = pictures(4, 6)
+
+
+@pytest.fixture
+def datasets() -> Any:
+    return pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
 
 
 class Pictures(Dataset[Any]):
@@ -62,26 +70,11 @@ def test_what_cannot_be_stacked_says_so() -> None:
         from_torch(odd)
     with pytest.raises(RecordsError, match="is empty"):
         from_torch([])
+    with pytest.raises(RecordsError, match="or not all images"):  # a tensor that happens to lie between 0 and 1
+        from_torch(TensorDataset(torch.stack([torch.zeros(3, 4, 4), torch.full((3, 4, 4), -1.0)])))
 
 
-def test_images_and_numbers_are_not_mixed() -> None:
-    """A tensor that happens to lie between 0 and 1 was taken for an image among others that do not."""
-    normalised = TensorDataset(torch.stack([torch.zeros(3, 4, 4), torch.full((3, 4, 4), -1.0)]))
-    with pytest.raises(RecordsError, match="or not all images"):
-        from_torch(normalised)
-
-
-def test_folders_of_torchvision(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("torchvision.datasets", reason="torchvision is not installed")
-    for name in ("cat", "dog"):
-        save_png(tmp_path / name / "1.png", X[0])
-    corpus = from_torch(datasets.ImageFolder(tmp_path))
-    assert corpus.classes == ["cat", "dog"] or corpus.classes == ("cat", "dog")
-    assert np.array_equal(corpus.train.x, open_source("images", tmp_path).train.x)
-
-
-def test_a_dataset_of_hugging_face_from_disk(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+def test_a_dataset_of_hugging_face_from_disk(datasets: Any, tmp_path: Path) -> None:
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])})
     rows = {"image": [Image.fromarray(x) for x in X], "label": [0, 1, 1, 0]}
     train = datasets.Dataset.from_dict(rows, features=features)
@@ -93,8 +86,7 @@ def test_a_dataset_of_hugging_face_from_disk(tmp_path: Path) -> None:
     assert corpus.test.labels.tolist() == [1, 1]
 
 
-def test_texts_of_hugging_face_with_words_for_labels() -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+def test_texts_of_hugging_face_with_words_for_labels(datasets: Any) -> None:
     texts = datasets.Dataset.from_dict({"body": ["good", "bad", "fine"], "kind": ["+", "-", "+"]})
     corpus = from_huggingface(texts, record="body", label="kind")
     assert corpus.train.x.tolist() == ["good", "bad", "fine"]
@@ -106,15 +98,13 @@ def test_texts_of_hugging_face_with_words_for_labels() -> None:
         from_huggingface(texts, datasets.Dataset.from_dict({"body": ["x"], "kind": ["?"]}), record="body", label="kind")
 
 
-def test_a_record_without_a_label_is_named() -> None:
+def test_a_record_without_a_label_is_named(datasets: Any) -> None:
     """It became a class of its own, called nothing."""
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
     with pytest.raises(RecordsError, match="record 1 of the dataset has no label; take such records out"):
         from_huggingface(datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, None]}))
 
 
-def test_splits_and_persons_of_hugging_face(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+def test_splits_and_persons_of_hugging_face(datasets: Any, tmp_path: Path) -> None:
     parts = {
         name: datasets.Dataset.from_dict({"text": [name] * 3, "label": [0, 1, 0], "who": ["ann", None, "ann"]})
         for name in ("train", "extra")
@@ -132,8 +122,7 @@ def test_splits_and_persons_of_hugging_face(tmp_path: Path) -> None:
             open_source("huggingface", tmp_path / "saved", person="whom", declared=declared)
 
 
-def test_labels_of_hugging_face_at_a_site() -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+def test_labels_of_hugging_face_at_a_site(datasets: Any) -> None:
     texts = ["a", "b", "c", None]
 
     def labels(values: list[Any], feature: Any = None) -> list[int]:
@@ -148,8 +137,7 @@ def test_labels_of_hugging_face_at_a_site() -> None:
     assert labels([0, 1, 2, None], datasets.ClassLabel(names=["cold", "aids", "flu"])) == [1, -1, 0, -1]
 
 
-def test_what_a_record_is_must_be_known_at_a_site(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+def test_what_a_record_is_must_be_known_at_a_site(datasets: Any, tmp_path: Path) -> None:
 
     def read(feature: Any, values: list[Any], **options: Any) -> Any:
         features = datasets.Features({"x": feature, "label": datasets.Value("int64")})
@@ -172,8 +160,7 @@ def test_what_a_record_is_must_be_known_at_a_site(tmp_path: Path) -> None:
         from_huggingface(datasets.Dataset.from_dict({"text": ["a"]}), declared=("flu", "cold"))
 
 
-def test_images_of_hugging_face_are_the_same_at_a_site() -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+def test_images_of_hugging_face_are_the_same_at_a_site(datasets: Any) -> None:
     turned = Image.fromarray(X[0][:4])
     turned.getexif()[274] = 6  # taken with the camera on its side
     stream = io.BytesIO()
@@ -204,8 +191,7 @@ def test_a_torch_dataset_at_a_site() -> None:
             from_torch(Pictures(), declared=("cat", "dog"), shape=shape)
 
 
-def test_partitions_of_flower_datasets() -> None:
-    datasets = pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
+def test_partitions_of_flower_datasets(datasets: Any) -> None:
     partitioners = pytest.importorskip("flwr_datasets.partitioner", reason="flwr-datasets is not installed")
     partitioner = partitioners.IidPartitioner(num_partitions=2)
     partitioner.dataset = datasets.Dataset.from_dict({"text": [f"t{i}" for i in range(6)], "label": [0, 1] * 3})
@@ -218,3 +204,72 @@ def test_without_the_library_the_source_names_it(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[datasets\]'"):
         huggingface(tmp_path)
+
+
+CLASSES = DeclaredClasses.of(("flu", "cold"))
+GREY = np.arange(25, dtype=np.uint8).reshape(5, 5) * 10
+
+
+def made(spec: RecordSpec, *values: Any) -> Records:
+    return read_one_by_one(((value, 0, None) for value in values), len(values), spec, CLASSES)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        GREY,
+        GREY[..., None],
+        GREY[None],
+        GREY.tolist(),
+        GREY.astype(np.int64),
+        Image.fromarray(GREY),
+        torch.from_numpy(GREY[None] / 255),
+        torch.from_numpy(GREY / 255).float(),
+        np.stack([GREY] * 3),
+        np.stack([GREY] * 3, axis=-1),
+    ],
+)
+def test_pixels_in_any_form_are_the_same_image(value: Any) -> None:
+    found = made(RecordSpec("image", (5, 5, 1)), value)
+    assert np.array_equal(found.x[0, ..., 0], GREY)
+    assert found.labels.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "a", 3, [], GREY * 1.0 * np.nan, GREY.astype(int) - 1, GREY.astype(int) + 200, GREY[:0], {}, {"bytes": b""},
+     GREY[None, None], {"bytes": None, "path": "https://example.invalid/a.png"}, GREY.astype(complex)],
+)  # fmt: skip
+def test_what_is_no_image_is_blank_and_has_no_class(value: Any) -> None:
+    found = made(RecordSpec("image", (5, 5, 1)), value, GREY)
+    assert found.labels.tolist() == [-1, 0]
+    assert found.x[0].max() == 0
+    assert np.array_equal(found.x[1, ..., 0], GREY)
+
+
+def test_numbers_beyond_0_to_1_are_clipped() -> None:
+    found = made(RecordSpec("image", (2, 2, 1)), torch.tensor([[-5.0, 0.2], [0.4, 7.0]]))
+    assert found.x[0, ..., 0].tolist() == [[0, 51], [102, 255]]
+
+
+def test_numbers_of_one_shape() -> None:
+    values = [[1, 2], (0.5, 1e300), torch.tensor([1, 2]), torch.ones(2, dtype=torch.bfloat16), np.ones(2, bool)]
+    strange = [None, [1], [[1, 2]], ["1", "2"], [1, None], torch.ones(2, dtype=torch.complex64), {}, "ab"]
+    found = made(RecordSpec("numbers", (2,)), *values, *strange)
+    assert found.x.dtype == np.float32
+    assert found.x[:5].tolist() == [[1, 2], [0.5, np.inf], [1, 2], [1, 1], [1, 1]]
+    assert (found.x[5:] == 0).all()
+    assert found.labels.tolist() == [0] * 5 + [-1] * 8
+
+
+def test_a_missing_text_is_empty_and_keeps_its_label() -> None:
+    found = made(RecordSpec("text"), "a", None, "half \ud83d", 10**5000, 7)
+    assert found.x.tolist() == ["a", "", "half ?", "", "7"]
+    assert found.labels.tolist() == [0] * 5
+
+
+def test_labels_and_persons_may_be_tensors() -> None:
+    items = [("a", torch.tensor(1), np.int64(7)), ("b", np.array([0]), torch.tensor(7)), ("c", np.arange(2), None)]
+    found = read_one_by_one(items, 3, RecordSpec("text"), CLASSES)
+    assert found.labels.tolist() == [1, 0, -1]
+    assert found.persons.tolist() == [0, 0, 1]

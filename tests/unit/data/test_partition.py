@@ -1,15 +1,27 @@
-"""Splits over clients: exact margins, and the generator decides."""
+"""Splits over clients with exact margins, of auxiliary data in two disjoint parts, and into batches."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
-from fedaux.data.partition import class_counts, dirichlet, iid, partition, round_to_margins, shards, sinkhorn
+from fedaux.data.partition import (
+    AuxSplit,
+    batch_starts,
+    batches,
+    class_counts,
+    dirichlet,
+    iid,
+    partition,
+    round_to_margins,
+    shards,
+    sinkhorn,
+)
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 5000))
 
@@ -141,16 +153,10 @@ def test_shards_of_one_class_are_not_cut_in_file_order():
     assert {tuple(part) for part in parts} != {tuple(range(50)), tuple(range(50, 100))}
 
 
-def test_class_counts():
-    parts = [np.array([0, 1, 4]), np.array([2, 3])]
-    assert class_counts(np.array([2, 0, 0, 1, 2]), parts, 4).tolist() == [[1, 0, 2, 0], [1, 1, 0, 0]]
-
-
 @pytest.mark.parametrize(
     ("kind", "clients", "alpha", "per_client", "message"),
     [
         ("dirichlet", 3, 0.0, 1, "alpha must lie between"),
-        ("dirichlet", 3, -1.0, 1, "alpha must lie between"),
         ("dirichlet", 3, float("nan"), 1, "alpha must lie between"),
         ("dirichlet", 11, 1.0, 1, "use between 1 and 10"),
         ("iid", 0, 1.0, 1, "use between 1 and 10"),
@@ -162,3 +168,45 @@ def test_class_counts():
 def test_errors_say_what_to_do(kind, clients, alpha, per_client, message):
     with pytest.raises(ValueError, match=message):
         partition(np.arange(10), kind, clients, alpha, per_client, np.random.default_rng(0))
+
+
+def test_a_fifth_is_negatives_and_nothing_is_lost():
+    split = AuxSplit.draw(1000, 0.2, np.random.default_rng(0))
+    assert (len(split.negatives), len(split.distill)) == (200, 800)
+    assert sorted([*split.negatives, *split.distill]) == list(range(1000))
+
+
+@given(size=st.integers(2, 400), share=st.floats(0.01, 0.99), seed=st.integers(0, 99))
+def test_disjoint_or_refused(size, share, seed):
+    if not 0 < round(share * size) < size:
+        with pytest.raises(ValueError, match="give more auxiliary data"):
+            AuxSplit.draw(size, share, np.random.default_rng(seed))
+    else:
+        split = AuxSplit.draw(size, share, np.random.default_rng(seed))
+        assert not set(split.negatives) & set(split.distill)
+        assert len(split.negatives) == round(share * size)
+
+
+@pytest.mark.parametrize(
+    ("negatives", "distill", "message"),
+    [
+        ([0, 1], [1, 2], "must be disjoint"),
+        ([0, 0], [1, 2], "must be disjoint"),
+        ([], [1, 2], "0 negatives and 2 records"),
+        ([1], [], "1 negatives and 0 records"),
+    ],
+)
+def test_overlap_empty_halves_and_strange_shares_are_refused(negatives, distill, message):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        AuxSplit.draw(100, 20, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=message):
+        AuxSplit(np.array(negatives, dtype=np.int64), np.array(distill, dtype=np.int64))
+
+
+@pytest.mark.parametrize(("size", "batch"), [(10, 3), (9, 4), (5, 5), (1, 4), (33, 32), (64, 32), (3, 1)])
+def test_batches_cover_everything_once_and_none_has_one_row(size: int, batch: int) -> None:
+    epoch = list(batches(size, batch, torch.Generator().manual_seed(0)))
+    assert sorted(np.concatenate(epoch)) == list(range(size))
+    assert size == 1 or batch == 1 or min(map(len, epoch)) > 1
+    assert len(epoch) == len(batch_starts(size, batch))
+    assert all(len(rows) == batch for rows in epoch[:-1])

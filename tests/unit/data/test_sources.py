@@ -92,7 +92,7 @@ def test_register(monkeypatch):
         return digits
 
     try:
-        assert open_source("test-only") is digits
+        assert open_source("test-only").train is digits.train
     finally:
         del SOURCES["test-only"]
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedaux.core.metrics import Evaluation
 from fedaux.data.federated import open_data
-from fedaux.data.record_spec import RecordsError
+from fedaux.data.records import RecordsError
 from fedaux.export.evaluation import evaluate_model
 from fedaux.export.export import export_model
 from fedaux.export.input_files import InputReader, UnreadableError

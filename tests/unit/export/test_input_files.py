@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedaux.data.federated import open_data
-from fedaux.data.record_spec import RecordsError, RecordSpec
+from fedaux.data.records import RecordsError, RecordSpec
 from fedaux.export.input_files import InputReader
 from helpers.tiny import TINY_CONFIG
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit
 from fedaux.data.federated import open_data
-from fedaux.data.record_spec import RecordsError
+from fedaux.data.records import RecordsError
 from fedaux.export.export import export_model
 from fedaux.export.model import Model, ModelError
 from helpers.runs import finished_run

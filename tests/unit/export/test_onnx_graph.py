@@ -8,8 +8,7 @@ import torch
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, MissingPackageError
-from fedaux.data.record_spec import RecordSpec
-from fedaux.data.records import to_tensor
+from fedaux.data.records import RecordSpec, to_tensor
 from fedaux.export import onnx_graph
 from fedaux.export.onnx_graph import OnnxError, check_onnx_support
 from fedaux.models import build

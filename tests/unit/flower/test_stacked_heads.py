@@ -25,8 +25,8 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.stacked_heads import HeadTask, StackedClient, StackedFederation, stacks, train_clients, train_heads
 from fedaux.methods.hooks import Hooks
 from fedaux.models import HeadFeatures, flatten_state, linear_head, load_state
-from fedaux.models.head_features import standardisation
 from fedaux.models.optimizer import Optimizer
+from fedaux.models.registry import standardisation
 from fedaux.runs.runner import in_process
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server, make_server

@@ -26,7 +26,7 @@ from fedaux.methods.analytic_heads import (
     within_covariance,
 )
 from fedaux.models import HeadFeatures
-from fedaux.models.head_features import standardisation
+from fedaux.models.registry import standardisation
 
 N, WIDTH, CLASSES = 300, 6, 3
 RNG = np.random.default_rng(0)

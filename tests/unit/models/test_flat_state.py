@@ -71,15 +71,6 @@ def test_dump_is_a_copy_and_so_is_load() -> None:
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
-def test_the_extractor_alone() -> None:
-    pretrained, model = (used(PrototypeSpec.of("cnn", norm="batch"), seed) for seed in (1, 2))
-    head = model.head.weight.detach().clone()
-    load_state(model.features, flatten_state(pretrained.features))
-    x = torch.ones(2, *RGB)
-    assert torch.equal(model.features(x), pretrained.features(x))
-    assert torch.equal(model.head.weight, head)
-
-
 def test_arrays_from_a_message_load_without_a_warning() -> None:
     model = used(PrototypeSpec.of("cnn", norm="batch"), seed=0)
     received = {kind: np.frombuffer(array.tobytes(), array.dtype) for kind, array in flatten_state(model).items()}

@@ -3,43 +3,11 @@
 import copy
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from fedaux.models.optimizer import Optimizer, StackedDescent, add_to_gradients, flat
-
-
-def steps(optimizer: Optimizer, count: int = 4) -> list[np.ndarray]:
-    """Where f(θ) = Σ (θ − target)²/2 takes a parameter."""
-    parameter, target = nn.Parameter(torch.tensor([1.0, -2.0])), torch.tensor([3.0, 5.0])
-    made, path = optimizer.make([parameter]), []
-    for _ in range(count):
-        made.zero_grad()
-        ((parameter - target).square().sum() / 2).backward()
-        made.step()
-        path.append(parameter.detach().numpy().astype(np.float64))
-    return path
-
-
-@pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.9, 0.0), (0.9, 0.1)])
-def test_sgd_is_its_formula(momentum: float, decay: float) -> None:
-    theta, target, velocity = np.array([1.0, -2.0]), np.array([3.0, 5.0]), np.zeros(2)
-    for found in steps(Optimizer("sgd", 0.1, momentum, decay)):
-        velocity = momentum * velocity + (theta - target) + decay * theta
-        theta = theta - 0.1 * velocity
-        assert np.allclose(found, theta, atol=1e-5)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_adam_is_its_formula(decay: float) -> None:
-    theta, target, first, second = np.array([1.0, -2.0]), np.array([3.0, 5.0]), np.zeros(2), np.zeros(2)
-    for step, found in enumerate(steps(Optimizer("adam", 0.1, weight_decay=decay)), start=1):
-        gradient = theta - target + decay * theta
-        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
-        theta = theta - 0.1 * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-        assert np.allclose(found, theta, atol=1e-4)
 
 
 def test_an_unknown_optimiser_names_the_others() -> None:

@@ -16,7 +16,7 @@ from helpers.tiny_text import publish_encoder, write_texts
 
 pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")
 
-from fedaux.pretraining.masked_lm import MaskedLanguageModel, mask_tokens
+from fedaux.pretraining.tasks import MaskedLanguageModel, mask_tokens
 
 
 def test_tokens_are_hidden_in_berts_shares_and_special_ones_never() -> None:

@@ -1,4 +1,4 @@
-"""P1's loop: every record once an epoch, the rate on schedule, and checkpoints that go on to the same bits."""
+"""P1's loop: every record once an epoch, the rate on schedule, checkpoints that go on to the same bits; metrics."""
 
 from pathlib import Path
 
@@ -13,9 +13,15 @@ from fedaux.data.records import Records
 from fedaux.data.sources import open_source
 from fedaux.models import Prototype, build, flatten_state
 from fedaux.models.compute import Compute, place
-from fedaux.pretraining.metrics import FeatureQuality
-from fedaux.pretraining.simclr import SimCLR
-from fedaux.pretraining.trainer import SelfSupervisedTask, pretrain, warmup_cosine
+from fedaux.pretraining.tasks import SimCLR
+from fedaux.pretraining.trainer import (
+    FeatureQuality,
+    SelfSupervisedTask,
+    feature_quality,
+    linear_probe,
+    pretrain,
+    warmup_cosine,
+)
 
 
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
@@ -128,3 +134,37 @@ def test_a_checkpoint_is_written_after_every_epoch_and_taken_up(tmp_path: Path) 
     finished = regression(2)
     pretrain(finished, checkpoint=file)
     assert finished.seen == []  # more epochs are done than it asks for
+
+
+def test_against_naive_loops() -> None:
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(9, 4)), rng.normal(size=(9, 4))
+    one, two = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (first, second))
+    found = feature_quality(torch.tensor(first), torch.tensor(second))
+    assert found.alignment == pytest.approx(np.mean([np.sum((a - b) ** 2) for a, b in zip(one, two, strict=True)]))
+    pairs = [np.exp(-2 * np.sum((one[i] - one[j]) ** 2)) for i in range(9) for j in range(i)]
+    assert found.uniformity == pytest.approx(np.log(np.mean(pairs)))
+
+
+def test_known_cases() -> None:
+    same = torch.ones(8, 3)
+    assert feature_quality(same, same).alignment == pytest.approx(0.0)
+    assert feature_quality(same, same).uniformity == pytest.approx(0.0)
+    rows = torch.randn(4000, 5, generator=torch.Generator().manual_seed(0))
+    assert feature_quality(rows, rows).rank == pytest.approx(5.0, abs=0.05)
+    flat = rows * torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0])
+    assert feature_quality(flat, flat).rank == pytest.approx(2.0, abs=0.05)
+
+
+def test_the_probe_standardises_flattens_and_uses_labels() -> None:
+    rng = np.random.default_rng(0)
+
+    def blobs(separation: float) -> Records:
+        labels = rng.integers(0, 2, 400)
+        rows = rng.normal(size=(400, 2, 3)) + separation * labels[:, None, None]
+        rows *= np.array([1.0, 100.0, 0.01])  # scales that only standardising makes comparable
+        rows[:, 1, 2] = 7.0  # a constant column must not divide by nothing
+        return Records(rows.astype(np.float32), labels)
+
+    assert linear_probe(blobs(1.5), blobs(1.5)) > 0.9
+    assert 0.4 < linear_probe(blobs(0.0), blobs(0.0)) < 0.6

