@@ -27,7 +27,7 @@ from fedaux.methods.feature_sums import Moments
 from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
 from fedaux.report.tables import markdown
-from fedaux.scoring.closed_form import set_head
+from fedaux.scoring.embedding import set_head
 from studies.networks import SMALL
 from studies.scorers import Judged, Rows, Setting, from_command_line, over_splits
 

@@ -22,7 +22,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays, PrepareOrder, Release, SumsOrder, TrainOrder, Update
 from fedaux.flower.federation import read_reply
 from fedaux.flower.serialization import FIELDS, MessageError
-from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.features import extractor_hash
 
 WIDTH, CLASSES = 6, 2
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=WIDTH, norm="none")

@@ -7,12 +7,17 @@ import pytest
 
 from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.messages import Account
-from fedaux.privacy import gaussian
-from fedaux.privacy.account_file import Entry
-from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, total_epsilon, training_noise_multiplier
-from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY
-from fedaux.privacy.release import release_mechanism
+from fedaux.privacy import mechanism as gaussian
+from fedaux.privacy.account import BudgetStore, Entry
+from fedaux.privacy.accounting import (
+    BudgetError,
+    Mechanism,
+    plan_training,
+    release_mechanism,
+    total_epsilon,
+    training_noise_multiplier,
+)
+from fedaux.privacy.mechanism import GRID, UNIT_SENSITIVITY
 from helpers.samples import release
 
 DELTA = 1e-5

@@ -18,7 +18,7 @@ from fedaux.methods.analytic_heads import Ridge
 from fedaux.methods.feature_sums import Moments
 from fedaux.models import HeadFeatures
 from fedaux.runs.runner import in_process
-from fedaux.scoring.feature_cache import private_outputs
+from fedaux.scoring.features import private_outputs
 from fedaux.server.server import make_server
 from fedaux.server.start import initial_state
 

@@ -27,15 +27,15 @@ from fedaux.methods.contribution import ModelSum
 from fedaux.models import build, flatten_state
 from fedaux.models.inference import predict_batches
 from fedaux.models.optimizer import Optimizer
-from fedaux.privacy import gaussian
-from fedaux.privacy.clipping import GRID
+from fedaux.privacy import mechanism as gaussian
 from fedaux.privacy.ledger import Ledger
-from fedaux.privacy.release import Summary, release
+from fedaux.privacy.mechanism import GRID, Summary, release
 from fedaux.scoring import logistic
-from fedaux.scoring.base import Reference, teacher_weights
+from fedaux.scoring.base import Reference
+from fedaux.scoring.embedding import MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
-from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 from fedaux.scoring.registry import make_scorer
+from fedaux.scoring.teacher_weights import teacher_weights
 from fedaux.server.loop import sample
 from fedaux.server.result import Result
 from fedaux.server.run_state import RunState

@@ -15,8 +15,7 @@ from fedaux.audit.site import NAME, Site, refused, write_rows
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account, Order, PrepareOrder, Release, TrainOrder, Update
 from fedaux.flower.federation import read_reply
-from fedaux.privacy.accounting import Mechanism, total_epsilon
-from fedaux.privacy.release import release_mechanism
+from fedaux.privacy.accounting import Mechanism, release_mechanism, total_epsilon
 
 
 def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:

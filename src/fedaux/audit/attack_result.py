@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.audit.bounds import linear_scores, lower_bounds
-from fedaux.privacy.gaussian import epsilon_of
+from fedaux.privacy.mechanism import epsilon_of
 
 Vector = NDArray[np.float64]
 FAILURE_PROBABILITY = 0.05 / 20  # for each attack that draws: all of them together then hold with 95 %

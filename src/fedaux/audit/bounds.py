@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
-from fedaux.privacy.gaussian import bracket, delta_of, epsilon_of
+from fedaux.privacy.mechanism import bracket, delta_of, epsilon_of
 
 Scores = NDArray[np.float64]
 

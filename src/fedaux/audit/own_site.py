@@ -20,7 +20,7 @@ from fedaux.data.records import Records, is_text
 from fedaux.models import build
 from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module
 from fedaux.privacy.per_record import ImpureModuleError
-from fedaux.scoring.feature_cache import private_outputs
+from fedaux.scoring.features import private_outputs
 
 
 @dataclass(frozen=True)

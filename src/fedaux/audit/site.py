@@ -28,7 +28,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import MESSAGE_TYPES, serialize
 from fedaux.models import build, flatten_state
 from fedaux.models.registry import Prototype
-from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.features import extractor_hash
 from fedaux.scoring.registry import make_scorer
 
 Vector = NDArray[np.float64]

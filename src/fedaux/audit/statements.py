@@ -13,9 +13,8 @@ from fedaux.audit.records import training
 from fedaux.audit.site import NAME
 from fedaux.config.schema import Config
 from fedaux.core.messages import Account, Federation, Order, Reply, Subtotal
-from fedaux.privacy.account_file import Entry
+from fedaux.privacy.account import Entry, SiteAccount
 from fedaux.privacy.ledger import Ledger
-from fedaux.privacy.site_account import SiteAccount
 from fedaux.runs.runner import in_process, run_in_folder
 from fedaux.server.loop import NoAnswerError
 from fedaux.server.server import make_server

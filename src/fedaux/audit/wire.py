@@ -26,7 +26,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import serialize
 from fedaux.flower.user_model import ACTION
 from fedaux.models import flatten_state
-from fedaux.privacy.disclosure import DISCLOSED_FIELDS, PUBLIC
+from fedaux.privacy.ledger import DISCLOSED_FIELDS, PUBLIC
 
 ORDERS = {"query.hello", "query.prepare", "query.sums", "train.default"}  # the message types that a client answers
 OTHERS = ("evaluate", "evaluate.default", "evaluate.score", "query", "query.evaluate", "query.fedaux", "train.evaluate")

@@ -38,7 +38,7 @@ from fedaux.data.federated import class_names
 from fedaux.methods.feature_sums import FeatureSums, Moments
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.models.inference import fingerprint_arrays
-from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.units import public_size
 from fedaux.scoring.registry import stored_release
 

@@ -16,7 +16,7 @@ from fedaux.core.messages import Arrays, TrainOrder, Update
 from fedaux.methods.hooks import Hooks, LocalWork, Vector
 from fedaux.models import Prototype, to_half
 from fedaux.models.optimizer import Term
-from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.account import BudgetStore
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,10 @@ from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.records import Records
 from fedaux.models import Prototype, flatten_state, state_sizes
 from fedaux.models.optimizer import Optimizer
-from fedaux.privacy.account_file import Entry
-from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
+from fedaux.privacy.account import Entry
+from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, release_mechanism
 from fedaux.privacy.dp_sgd import train_private
 from fedaux.privacy.module_validation import validate_module
-from fedaux.privacy.release import release_mechanism
 from fedaux.privacy.units import Units, public_size
 
 OpenRows = Callable[[], tuple[Prototype, Records]]  # the ordered model and the rows it is for, loaded once

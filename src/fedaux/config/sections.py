@@ -147,7 +147,6 @@ class PrivacyConfig:
     adjacency: str = "replace-one"  # neighbouring datasets; or add-remove
     calibration: str = "analytic"  # of the noise: analytic Gaussian, or opendp: zCDP, 7 to 11 % more noise
     embedding_dim: int = 32  # class- and mean-embedding: dimension of the public PCA
-    ratio: str = "bayes"  # how sums become odds; class-embedding: or posterior; mean-embedding: or kliep
     ridge: float = 0.01  # logistic: regularisation λ
     private_training: bool = False  # DP-SGD with what scores leave of epsilon_total; false: models are not private
     train_rounds: int = 0  # rounds of private training the budget is planned for; 0: the rounds of the run
@@ -160,12 +159,6 @@ class PrivacyConfig:
         if ":" not in self.scorer:  # else a module:function of the user's
             scorers = ("class-embedding", "mean-embedding", "logistic", "module:function")
             require_choice("privacy.scorer", self.scorer, scorers)
-        require_choice("privacy.ratio", self.ratio, ("bayes", "posterior", "kliep"))
-        require(
-            self.ratio != "posterior" or self.scorer == "class-embedding" or ":" in self.scorer,
-            f"privacy.ratio = 'posterior' is the posterior of a class: set privacy.scorer = 'class-embedding', not "
-            f"{self.scorer!r}, or leave privacy.ratio out.",
-        )
         require_choice("privacy.unit", self.unit, ("record", "person"))
         require_choice("privacy.adjacency", self.adjacency, ("replace-one", "add-remove"))
         require_choice("privacy.calibration", self.calibration, ("opendp", "analytic"))

@@ -24,7 +24,7 @@ from fedaux.core.messages import (
 from fedaux.flower.mailbox import Mailbox, Patience, is_lost
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
-from fedaux.privacy.clipping import Bounds
+from fedaux.privacy.mechanism import Bounds
 
 REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
 

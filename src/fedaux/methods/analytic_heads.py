@@ -20,7 +20,7 @@ import numpy as np
 from fedaux.config.parsing import require, require_choice
 from fedaux.methods.feature_sums import Matrix, Moments
 from fedaux.methods.hooks import Hooks
-from fedaux.scoring.discriminant import linear_discriminant
+from fedaux.scoring.embedding import linear_discriminant
 
 PENALTIES = np.logspace(-6, 2, 65)  # λ per record, in units of the features' mean variance
 

@@ -24,14 +24,13 @@ from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_clients import StackedFederation, stacks
 from fedaux.models import flatten_state
 from fedaux.pretraining.metrics import linear_probe
-from fedaux.privacy.clipping import Bounds
+from fedaux.privacy.mechanism import Bounds
 from fedaux.runs.callbacks import Callback, Callbacks, JsonLines
 from fedaux.runs.folders import stored_state
 from fedaux.runs.progress_log import ProgressLog
 from fedaux.runs.status_file import StatusFile
 from fedaux.scoring.base import bound_function
-from fedaux.scoring.feature_cache import FeatureCache
-from fedaux.scoring.frozen_extractor import H0
+from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.planner import Planner
 from fedaux.server.collapse import collapse_warning
 from fedaux.server.loop import run as run_rounds

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedaux.audit.bounds import linear_scores, lower_bounds, one_run_bound, one_run_p_value
-from fedaux.privacy.gaussian import continuous_multiplier
+from fedaux.privacy.mechanism import continuous_multiplier
 
 
 def test_equal_distributions_give_nothing() -> None:

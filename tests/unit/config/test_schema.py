@@ -17,7 +17,6 @@ from helpers.settings import LEAVES, nested
 from helpers.tiny import TINY_CONFIG
 
 OTHER_CHOICE = {
-    "privacy.ratio": "kliep",
     "head_init": "closed-form",
     "data.validation_fraction": 0.5,
     "distill.optimizer": "sgd",

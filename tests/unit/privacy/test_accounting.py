@@ -14,7 +14,8 @@ from scipy import stats
 
 from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit
-from fedaux.privacy import accounting, gaussian
+from fedaux.privacy import accounting
+from fedaux.privacy import mechanism as gaussian
 from fedaux.privacy.accounting import (
     BudgetError,
     Mechanism,
@@ -23,7 +24,7 @@ from fedaux.privacy.accounting import (
     total_epsilon,
     training_noise_multiplier,
 )
-from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY
+from fedaux.privacy.mechanism import GRID, UNIT_SENSITIVITY
 
 DELTA = 1e-5
 

@@ -14,8 +14,8 @@ from fedaux.models import Extractor, Prototype, build, flatten_state, linear_hea
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy import dp_sgd
 from fedaux.privacy.accounting import Mechanism
-from fedaux.privacy.clipping import GRID
 from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients, system_uniform, train_private
+from fedaux.privacy.mechanism import GRID
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 from fedaux.privacy.per_record import ImpureModuleError, gradient, replicate
 from fedaux.privacy.units import Units
