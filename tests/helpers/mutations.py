@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 
 import fedaux.flower.dropin_client as flower_client
 import fedaux.privacy.dp_sgd as private
-from fedaux.audit.attack_result import AuditConfig
+from fedaux.audit.attack import AuditConfig
 from fedaux.client import handlers
 from fedaux.client import site as client_site
 from fedaux.client import training as client_training

@@ -1,18 +1,29 @@
-"""Attacks on a site's own settings, with synthetic neighbours: its networks, its source, its map, its account."""
+"""Attacks on a site's own settings: its networks, its source, its map, its account.
+
+With synthetic neighbours, of which one has an odd record. Records are made up, but written as the site's settings say:
+its columns, its sizes, its classes. Nothing of the site's own data is read but the shape and type of its records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import importlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from fedaux.audit.accounts import composed_epsilon, replies_to
-from fedaux.audit.attack_result import AttackResult, AttackSkipped, AuditConfig
-from fedaux.audit.site import NAME, Server, Site, compare_releases
-from fedaux.audit.synthetic import Template, neighbours
+from fedaux.audit.attack import Attack, AttackResult, AttackSkipped, AuditConfig
+from fedaux.audit.records import text_prototype
+from fedaux.audit.site import IDENTITY, NAME, Server, Site, compare_releases
 from fedaux.config.schema import Config
+from fedaux.config.sections import DataConfig
 from fedaux.core.messages import PrepareOrder
 from fedaux.data.classes import declared_classes
 from fedaux.data.federated import read_private
@@ -21,6 +32,207 @@ from fedaux.models import build
 from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module
 from fedaux.privacy.per_record import ImpureModuleError
 from fedaux.scoring.features import private_outputs
+
+COUNT = 24
+WORDS = ["a", "fever", "that", "went", "away", "after", "some", "days", "and", "came", "back"]
+ODD_TEXT: dict[str, dict[str, Any]] = {
+    "a missing label": {"label": None},
+    "an undeclared label": {"label": "no such class"},
+    "a nested value": {"text": {"a": [1]}, "label": ["x"]},
+    "no text": {"text": None},
+    "a long text": {"text": "word " * 20_000},
+}
+ODD_LINES = {"bytes that are no text": b"\xff\xfe\x00\xc3\x28", "a quote that never closes": b'"never closed'}
+ODD_IMAGES: dict[str, tuple[str, bytes | None]] = {  # (folder, content); None: a proper image
+    "an empty file": ("", b""),
+    "no image": ("", b"no image"),
+    "a folder of no class": ("no such class", None),
+    "a folder called train": ("train", None),
+    "a folder called test": ("test", None),
+    "no folder": (".", None),
+}
+ODD_ARRAYS: dict[str, tuple[float | None, Any]] = {  # (all of x, the label); None: as it was
+    "not a number": (float("nan"), None),
+    "infinite": (float("inf"), None),
+    "a negative label": (None, -7),
+    "a label that is too large": (None, 10**6),
+    "a label that is not a number": (None, float("nan")),
+    "a label in words": (None, "no such class"),
+}
+CLASSES = ("flu", "train", "none")  # one of them is called as splits are
+OPTIONS: dict[str, dict[str, Any]] = {"images": {"size": 8}, "huggingface": {"shape": 8}}
+TEXTS = ("csv", "jsonl", "parquet")
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a site's records look: its settings, its classes, and the shape and type of one record."""
+
+    data: DataConfig
+    classes: tuple[str, ...]
+    shape: tuple[int, ...] = (8,)
+    dtype: str = "float32"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.data.options)
+
+    def labels(self) -> list[str]:
+        return [self.classes[index % len(self.classes)] for index in range(COUNT)]
+
+
+Write = Callable[[Template, Path, str], str]  # (template, empty folder, name of an odd record or "") → data.path
+
+
+def neighbours(template: Template, folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """(what is odd, the paths of two data sets): in the second, the first record was exchanged for an odd one."""
+    source = template.data.source
+    if source not in FORMATS:
+        raise AttackSkipped(f"source {source!r} is your own: no records can be made up in its format")
+    odd, write = FORMATS[source]
+    for number, name in enumerate(odd):
+        paths = []
+        for which in ("", name):
+            place = folder / f"{number}-{'odd' if which else 'usual'}"
+            place.mkdir(parents=True)
+            paths.append(write(template, place, which))
+        yield name, paths
+
+
+def _rows(template: Template, odd: str) -> list[dict[str, Any]]:
+    """Text, label and person of each record."""
+    rows: list[dict[str, Any]] = [
+        {"text": " ".join(WORDS[: 1 + index % len(WORDS)]), "label": label, "person": f"p{index // 2}"}
+        for index, label in enumerate(template.labels())
+    ]
+    rows[0] |= ODD_TEXT.get(odd, {})
+    return rows
+
+
+def _table(template: Template, odd: str) -> list[dict[str, Any]]:
+    """The same under the columns that the settings name."""
+    texts, label = template.options.get("text", "text"), template.options.get("label", "label")
+    columns, person = [texts] if isinstance(texts, str) else list(texts), template.data.person
+    return [
+        {**dict.fromkeys(columns, row["text"]), label: row["label"], **({person: row["person"]} if person else {})}
+        for row in _rows(template, odd)
+    ]
+
+
+def _write_csv(template: Template, folder: Path, odd: str) -> str:
+    rows, names = _table(template, odd), list(template.options.get("columns", ()))
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, names or list(rows[0]), restval="", lineterminator="\n")
+    if not names:
+        writer.writeheader()
+    writer.writerows(rows)
+    lines = stream.getvalue().encode("utf-8", "surrogatepass").split(b"\n")
+    return _write_lines(folder / "table.csv", lines, odd, first=0 if names else 1)
+
+
+def _write_jsonl(template: Template, folder: Path, odd: str) -> str:
+    lines = [json.dumps(row).encode() for row in _table(template, odd)]
+    return _write_lines(folder / "table.jsonl", [*lines, b""], odd, first=0)
+
+
+def _write_lines(path: Path, lines: Sequence[bytes], odd: str, first: int) -> str:
+    content = list(lines)
+    content[first] = ODD_LINES.get(odd, content[first])
+    path.write_bytes(b"\n".join(content))
+    return str(path)
+
+
+def _write_parquet(template: Template, folder: Path, odd: str) -> str:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = _table(template, odd)
+    texts = {name: [_bytes(row.get(name)) for row in rows] for name in rows[0]}
+    if odd in ODD_LINES:
+        texts = {name: [ODD_LINES[odd], *values[1:]] for name, values in texts.items()}
+    arrays = {}
+    for name, values in texts.items():
+        raw = pa.array(values, pa.binary())
+        arrays[name] = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())  # unchecked
+    parquet.write_table(pa.table(arrays), folder / "table.parquet")
+    return str(folder / "table.parquet")
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else str(value).encode("utf-8", "surrogatepass")
+
+
+def _write_images(template: Template, folder: Path, odd: str) -> str:
+    """Image i has a shade of its own; its name has a person in it, should the settings look for one."""
+    root = folder / "images"
+    for index, label in enumerate(template.labels()):
+        place, content = ODD_IMAGES[odd] if odd and index == 0 else ("", None)
+        file = root / template.options.get("split", "") / (place or label) / f"patient{index // 2}_{index:03d}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            pixels = np.random.default_rng(index).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(file)
+        else:
+            file.write_bytes(content)
+    return str(root)
+
+
+def _arrays(template: Template, odd: str) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(COUNT, *template.shape)).astype(template.dtype)
+    if template.dtype == "uint8":
+        x = rng.integers(0, 256, x.shape, dtype=np.uint8)
+    y: list[Any] = [index % len(template.classes) for index in range(COUNT)]
+    fill, label = ODD_ARRAYS.get(odd, (None, None))
+    if fill is not None and x.dtype.kind == "f":
+        x[0] = fill
+    y[0] = y[0] if label is None else label
+    persons = {template.data.person: np.arange(COUNT) // 2} if template.data.person else {}
+    return {"x": x, "y": np.array(y), **persons}
+
+
+def _write_npy(template: Template, folder: Path, odd: str) -> str:
+    for name, array in _arrays(template, odd).items():
+        np.save(folder / f"{name}.npy", array)
+    return str(folder)
+
+
+def _write_npz(template: Template, folder: Path, odd: str) -> str:
+    np.savez(folder / "records.npz", **_arrays(template, odd))
+    return str(folder / "records.npz")
+
+
+def _write_huggingface(template: Template, folder: Path, odd: str) -> str:
+    """Texts, or numbers of the site's shape, under the columns that the settings name; labels in words."""
+    try:
+        datasets = importlib.import_module("datasets")
+    except ImportError as error:
+        raise AttackSkipped("datasets is not installed: pip install 'fedaux[datasets]'") from error
+    options, rows = template.options, _rows(template, odd)
+    numbers = np.random.default_rng(0).normal(size=(COUNT, *template.shape)).tolist()
+    x: list[Any] = [None if row["text"] is None else str(row["text"]) for row in rows]
+    if template.shape:
+        x = [None if text is None else numbers[index] for index, text in enumerate(x)]
+    columns = {
+        options.get("record") or ("x" if template.shape else "text"): x,
+        options.get("label") or "label": [None if row["label"] is None else str(row["label"]) for row in rows],
+    }
+    if template.data.person:
+        columns[template.data.person] = [row["person"] for row in rows]
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict(columns).save_to_disk(str(folder / "saved"))
+    return str(folder / "saved")
+
+
+FORMATS: Mapping[str, tuple[Sequence[str], Write]] = {
+    "csv": ([*ODD_TEXT, *ODD_LINES], _write_csv),
+    "jsonl": ([*ODD_TEXT, *ODD_LINES], _write_jsonl),
+    "parquet": ([*ODD_TEXT, *ODD_LINES], _write_parquet),
+    "images": (list(ODD_IMAGES), _write_images),
+    "npy": (list(ODD_ARRAYS), _write_npy),
+    "npz": (list(ODD_ARRAYS), _write_npz),
+    "huggingface": (list(ODD_TEXT), _write_huggingface),
+}
 
 
 @dataclass(frozen=True)
@@ -115,6 +327,27 @@ def own_account(own: OwnSite, folder: Path) -> AttackResult:
     privacy = own.config.privacy
     bound = composed_epsilon(replies, own.audit, privacy.adjacency)
     return AttackResult(privacy.epsilon_budget, bound, f"{len(orders)} questions, each asked twice")
+
+
+def odd_records(source: str) -> Attack:
+    """A site with this source, and each odd record that its format can hold."""
+
+    def attack(folder: Path, audit: AuditConfig) -> AttackResult:
+        spec = text_prototype(folder / "words") if source in TEXTS else IDENTITY
+        config = Config.from_dict(
+            {
+                "prototypes": [{"name": spec.name, **dict(spec.options)}],
+                "data": {"source": source, "partition": "own", "classes": CLASSES, "options": OPTIONS.get(source, {})},
+                "federation": {"sites": ["site"]},
+                "privacy": {"epsilon": audit.epsilon, "delta": audit.delta},
+            }
+        )
+        # without `train` among the classes a folder of that name would be a split to whoever guesses
+        declared = [Template(replace(config.data, classes=names), names) for names in (CLASSES, CLASSES[::2])]
+        found = [own_source(OwnSite(config, one), folder / f"{len(one.classes)}") for one in declared]
+        return max(found, key=lambda one: one.bound)
+
+    return attack
 
 
 OWN_ATTACKS = {  # what is attacked, and how

@@ -13,7 +13,7 @@ from fedaux.core.errors import Exit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fedaux.audit.attack_result import AttackResult
+    from fedaux.audit.attack import AttackResult
     from fedaux.core.progress import ProgressEvent
     from fedaux.scoring.planner import Planner
 
@@ -172,7 +172,7 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Attack the whole client: data on disk, a hostile server, the real handlers, real noise."""
-    from fedaux.audit.attack_result import AuditConfig
+    from fedaux.audit.attack import AuditConfig
     from fedaux.audit.run import audit_client, audit_site
     from fedaux.config.schema import Config
     from fedaux.report.progress import describe
