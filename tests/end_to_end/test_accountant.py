@@ -7,7 +7,7 @@ import pytest
 
 from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.messages import Account
-from fedaux.privacy import mechanism as gaussian
+from fedaux.privacy import mechanism
 from fedaux.privacy.account import BudgetStore, Entry
 from fedaux.privacy.accounting import (
     BudgetError,
@@ -26,7 +26,7 @@ DELTA = 1e-5
 def scores(epsilon: float, adjacency: str = "replace-one", size: int = 330) -> Mechanism:
     """A release as it is calibrated."""
     reach = float(UNIT_SENSITIVITY[adjacency] * GRID)
-    noise = gaussian.multiplier(epsilon, DELTA, "analytic", size, reach) * UNIT_SENSITIVITY[adjacency]
+    noise = mechanism.multiplier(epsilon, DELTA, "analytic", size, reach) * UNIT_SENSITIVITY[adjacency]
     return Mechanism(noise, size=size)
 
 

@@ -1,7 +1,7 @@
 """What a client does with an order: four handlers. Private records are read here and nowhere else, and never leave.
 
 What a client may reveal is decided by its own settings (`Site`). An order carries no budget, no noise and no code. The
-run configuration is the server's, and decides nothing either. `privacy.disclosure` lists everything that leaves.
+run configuration is the server's, and decides nothing either. `privacy.ledger` lists everything that leaves.
 """
 
 from __future__ import annotations

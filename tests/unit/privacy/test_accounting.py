@@ -14,8 +14,7 @@ from scipy import stats
 
 from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit
-from fedaux.privacy import accounting
-from fedaux.privacy import mechanism as gaussian
+from fedaux.privacy import accounting, mechanism
 from fedaux.privacy.accounting import (
     BudgetError,
     Mechanism,
@@ -32,7 +31,7 @@ DELTA = 1e-5
 def scores(epsilon: float, adjacency: str = "replace-one", size: int = 330) -> Mechanism:
     """A release as it is calibrated."""
     reach = float(UNIT_SENSITIVITY[adjacency] * GRID)
-    noise = gaussian.multiplier(epsilon, DELTA, "analytic", size, reach) * UNIT_SENSITIVITY[adjacency]
+    noise = mechanism.multiplier(epsilon, DELTA, "analytic", size, reach) * UNIT_SENSITIVITY[adjacency]
     return Mechanism(noise, size=size)
 
 
@@ -119,7 +118,7 @@ def test_sampled_training_has_the_noise_that_bisection_finds_with_few_compositio
         return compose(sampled, *rest)
 
     compose = accounting._compose_pld
-    low, high = gaussian.bracket(lambda noise: cost(noise) <= 1.0, 4.0, 1e-4)
+    low, high = mechanism.bracket(lambda noise: cost(noise) <= 1.0, 4.0, 1e-4)
     monkeypatch.setattr(accounting, "_compose_pld", counted)
     found = training_noise_multiplier(1.0, DELTA, "replace-one", 0.08, 90, 650, before)
     assert len(composed) <= 8
