@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from fedaux.runs.runner import resume as resume
     from fedaux.runs.runner import run as run
     from fedaux.runs.trackers import make_callbacks as make_callbacks
-    from fedaux.server.result import Result as Result
-    from fedaux.sweeps.engine import compare as compare
+    from fedaux.server.result import FinishedRun as FinishedRun
+    from fedaux.sweeps.compare import compare as compare
     from fedaux.sweeps.engine import run_sweep as run_sweep
     from fedaux.sweeps.grid import Sweep as Sweep
     from fedaux.sweeps.result import SweepResult as SweepResult
@@ -54,13 +54,13 @@ _HOMES = {
     "Model": "export.model",
     "ProgressEvent": "core.progress",
     "Records": "data.records",
-    "Result": "server.result",
+    "Result": "runs.result",
     "RoundFinished": "core.progress",
     "RoundResult": "core.results",
     "Sweep": "sweeps.grid",
     "SweepResult": "sweeps.result",
     "audit_client": "audit.run",
-    "compare": "sweeps.engine",
+    "compare": "sweeps.compare",
     "export_model": "export.export",
     "keeps_records_apart": "privacy.module_validation",
     "make_callbacks": "runs.trackers",

@@ -81,7 +81,7 @@ class FedAUX(FedAvg):
         distill_epochs: int = 1,
         distill_lr: float = 1e-3,
         distill_batch_size: int = 128,
-        teacher_weights: str = "odds",
+        teacher_weights: Any = "odds",
         max_share: float = 1.0,
         examples: int = 0,
         scorer: str = "class-embedding",

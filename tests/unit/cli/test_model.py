@@ -17,7 +17,7 @@ from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.input_files import InputReader
 from fedaux.export.model import Model
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from fedaux.server.run_writer import RunWriter
 from helpers.commands import fedaux, paragraph
@@ -216,7 +216,7 @@ def test_names_with_brackets_are_shown_as_they_are(
 
 
 def test_the_command_says_where_and_what(
-    result: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    result: FinishedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fedaux(monkeypatch, "export", result.folder) == 0
     said = paragraph(capsys.readouterr().out)
@@ -234,7 +234,7 @@ def test_the_command_says_where_and_what(
 
 
 def test_no_run_an_unfinished_one_and_a_damaged_one(
-    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    result: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "state.safetensors").write_bytes(b"damaged")
