@@ -21,7 +21,7 @@ from PIL import Image
 from fedaux.audit.accounts import composed_epsilon, replies_to
 from fedaux.audit.attack import Attack, AttackResult, AttackSkipped, AuditConfig
 from fedaux.audit.records import text_prototype
-from fedaux.audit.site import IDENTITY, NAME, Server, Site, compare_releases
+from fedaux.audit.site import IDENTITY, NAME, HostileServer, Site, compare_releases
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig
 from fedaux.core.messages import PrepareOrder
@@ -277,7 +277,7 @@ class OwnSite:
 
     def orders(self, site: Site, count: int) -> list[PrepareOrder]:
         """Any site of `pairs` can answer them: φ is the sign of one feature of a network with random weights."""
-        server = Server.against(site, self.records(site).shape, len(self.template.classes))
+        server = HostileServer.against(site, self.records(site).shape, len(self.template.classes))
         columns = np.eye(server.width)
         return [server.prepare(server.map(column=columns[number % server.width])) for number in range(count)]
 

@@ -29,7 +29,7 @@ from fedaux.audit.attack import (
     one_run_bound,
 )
 from fedaux.audit.site import (
-    Server,
+    HostileServer,
     Site,
     compare_releases,
     gradient,
@@ -110,14 +110,14 @@ def integer_map(folder: Path, audit: AuditConfig) -> AttackResult:
 
 def one_record_more(
     folder: Path, rows: int, audit: AuditConfig, settings: dict[str, Any] | None = None, **mlp: int
-) -> tuple[list[Site], Server]:
+) -> tuple[list[Site], HostileServer]:
     """Two sites, one with a record more than the other, and a server; without other settings they release scores."""
     x, spec = np.random.default_rng(0).normal(size=(rows + 1, 5)), PrototypeSpec.of("mlp", norm="none", **mlp)
     settings = settings or scores(audit, adjacency="add-remove", declared_records=rows)
     counts = {"fewer": rows, "more": rows + 1}
     data = [write_rows(folder / which, x[:n], [2] * n, ("a", "b", "c")) for which, n in counts.items()]
     sites = [Site.at(path, spec, **settings) for path in data]
-    return sites, Server.against(sites[0], (5,), 3)
+    return sites, HostileServer.against(sites[0], (5,), 3)
 
 
 def cancelling_pairs(width: int) -> Iterator[tuple[Floats, Floats]]:
@@ -258,7 +258,7 @@ def canaries(folder: Path, audit: AuditConfig) -> AttackResult:
     labels = np.arange(CANARIES) % 2
     data = write_rows(folder / "tossed", LOUD * np.eye(CANARIES)[included], labels[included])
     site = Site.at(data, PrototypeSpec.of("mlp", hidden=CANARIES, features=CANARIES, norm="none"), **training(audit))
-    server = Server.against(site, (CANARIES,), 2)
+    server = HostileServer.against(site, (CANARIES,), 2)
     set_mlp(server.model, first=np.eye(CANARIES), second=np.eye(CANARIES))
     noisy_sum = site.noisy_sum(server.train(np.zeros(2 * CANARIES + 2)))
     # canary j moves the two weights of feature j apart, by the sign of its label
@@ -274,7 +274,7 @@ def text_length(folder: Path, audit: AuditConfig) -> AttackResult:
     """The embedding of the padding overflows: a text beside a longer one would become NaN, and count for nothing."""
     rows = [("flu", "good")] * 32
     sites = _text_sites(folder, audit, short=[*rows, ("flu", "good")], long=[*rows, ("flu", " ".join(WORDS))])
-    server = Server.against(sites[0], (), 2)
+    server = HostileServer.against(sites[0], (), 2)
     text: Any = server.model.features
     with torch.no_grad():
         text.encoder.embeddings.position_embeddings.weight.fill_(2e38)  # twice that is infinite
@@ -287,7 +287,7 @@ def new_label(folder: Path, audit: AuditConfig) -> AttackResult:
     """A record with an undeclared label: if classes were numbered from the records, it would renumber all others."""
     rows = [(label, "good film") for label in ("cold", "flu") for _ in range(16)]
     sites = _text_sites(folder, audit, known=[*rows, ("flu", "good")], new=[*rows, ("aids", "good")])
-    server = Server.against(sites[0], (), 2)
+    server = HostileServer.against(sites[0], (), 2)
     order = server.prepare(server.map(mean=-1e6))
     return tell_apart(sites, order, audit.fewer_draws(), "one of 33 records in a .csv")
 

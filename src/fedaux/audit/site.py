@@ -10,7 +10,7 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +102,15 @@ class Site:
         }
         return cls(data.parent / f"{data.stem}-site", Config.from_dict(facts), names)
 
+    @cached_property
+    def _settings(self) -> dict[str, str]:
+        """Of its node."""
+        own = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
+        return {**own, "clients": ",".join(self.names), "features": str(self.folder / "features")}
+
     def message(self, content: Any, kind: str) -> Message:
         """Send any message to a federation of this site alone, and return the reply."""
-        settings = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
-        settings |= {"clients": ",".join(self.names), "features": str(self.folder / "features")}
-        return ask(InProcessGrid(client.app, 1, settings), content, kind)
+        return ask(InProcessGrid(client.app, 1, self._settings), content, kind)
 
     def send(self, order: HelloOrder | Order) -> Message:
         return self.message(serialize(order), MESSAGE_TYPES[type(order)])
@@ -191,7 +195,7 @@ def compare_replies(replies: Sequence[Message], audit: AuditConfig, detail: str)
 
 
 @dataclass(frozen=True, eq=False)
-class Server:
+class HostileServer:
     """A hostile server: it chooses extractor, public map and weights as it likes."""
 
     config: Config
@@ -199,11 +203,11 @@ class Server:
     model: Prototype = field(repr=False)
 
     @classmethod
-    def against(cls, site: Site, shape: tuple[int, ...], classes: int) -> Server:
+    def against(cls, site: Site, shape: tuple[int, ...], classes: int) -> HostileServer:
         return cls(site.config, classes, build(site.config.prototypes[0], shape, classes, 0))
 
     @classmethod
-    def identity(cls, site: Site) -> Server:
+    def identity(cls, site: Site) -> HostileServer:
         """Its network returns two positive numbers as they are."""
         server = cls.against(site, (2,), 2)
         set_mlp(server.model, first=np.eye(2), second=np.eye(2))
@@ -226,8 +230,8 @@ class Server:
 
     def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
         scorer = make_scorer(self.config.privacy, self.classes)
-        facts = {"scorer": scorer.name, "size": scorer.size(public), "heard": 0, "public": public}
-        return PrepareOrder(client=client, **facts, **self._extractor())
+        size = scorer.size(public)
+        return PrepareOrder(client, scorer=scorer.name, size=size, heard=0, public=public, **self._extractor())
 
     def train(self, weights: NDArray[Any], lr: float = 1.0) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
@@ -255,13 +259,13 @@ class Server:
 
 def score_order(site: Site, scale: float = 1.0, client: str = NAME) -> PrepareOrder:
     """Asks for scores under a map that has the records (1, 0) and (0, scale) at opposite φ."""
-    server = Server.identity(site)
+    server = HostileServer.identity(site)
     return server.prepare(server.map(column=np.array([1.0, -scale])), client)
 
 
 def head_order(site: Site, round_: int = 1) -> TrainOrder:
     """Asks for a step of training from a head of zeros, with records as features."""
-    return replace(Server.identity(site).train(np.zeros(6)), round=round_)
+    return replace(HostileServer.identity(site).train(np.zeros(6)), round=round_)
 
 
 def gradient(h: NDArray[Any], logits: Vector, label: int) -> Vector:
