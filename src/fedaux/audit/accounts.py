@@ -181,7 +181,7 @@ def _run(
     folder: Path, config: Config, attempt: int, lost: Collection[str] = (), absent: Collection[str] = ()
 ) -> RunState:
     """The end of another run with the same clients, whose accounts outlive it; at another learning rate."""
-    config = replace(config, local=replace(config.local, lr=config.local.lr * (1 + attempt)))
+    config = replace(config, local=replace(config.local, lr=0.001 * (1 + attempt)))
     server = make_server(config, cache=folder / "cache")
     federation = LossyFederation(in_process(config, folder, server.cache), lost, absent)
     return run_in_folder(folder / f"run-{attempt}", server, federation, None).state

@@ -108,9 +108,14 @@ class Site:
         own = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
         return {**own, "clients": ",".join(self.names), "features": str(self.folder / "features")}
 
+    @property
+    def grid(self) -> InProcessGrid:
+        """A federation of this site alone."""
+        return InProcessGrid(client.app, 1, self._settings)
+
     def message(self, content: Any, kind: str) -> Message:
-        """Send any message to a federation of this site alone, and return the reply."""
-        return ask(InProcessGrid(client.app, 1, self._settings), content, kind)
+        """Send any message, and return the reply."""
+        return ask(self.grid, content, kind)
 
     def send(self, order: HelloOrder | Order) -> Message:
         return self.message(serialize(order), MESSAGE_TYPES[type(order)])
