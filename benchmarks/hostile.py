@@ -34,8 +34,7 @@ from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
 from fedaux.models import build, flatten_state, load_state
-from fedaux.privacy.clipping import GRID
-from fedaux.privacy.gaussian import multiplier
+from fedaux.privacy.mechanism import GRID, multiplier
 from fedaux.runs.runner import in_process, run_in_folder
 from fedaux.scoring.base import bound_function
 from fedaux.server.server import Server, make_server

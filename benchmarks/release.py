@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from benchmarks.measure import Row, compare
 from fedaux.config.sections import PrivacyConfig
-from fedaux.privacy.release import release
+from fedaux.privacy.mechanism import release
 from fedaux.scoring.registry import make_scorer
 
 RECORDS, WIDTH, NEGATIVES, CLASSES, BATCH = 2500, 512, 4800, 10, 32

@@ -29,7 +29,7 @@ from fedaux.flower.validation import validate_reply
 from fedaux.methods.contribution import Ensemble
 from fedaux.methods.teachers import teacher_logits
 from fedaux.models.inference import transform_rows
-from fedaux.privacy.release import release
+from fedaux.privacy.mechanism import release
 from fedaux.scoring.base import PortableScorer
 from fedaux.scoring.teacher_weights import client_weights
 from fedaux.server.preparation import initial_state

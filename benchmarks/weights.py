@@ -19,12 +19,10 @@ from benchmarks.measure import Row, compare
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release
-from fedaux.privacy.release import release
-from fedaux.scoring.base import MIN_WEIGHT, Features, Labels, Reference, Vector
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
-from fedaux.scoring.class_sums import pool
-from fedaux.scoring.density_ratio import public_density
-from fedaux.scoring.teacher_weights import PublicEmbedding
+from fedaux.privacy.mechanism import release
+from fedaux.scoring.base import Features, Labels, Reference, Vector
+from fedaux.scoring.embedding import ClassEmbeddingScorer, Gaussian, pool
+from fedaux.scoring.teacher_weights import MIN_WEIGHT, PublicEmbedding
 
 CLASSES, DIM, WIDTH, RECORDS, NEGATIVES, EXAMPLES = 10, 32, 64, 500, 4_000, 20_000
 
@@ -60,14 +58,15 @@ def ours(embedding: PublicEmbedding, releases: dict[str, Release]) -> float:
 def bare(embedding: PublicEmbedding, releases: dict[str, Release]) -> Features:
     reference, rows = embedding.reference["p"], embedding.embedded["p"].astype(np.float64)
     pooled = pool(list(releases.values()), CLASSES)
+    public = Gaussian(reference.mean, reference.covariance)
 
     def log_density(density: Any) -> Vector:
         whitening = density.cov_object
         z = rows @ whitening._LP - density.mean @ whitening._LP
         return np.asarray(-0.5 * (np.einsum("nk,nk->n", z, z) + whitening.log_pdet))
 
-    background = log_density(public_density(reference))
-    ratios = np.stack([log_density(density) for density in pooled.densities(reference)]) - background
+    background = log_density(public._frozen)
+    ratios = np.stack([log_density(density._frozen) for density in pooled.densities(public)]) - background
     offset = np.array([[each.records] for each in releases.values()]) / len(reference.rows)
     odds = np.exp(ratios - ratios.max(axis=0)).astype(np.float32)
     weights: Features = (pooled.shares * offset).astype(np.float32) @ odds

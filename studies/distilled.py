@@ -39,12 +39,6 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
     "FedAUX, class embedding": ("fedaux", {"privacy": BASE}, True),
     "the same, ε = 1": ("fedaux", {"privacy": ONE}, True),
     "the same, ε = 1, standing teachers": ("fedaux", {"privacy": ONE, "teachers": STANDING}, True),
-    "the same, ε = 1, posterior": ("fedaux", {"privacy": replace(ONE, ratio="posterior")}, True),
-    "the same, ε = 1, posterior, standing teachers": (
-        "fedaux",
-        {"privacy": replace(ONE, ratio="posterior"), "teachers": STANDING},
-        True,
-    ),
     "the same, closed-form start": ("fedaux", {"privacy": BASE, "head_init": "closed-form"}, False),
     "the same, ε = 1, closed-form start": (
         "fedaux",

@@ -15,12 +15,10 @@ from scipy.special import expit, logsumexp
 
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Arrays, Release
-from fedaux.privacy.clipping import GRID, clip_rows
-from fedaux.privacy.release import Summary
+from fedaux.privacy.mechanism import GRID, Summary, clip_rows
 from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer, solve
-from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 
 Vector = NDArray[np.float64]
 STEP = 1.0 / GRID
@@ -130,7 +128,7 @@ def class_noiseless(privacy: PrivacyConfig, classes: int) -> NoiselessClasses:
 
 
 def mean_noiseless(privacy: PrivacyConfig, classes: int) -> Noiseless:
-    return Noiseless(privacy.embedding_dim, privacy.ratio)
+    return Noiseless(privacy.embedding_dim)
 
 
 @dataclass(frozen=True)
@@ -178,4 +176,4 @@ def _log_density(rows: Vector, centres: Vector, width: float) -> Vector:
 
 
 def kde(privacy: PrivacyConfig, classes: int) -> Kde:
-    return Kde(privacy.embedding_dim, privacy.ratio)
+    return Kde(privacy.embedding_dim)

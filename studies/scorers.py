@@ -31,13 +31,13 @@ from fedaux.data.records import Records
 from fedaux.models import flatten_state, linear_head
 from fedaux.models.inference import predict, transform_rows
 from fedaux.models.optimizer import Optimizer
-from fedaux.privacy.release import release
-from fedaux.scoring.base import Reference, Scorer, teacher_weights
-from fedaux.scoring.class_sums import pool
-from fedaux.scoring.closed_form import discriminant_head, set_head
-from fedaux.scoring.feature_cache import FeatureCache
-from fedaux.scoring.frozen_extractor import H0
+from fedaux.privacy.mechanism import release
+from fedaux.scoring.base import Reference, Scorer
+from fedaux.scoring.embedding import pool
+from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.registry import make_scorer
+from fedaux.scoring.teacher_weights import teacher_weights
+from fedaux.server.analytic_round import set_head
 from fedaux.server.preparation import pretrain_extractor
 from fedaux.server.server import Server
 
@@ -51,7 +51,6 @@ SCORERS: dict[str, PrivacyConfig] = {
     "class embedding, k = 64": replace(BASE, embedding_dim=64),
     "class embedding, ε = 1": replace(BASE, epsilon=1.0),
     "mean embedding": MEAN,
-    "mean embedding, kliep": replace(MEAN, ratio="kliep"),
     "mean embedding, k = 16": replace(MEAN, embedding_dim=16),
     "mean embedding, k = 64": replace(MEAN, embedding_dim=64),
     "mean embedding, ε = 1": replace(MEAN, epsilon=1.0),
@@ -141,7 +140,7 @@ class Setting:
         public = scorer.publish(self.negatives.gather())
         reference = Reference(scorer.embed(public, self.negatives.gather()))
         head = linear_head(self.test.x.shape[1], classes)
-        set_head(head, *discriminant_head(public, reference, pool(self._sent(scorer, public, privacy), classes)))
+        set_head(head, *pool(self._sent(scorer, public, privacy), classes).head(public, reference))
         right = predict(head, self.test).argmax(axis=1) == self.test.labels
         return float(right.mean()), np.nan, np.nan
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedaux.audit.bounds import linear_scores, lower_bounds
-from fedaux.privacy.gaussian import add_noise, multiplier
+from fedaux.audit.attack import linear_scores, lower_bounds
+from fedaux.privacy.mechanism import add_noise, multiplier
 
 REACH = 2.0**21
 

@@ -24,9 +24,9 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import from_array, serialize, to_array
 from fedaux.flower.validation import max_release_norm
 from fedaux.methods.contribution import Contribution, Ensemble
-from fedaux.privacy.release import release
+from fedaux.privacy.mechanism import release
 from fedaux.scoring.base import Reference, bound_function
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.teacher_weights import PublicEmbedding
 from helpers.samples import ACCOUNT, prepare_order, train_order, update
 

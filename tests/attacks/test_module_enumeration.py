@@ -243,7 +243,7 @@ def state(module: nn.Module) -> list[tuple[str, int, bytes]]:
     return [(name, tensor._version, bits(tensor)) for name, tensor in tensors]
 
 
-def verdict(module: nn.Module, records: list[list[Tensor]], training: bool) -> str:
+def verdict(module: nn.Module, records: Callable[[], list[list[Tensor]]], training: bool) -> str:
     """Refused, as `per_record.outputs` and `dp_sgd.train_private` do; else whether a record's row is its own."""
     module.train(training)
     try:
@@ -251,7 +251,7 @@ def verdict(module: nn.Module, records: list[list[Tensor]], training: bool) -> s
         validate_placement(module)
     except UnsupportedModuleError:
         return "refused"
-    own, *others = records
+    own, *others = records()
     before, drawn = state(module), torch.get_rng_state()
     try:
         alone = answer(module, own, training)
@@ -273,7 +273,7 @@ def judge(kind: Kind, one: Case, options: dict[str, Any], training: bool) -> str
     except (ValueError, AssertionError, TypeError):
         return "rejected by torch"
     with single_thread():
-        return verdict(module, one.records(kind, options), training)
+        return verdict(module, lambda: one.records(kind, options), training)
 
 
 def torch_types() -> set[Kind]:

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedaux.audit.site import Server, Site, refused, set_mlp, write_rows
+from fedaux.audit.site import HostileServer, Site, refused, set_mlp, write_rows
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays, PrepareOrder, Release, SumsOrder, TrainOrder, Update
 from fedaux.flower.federation import read_reply
-from fedaux.flower.serialization import FIELDS, MessageError
-from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.flower.serialization import FIELDS, MESSAGE_TYPES, MessageError, serialize
+from fedaux.scoring.features import extractor_hash
 
 WIDTH, CLASSES = 6, 2
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=WIDTH, norm="none")
@@ -109,7 +109,7 @@ def consistent(order: Any, field: str) -> Any:
 
 
 class Pair:
-    """Two sites that differ in one record of twelve."""
+    """Two sites that differ in one record of six."""
 
     def __init__(self, folder: Path, train: bool = False, scorer: str = "class-embedding") -> None:
         privacy: dict[str, Any] = {"epsilon": 1.0, "scorer": scorer, "unsafe_seed": 5}
@@ -117,14 +117,14 @@ class Pair:
         if train:
             privacy |= {"epsilon_total": 2.0, "private_training": True, "train_rounds": 1, "sample_rate": 1.0}
             more |= {"method": "scaffold", "rounds": 1, "local": {"optimizer": "sgd"}}
-        x = np.abs(np.random.default_rng(0).normal(size=(12, 3)))
+        x = np.abs(np.random.default_rng(0).normal(size=(6, 3)))
         other = x.copy()
         other[0] = (1000.0, 0.0, 3.0)
         self.sites = [
-            Site.at(write_rows(folder / name, rows, [0, 1] * 6, ("a", "b")), SPEC, privacy=privacy, **more)
+            Site.at(write_rows(folder / name, rows, [0, 1] * 3), SPEC, privacy=privacy, **more)
             for name, rows in (("one", x), ("other", other))
         ]
-        self.server = Server.against(self.sites[0], (3,), CLASSES)
+        self.server = HostileServer.against(self.sites[0], (3,), CLASSES)
         set_mlp(self.server.model, first=np.eye(4, 3), second=np.eye(WIDTH, 4))
 
     def prepare(self) -> PrepareOrder:
@@ -148,12 +148,13 @@ class Pair:
     def ask(self, order: Any) -> str:
         """ "refused" by both, or "answered" by both, at most as far apart as the client claims."""
         replies = []
-        for site in self.sites:
-            site.forget()
-            try:
-                replies.append(site.send(order))
-            except (MessageError, ValueError, TypeError, OverflowError, KeyError):
-                return "not sent"  # Flower itself cannot carry it
+        try:
+            content = serialize(order)
+            for site in self.sites:
+                site.forget()
+                replies.append(site.message(content, MESSAGE_TYPES[type(order)]))
+        except (MessageError, ValueError, TypeError, OverflowError, KeyError):
+            return "not sent"  # Flower itself cannot carry it
         answers = [not reply.has_error() for reply in replies]
         assert answers[0] == answers[1], "one neighbour answers, the other does not"
         if not answers[0]:

@@ -14,11 +14,11 @@ from fedaux.data.records import Records
 from fedaux.flower.user_model import UserExtractor, UserRecords
 from fedaux.models import linear_head
 from fedaux.models.inference import predict
-from fedaux.privacy.clipping import GRID
 from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
+from fedaux.privacy.mechanism import GRID
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
-from fedaux.scoring.feature_cache import private_outputs
+from fedaux.scoring.embedding import ClassEmbeddingScorer
+from fedaux.scoring.features import private_outputs
 from helpers.networks import IMAGES, TEXTS, image_network, text_network
 from helpers.odd_rows import PICTURES, ROWS, TEXT_ROWS, keeps_its_bits
 

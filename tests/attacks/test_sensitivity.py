@@ -12,12 +12,11 @@ from scipy.special import expit
 from sklearn.datasets import load_digits
 
 from fedaux.data.records import Records
-from fedaux.privacy.release import Summary
+from fedaux.privacy.mechanism import Summary
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Scorer
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
-from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 
 Rows = np.ndarray
 Attack = Callable[[np.random.Generator, Rows, Rows], Rows]  # (rng, own, negatives) → the record that comes in

@@ -17,7 +17,7 @@ from fedaux.export.model import Model
 from fedaux.methods.analytic_heads import FeatureMoments, Ridge
 from fedaux.models import HeadFeatures
 from fedaux.runs.runner import in_process
-from fedaux.scoring.feature_cache import private_outputs
+from fedaux.scoring.features import private_outputs
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import make_server
 

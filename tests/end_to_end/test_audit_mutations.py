@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaux.audit.attack_result import AuditConfig
+from fedaux.audit.attack import AuditConfig
 from fedaux.audit.run import ATTACKS, attack
 from fedaux.core.messages import OrderError
 from fedaux.flower import client_app as client

@@ -8,9 +8,8 @@ import pytest
 from torch import Tensor, nn
 
 from fedaux import keeps_records_apart
-from fedaux.audit.own_site import OWN_ATTACKS
+from fedaux.audit.own_site import FORMATS, OWN_ATTACKS
 from fedaux.audit.run import audit_site
-from fedaux.audit.synthetic import FORMATS
 from fedaux.config.schema import Config
 from fedaux.flower import serialization
 from fedaux.scoring import embedding

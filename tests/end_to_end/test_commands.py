@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from fedaux.cli import app
 from fedaux.config.schema import Config
-from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_mechanism
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.accounting import release_mechanism
 from fedaux.server.run_state import FILE, HISTORY, RunState
 from helpers.commands import fedaux, paragraph
 from helpers.tiny import TINY_TOML

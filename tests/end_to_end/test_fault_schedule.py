@@ -19,9 +19,8 @@ from fedaux import Config, run
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.privacy import budget, dp_sgd
-from fedaux.privacy.account_file import read_account
-from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy import account, dp_sgd
+from fedaux.privacy.account import BudgetStore, read_account
 from fedaux.runs.runner import in_process, run_in_folder, stored_state
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import NoAnswerError
@@ -134,7 +133,7 @@ def disturbed(schedule: Schedule) -> Iterator[None]:
         patch.setattr("fedaux.flower.federation.POLL_INTERVAL", 0.004)
         for owner, name in (
             (BudgetStore, "_append"),
-            (budget, "write_atomically"),
+            (account, "write_atomically"),
             (dp_sgd, "sum_clipped_gradients"),
         ):
             patch.setattr(owner, name, schedule.client.around(getattr(owner, name)))

@@ -144,7 +144,6 @@ def drop_in_run(config: Config, start: RunState, folder: Path) -> tuple[FedAUX, 
         max_share=config.teachers.max_share,
         scorer=config.privacy.scorer,
         embedding_dim=config.privacy.embedding_dim,
-        ratio=config.privacy.ratio,
         seed=config.seed,
         fraction_evaluate=0.0,
     )
@@ -157,7 +156,7 @@ def drop_in_run(config: Config, start: RunState, folder: Path) -> tuple[FedAUX, 
 VARIANTS = {
     "defaults": CONFIG,
     "certainty": replace(CONFIG, teachers=TeachersConfig(weights="certainty", max_share=0.4)),
-    "mean-embedding": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding", ratio="kliep")),
+    "mean-embedding": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding")),
 }
 
 

@@ -13,7 +13,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import Account, Failure, Refusal, Update
 from fedaux.data.federated import open_data
-from fedaux.privacy.account_file import read_account
+from fedaux.privacy.account import read_account
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.runs.runner import in_process
 from fedaux.server.preparation import initial_state

@@ -15,8 +15,8 @@ import numpy as np
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release
 from fedaux.pretraining.store import read_pretraining_card
-from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_mechanism
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.accounting import release_mechanism
 
 TOML = """
 prototypes = [{name = "cnn", width = 8, features = 16}]

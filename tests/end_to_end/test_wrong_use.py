@@ -17,8 +17,8 @@ from PIL import Image
 from fedaux.cli import main
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import Exit
-from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_mechanism
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.accounting import release_mechanism
 from helpers.harness import Patience
 from helpers.tiny import TINY_TOML
 

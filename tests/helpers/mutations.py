@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 
 import fedaux.flower.dropin_client as flower_client
 import fedaux.privacy.dp_sgd as private
-from fedaux.audit.attack_result import AuditConfig
+from fedaux.audit.attack import AuditConfig
 from fedaux.client import handlers
 from fedaux.client import site as client_site
 from fedaux.client import training as client_training
@@ -28,10 +28,10 @@ from fedaux.flower import client_app as client
 from fedaux.flower import serialization
 from fedaux.flower.serialization import make_reply
 from fedaux.models.inference import predict_batches
-from fedaux.privacy import account_file, accounting, gaussian, ledger, module_validation, per_record, site_account
-from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy import account, accounting, ledger, mechanism, module_validation, per_record
+from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.units import Units
-from fedaux.scoring import class_sums, embedding, registry
+from fedaux.scoring import embedding, registry
 from fedaux.server.run_state import RunState
 
 USUAL = AuditConfig()
@@ -110,7 +110,11 @@ def records_counted(patch: pytest.MonkeyPatch) -> None:
 
 def seeds_forgotten(patch: pytest.MonkeyPatch) -> None:
     """The owner's total does not know that its noise was seeded."""
-    patch.setattr(site_account.SiteAccount, "unsafe", False)
+
+    def total(entries: Any, delta: float, adjacency: str) -> float:
+        return accounting.total_epsilon([entry.mechanism for entry in entries], delta, adjacency)
+
+    patch.setattr(account, "account_epsilon", total)
 
 
 def batched_gradients(patch: pytest.MonkeyPatch) -> None:
@@ -246,7 +250,7 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     release = BudgetStore.release
 
     def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, *heard: Any) -> Release:
-        entries = account_file.read_account(self.folder)[1]
+        entries = account.read_account(self.folder)[1]
         known = [entry.mechanism for entry in entries if entry.request == request]
         return release(self, request, known[0] if known else mechanism, make, *heard)
 
@@ -342,13 +346,13 @@ def noise(make: Callable[[Any, float], Any]) -> Patch:
     """Other noise than is claimed, wherever noise is drawn."""
 
     def put(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(gaussian, "add_noise", make)
+        patch.setattr(mechanism, "add_noise", make)
         patch.setattr(private, "add_noise", make)
 
     return put
 
 
-_real = gaussian.add_noise
+_real = mechanism.add_noise
 
 
 def seeded(values: Any, scale: float) -> Any:
@@ -370,7 +374,7 @@ def unclipped(patch: pytest.MonkeyPatch) -> None:
 
 def half_reach(patch: pytest.MonkeyPatch) -> None:
     """A sensitivity that counts one of the two records that are exchanged."""
-    patch.setattr(class_sums, "SENSITIVITY", {"replace-one": 1.0, "add-remove": 1.0})
+    patch.setattr(embedding, "SENSITIVITY", {"replace-one": 1.0, "add-remove": 1.0})
 
 
 def _all() -> Iterator[Mutation]:
@@ -399,7 +403,7 @@ def _all() -> Iterator[Mutation]:
     yield Mutation("plain handlers", plain_handlers, ("errors",))  # 9
     yield Mutation("plain drop-in", plain_drop_in, ("errors",))  # 9
     yield Mutation("printed to nearest by the run", to_nearest(ledger), ("printed",))  # 10
-    yield Mutation("printed to nearest by the site", to_nearest(site_account), ("printed",))  # 10
+    yield Mutation("printed to nearest by the site", to_nearest(account), ("printed",))  # 10
     yield Mutation("seconds told", seconds_told, ("fields",))  # 10
     yield Mutation("extra field", extra_field, ("fields",))
     yield Mutation("account unwritten", unwritten, ("questions",))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedaux.core.messages import Account, PrepareOrder, Release, Sums, SumsOrder, TrainOrder, Update
-from fedaux.privacy.gaussian import multiplier
+from fedaux.privacy.mechanism import multiplier
 
 ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
 

@@ -18,7 +18,7 @@ from fedaux.config.sections import (
 )
 from fedaux.core.messages import Account, Failure, Order, PrepareOrder, Release, Reply, TrainOrder, Update
 from fedaux.data.records import Records
-from fedaux.privacy.gaussian import multiplier
+from fedaux.privacy.mechanism import multiplier
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 

@@ -7,7 +7,7 @@ from fedaux import Config
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
-from fedaux.privacy.account_file import read_account
+from fedaux.privacy.account import read_account
 from helpers.harness import Servers
 from helpers.slow_training import FOLDER
 

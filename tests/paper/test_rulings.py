@@ -27,15 +27,15 @@ from fedaux.methods.contribution import ModelSum
 from fedaux.models import build, flatten_state
 from fedaux.models.inference import predict_batches
 from fedaux.models.optimizer import Optimizer
-from fedaux.privacy import gaussian
-from fedaux.privacy.clipping import GRID
+from fedaux.privacy import mechanism
 from fedaux.privacy.ledger import Ledger
-from fedaux.privacy.release import Summary, release
+from fedaux.privacy.mechanism import GRID, Summary, release
 from fedaux.scoring import logistic
-from fedaux.scoring.base import Reference, teacher_weights
+from fedaux.scoring.base import Reference
+from fedaux.scoring.embedding import MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
-from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 from fedaux.scoring.registry import make_scorer
+from fedaux.scoring.teacher_weights import teacher_weights
 from fedaux.server.loop import sample
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
@@ -131,16 +131,16 @@ def test_c_noise_is_neither_too_little_nor_too_much() -> None:
         return float(np.sqrt(2 * np.log(1.25 / delta)) / epsilon)
 
     def check(multiplier: Callable[[float, float], float], epsilon: float) -> None:
-        assert 0.99e-5 < gaussian.delta_of(multiplier(epsilon, 1e-5), epsilon) <= 1e-5
+        assert 0.99e-5 < mechanism.delta_of(multiplier(epsilon, 1e-5), epsilon) <= 1e-5
 
     def ours(epsilon: float, delta: float) -> float:
-        return gaussian.multiplier(epsilon, delta, "analytic", 330, 2.0 * GRID)
+        return mechanism.multiplier(epsilon, delta, "analytic", 330, 2.0 * GRID)
 
     for epsilon in (0.1, 1.0, 10.0):
         check(ours, epsilon)
         caught(check, classic, epsilon)
     assert classic(0.1, 1e-5) == pytest.approx(48.45, abs=0.01)
-    assert gaussian.delta_of(classic(10.0, 1e-5), 10.0) > 2e-5  # the promise is broken where ε > 1
+    assert mechanism.delta_of(classic(10.0, 1e-5), 10.0) > 2e-5  # the promise is broken where ε > 1
 
 
 def test_d_the_noise_counts_the_negatives_not_all_auxiliary_data() -> None:

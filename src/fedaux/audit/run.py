@@ -9,36 +9,36 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from fedaux.audit import accounts, dropin, noise, records, sources, statements, texts, wire
-from fedaux.audit.attack_result import Attack, AttackResult, AttackSkipped, AuditConfig
-from fedaux.audit.own_site import OWN_ATTACKS, OwnSite
+from fedaux.audit import accounts, messages, records
+from fedaux.audit.attack import Attack, AttackResult, AttackSkipped, AuditConfig
+from fedaux.audit.own_site import OWN_ATTACKS, OwnSite, odd_records
 from fedaux.config.schema import Config
 from fedaux.core.errors import unknown_name
 from fedaux.core.progress import AuditProgress, OnProgress, no_progress
 
 ATTACKS: dict[str, tuple[str, Attack]] = {  # what is attacked, and how
-    "text-length": ("the length of one text, on the features of others", texts.text_length),
+    "text-length": ("the length of one text, on the features of others", records.text_length),
     "batch-shape-map": ("one record more, on the public map of others", records.map_kernel),
     "batch-shape-network": ("one record more, on the features of others", records.network_kernel),
     "batch-shape-training": ("one record more, on the gradients of others", records.training_kernel),
     "integer-map": ("one record more, on an integer map of others", records.integer_map),
-    "embedding-memory": ("a network that rewrites its own weights", dropin.embedding_memory),
+    "embedding-memory": ("a network that rewrites its own weights", messages.embedding_memory),
     "functional-dropout": ("a network that draws at random, in training", records.functional_dropout),
     "kept-state": ("what plain training kept, in private training", records.kept_state),
-    "declared-size": ("the sizes that replies state, add-remove", wire.declared_size),
-    "seeded": ("a number for ε where the noise is known", statements.seeded),
-    "oracle": ("orders beyond hello, prepare and train, and for sums", wire.oracle),
-    "fields": ("fields of replies of two neighbours", wire.fields),
-    "odd-images": ("an odd file in a folder of images, on others", sources.odd_records("images")),
-    "odd-arrays": ("an odd row of an array, on others", sources.odd_records("npy")),
-    "odd-lines": ("an odd line of a table, on others", sources.odd_records("csv")),
-    "odd-parquet": ("an odd row of a .parquet, on others", sources.odd_records("parquet")),
-    "odd-datasets": ("an odd row of a dataset, on others", sources.odd_records("huggingface")),
-    "new-label": ("a label that is not declared, on those of others", texts.new_label),
-    "hello": ("a label that is not declared, in Hello", wire.hello),
-    "drop-in-batchnorm": ("a network that normalises over the batch", dropin.batch_norm),
-    "lost-replies": ("the total that the server prints", statements.lost_replies),
-    "spare-clients": ("the total, beside spare clients", statements.spare_clients),
+    "declared-size": ("the sizes that replies state, add-remove", messages.declared_size),
+    "seeded": ("a number for ε where the noise is known", accounts.seeded),
+    "oracle": ("orders beyond hello, prepare and train, and for sums", messages.oracle),
+    "fields": ("fields of replies of two neighbours", messages.fields),
+    "odd-images": ("an odd file in a folder of images, on others", odd_records("images")),
+    "odd-arrays": ("an odd row of an array, on others", odd_records("npy")),
+    "odd-lines": ("an odd line of a table, on others", odd_records("csv")),
+    "odd-parquet": ("an odd row of a .parquet, on others", odd_records("parquet")),
+    "odd-datasets": ("an odd row of a dataset, on others", odd_records("huggingface")),
+    "new-label": ("a label that is not declared, on those of others", records.new_label),
+    "hello": ("a label that is not declared, in Hello", messages.hello),
+    "drop-in-batchnorm": ("a network that normalises over the batch", messages.batch_norm),
+    "lost-replies": ("the total that the server prints", accounts.lost_replies),
+    "spare-clients": ("the total, beside spare clients", accounts.spare_clients),
     "rounds-raised": ("the owner's total, by more rounds", accounts.rounds_raised),
     "questions": ("the owner's total, by asking again", accounts.repeated_requests),
     "wrong-size": ("the owner's total, by a false size", accounts.wrong_size),
@@ -46,15 +46,15 @@ ATTACKS: dict[str, tuple[str, Attack]] = {  # what is attacked, and how
     "old-copy": ("the owner's total, by an old account", accounts.old_account),
     "reported": ("the total that the client reports", accounts.reported_total),
     "many-names": ("the owner's total, by names", accounts.many_names),
-    "errors": ("a record in the text of an exception", wire.errors),
-    "printed": ("ε as statements and tables print it", statements.rounded_down),
+    "errors": ("a record in the text of an exception", messages.errors),
+    "printed": ("ε as statements and tables print it", accounts.rounded_down),
     "person": ("all records of a person, on scores", records.person),
     "person-training": ("all records of a person, on training", records.person_training),
-    "noise-scores": ("noise on class sums, replace-one", noise.exchanged),
-    "noise-mean": ("noise on a mean of φ, add-remove", noise.added),
-    "noise-drop-in": ("noise of a drop-in's release", dropin.noise),
-    "noise-training": ("noise on gradients", noise.trained),
-    "canaries": ("who took part in private training", noise.canaries),
+    "noise-scores": ("noise on class sums, replace-one", records.exchanged),
+    "noise-mean": ("noise on a mean of φ, add-remove", records.added),
+    "noise-drop-in": ("noise of a drop-in's release", messages.dropin_noise),
+    "noise-training": ("noise on gradients", records.trained),
+    "canaries": ("who took part in private training", records.canaries),
 }
 MEMORY = Path("/dev/shm")  # an account syncs to disk before each answer; in memory that costs nothing
 

@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 from flwr.app import Message
 from numpy.typing import NDArray
 
-from fedaux.audit.attack_result import AttackResult, AuditConfig, at_distance
+from fedaux.audit.attack import AttackResult, AuditConfig, Vector, at_distance, distinguish
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.messages import Arrays, HelloOrder, Order, PrepareOrder, Refusal, Release, TrainOrder, Update
@@ -28,16 +29,41 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import MESSAGE_TYPES, serialize
 from fedaux.models import build, flatten_state
 from fedaux.models.registry import Prototype
-from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.features import extractor_hash
 from fedaux.scoring.registry import make_scorer
 
-Vector = NDArray[np.float64]
 NAME = "site"
+IDENTITY = PrototypeSpec.of("mlp", hidden=2, features=2, norm="none")
+MANY = 10**6  # declared records: gradients are divided by it, which lets Adam's first step be inverted
 ADAM_EPSILON = 1e-8
 
 
+def scores(audit: AuditConfig, **more: Any) -> dict[str, Any]:
+    """Settings of a site that releases scores."""
+    return {"privacy": {"epsilon": audit.epsilon, "delta": audit.delta, **more}}
+
+
+def training(audit: AuditConfig, **more: Any) -> dict[str, Any]:
+    """Settings of a site that trains heads for one round, in one step on all records, under add-remove."""
+    privacy = {
+        "epsilon": audit.epsilon,
+        "epsilon_total": audit.epsilon,
+        "delta": audit.delta,
+        "train_rounds": 1,
+        "private_training": True,
+        "sample_rate": 1.0,
+        "adjacency": "add-remove",
+        "declared_records": MANY,
+    }
+    return {"method": "fedavg", "head_only": True, "rounds": 1, "privacy": {**privacy, **more}}
+
+
 def write_rows(
-    folder: Path, x: NDArray[Any], y: Iterable[int], classes: Sequence[str], persons: Sequence[str] | None = None
+    folder: Path,
+    x: NDArray[Any],
+    y: Iterable[int],
+    classes: Sequence[str] = ("a", "b"),
+    persons: Sequence[str] | None = None,
 ) -> Path:
     """Records as a site has them on disk: x.npy, y.npy, classes.txt and perhaps person.npy."""
     folder.mkdir(parents=True)
@@ -61,7 +87,7 @@ class Site:
     def at(
         cls,
         data: Path,
-        spec: PrototypeSpec,
+        spec: PrototypeSpec = IDENTITY,
         source: str = "npy",
         person: str = "",
         names: tuple[str, ...] = (NAME,),
@@ -76,19 +102,20 @@ class Site:
         }
         return cls(data.parent / f"{data.stem}-site", Config.from_dict(facts), names)
 
+    @cached_property
+    def _settings(self) -> dict[str, str]:
+        """Of its node."""
+        own = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
+        return {**own, "clients": ",".join(self.names), "features": str(self.folder / "features")}
+
     @property
     def grid(self) -> InProcessGrid:
         """A federation of this site alone."""
-        settings = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
-        settings |= {"clients": ",".join(self.names), "features": str(self.folder / "features")}
-        return InProcessGrid(client.app, 1, settings)
+        return InProcessGrid(client.app, 1, self._settings)
 
     def message(self, content: Any, kind: str) -> Message:
         """Send any message, and return the reply."""
-        grid = self.grid
-        (node,) = grid.get_node_ids()
-        (reply,) = grid.send_and_receive([Message(content, node, kind)])
-        return reply
+        return ask(self.grid, content, kind)
 
     def send(self, order: HelloOrder | Order) -> Message:
         return self.message(serialize(order), MESSAGE_TYPES[type(order)])
@@ -121,6 +148,33 @@ class Site:
         return np.asarray(ADAM_EPSILON * part / (1 - np.abs(part)) * update.rate * update.records)
 
 
+def ask(grid: InProcessGrid, content: Any, kind: str) -> Message:
+    """The reply of the grid's only node."""
+    (node,) = grid.get_node_ids()
+    (reply,) = grid.send_and_receive([Message(content, node, kind)])
+    return reply
+
+
+def refused(reply: Message) -> bool:
+    """Whether a reply is a `Refusal`."""
+    return reply.has_error() and reply.error.reason in set(Refusal)
+
+
+def tell_apart(
+    sites: Sequence[Site],
+    order: PrepareOrder | TrainOrder,
+    audit: AuditConfig,
+    detail: str = "",
+    direction: Vector | None = None,
+) -> AttackResult:
+    """`distinguish` two neighbours by their replies to an order: releases, or sums behind a step of training."""
+    draws = [
+        partial(site.values, order) if isinstance(order, PrepareOrder) else partial(site.noisy_sum, order)
+        for site in sites
+    ]
+    return distinguish(draws, audit, detail, direction)
+
+
 def compare_releases(sites: Sequence[Site], order: PrepareOrder, audit: AuditConfig, detail: str) -> AttackResult:
     """How far two neighbours' releases lie apart, exactly: their noise comes from one known seed, and cancels."""
     replies = []
@@ -145,13 +199,8 @@ def compare_replies(replies: Sequence[Message], audit: AuditConfig, detail: str)
     return at_distance(moved, one.scale, audit, f"{detail}: {apart}")
 
 
-def refused(reply: Message) -> bool:
-    """Whether a reply is a `Refusal`."""
-    return reply.has_error() and reply.error.reason in set(Refusal)
-
-
 @dataclass(frozen=True, eq=False)
-class Server:
+class HostileServer:
     """A hostile server: it chooses extractor, public map and weights as it likes."""
 
     config: Config
@@ -159,8 +208,15 @@ class Server:
     model: Prototype = field(repr=False)
 
     @classmethod
-    def against(cls, site: Site, shape: tuple[int, ...], classes: int) -> Server:
+    def against(cls, site: Site, shape: tuple[int, ...], classes: int) -> HostileServer:
         return cls(site.config, classes, build(site.config.prototypes[0], shape, classes, 0))
+
+    @classmethod
+    def identity(cls, site: Site) -> HostileServer:
+        """Its network returns two positive numbers as they are."""
+        server = cls.against(site, (2,), 2)
+        set_mlp(server.model, first=np.eye(2), second=np.eye(2))
+        return server
 
     @property
     def width(self) -> int:
@@ -172,29 +228,21 @@ class Server:
         basis[:, 0] = np.eye(self.width)[0] if column is None else column
         return {"mean": np.full(self.width, mean, np.float32) * (basis[:, 0] != 0), "basis": basis}
 
-    def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
+    def _extractor(self) -> dict[str, Any]:
+        """The fields of an order that say what the network is."""
         spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
+        return {"prototype": spec, "h0": extractor_hash(arrays, spec), "extractor": arrays, "classes": self.classes}
+
+    def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
         scorer = make_scorer(self.config.privacy, self.classes)
-        return PrepareOrder(
-            client=client,
-            prototype=spec,
-            scorer=scorer.name,
-            classes=self.classes,
-            size=scorer.size(public),
-            h0=extractor_hash(arrays, spec),
-            heard=0,
-            extractor=arrays,
-            public=public,
-        )
+        size = scorer.size(public)
+        return PrepareOrder(client, scorer=scorer.name, size=size, heard=0, public=public, **self._extractor())
 
     def train(self, weights: NDArray[Any], lr: float = 1.0) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
-        spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
         return TrainOrder(
             client=NAME,
             round=1,
-            prototype=spec,
-            classes=self.classes,
             method="fedavg",
             method_options="{}",
             epochs=self.config.local.epochs,
@@ -205,14 +253,32 @@ class Server:
             weight_decay=0.0,
             mu=0.0,
             seed=0,
-            h0=extractor_hash(arrays, spec),
             heard=0,
             run="",
             last_round=0,
-            extractor=arrays,
             weights={"parameters": weights.astype(np.float32)},
             broadcast={},
+            **self._extractor(),
         )
+
+
+def score_order(site: Site, scale: float = 1.0, client: str = NAME) -> PrepareOrder:
+    """Asks for scores under a map that has the records (1, 0) and (0, scale) at opposite φ."""
+    server = HostileServer.identity(site)
+    return server.prepare(server.map(column=np.array([1.0, -scale])), client)
+
+
+def head_order(site: Site, round_: int = 1) -> TrainOrder:
+    """Asks for a step of training from a head of zeros, with records as features."""
+    return replace(HostileServer.identity(site).train(np.zeros(6)), round=round_)
+
+
+def gradient(h: NDArray[Any], logits: Vector, label: int) -> Vector:
+    """A record's clipped gradient by the head (W, b), flattened, as an attacker who knows the record computes it."""
+    probabilities = np.exp(logits - logits.max())
+    error = probabilities / probabilities.sum() - np.eye(len(logits))[label]
+    flat = np.append(np.outer(error, h).ravel(), error)
+    return np.asarray(flat / max(1.0, float(np.linalg.norm(flat))))
 
 
 def set_mlp(

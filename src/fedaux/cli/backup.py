@@ -70,11 +70,10 @@ def write_off(
     """
     from fedaux.config.schema import Config
     from fedaux.deploy.env_files import read_env
-    from fedaux.privacy.budget import BudgetStore, account_folder
-    from fedaux.privacy.write_off import write_off as enter
+    from fedaux.privacy.account import BudgetStore, account_folder
 
     name, config = read_env(folder / "site.env")["NAME"], Config.load(folder / "site.toml")
     store = BudgetStore(account_folder(config, folder / "vault", name), config.privacy)
-    missing, spent = enter(store, entries), store.account()
+    missing, spent = store.write_off(entries), store.account()
     text = f"{missing} entries are written off: ε = {spent.epsilon:.4g} in {spent.entries} entries."
     print_result(as_json, {"missing": missing, "epsilon": spent.epsilon, "entries": spent.entries}, text)

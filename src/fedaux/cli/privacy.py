@@ -13,7 +13,7 @@ from fedaux.core.errors import Exit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fedaux.audit.attack_result import AttackResult
+    from fedaux.audit.attack import AttackResult
     from fedaux.core.progress import ProgressEvent
     from fedaux.scoring.planner import Planner
 
@@ -62,9 +62,8 @@ def report(
 
 def _site_report(vault: Path, delta: float, as_json: bool) -> None:
     """A client's own account: it knows of everything that it sent, whether or not anybody received it."""
-    from fedaux.privacy.account_file import FILE
+    from fedaux.privacy.account import FILE, SiteAccount
     from fedaux.privacy.accounting import BudgetError
-    from fedaux.privacy.site_account import SiteAccount
     from fedaux.report.terminal import results_table
 
     accounts = [SiteAccount.read(path.parent, delta) for path in sorted(vault.rglob(FILE))]
@@ -173,7 +172,7 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Attack the whole client: data on disk, a hostile server, the real handlers, real noise."""
-    from fedaux.audit.attack_result import AuditConfig
+    from fedaux.audit.attack import AuditConfig
     from fedaux.audit.run import audit_client, audit_site
     from fedaux.config.schema import Config
     from fedaux.report.progress import describe

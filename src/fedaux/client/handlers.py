@@ -1,7 +1,7 @@
 """What a client does with an order: four handlers. Private records are read here and nowhere else, and never leave.
 
 What a client may reveal is decided by its own settings (`Site`). An order carries no budget, no noise and no code. The
-run configuration is the server's, and decides nothing either. `privacy.disclosure` lists everything that leaves.
+run configuration is the server's, and decides nothing either. `privacy.ledger` lists everything that leaves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fedaux.data.federated import class_names
 from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.models.inference import fingerprint_arrays
-from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.units import public_size
 from fedaux.scoring.registry import stored_release
 

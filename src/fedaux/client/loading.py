@@ -19,8 +19,7 @@ from fedaux.data.records import Records
 from fedaux.models import HeadFeatures, Prototype, build, flatten_state, linear_head, load_state, published_weights
 from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import Rows, fingerprint_arrays
-from fedaux.scoring.feature_cache import FeatureCache
-from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.features import FeatureCache, extractor_hash
 
 
 def load_records(site: Site, order: Order) -> Records:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedaux.config.schema import Config
-from fedaux.privacy.budget import account_folder
+from fedaux.privacy.account import account_folder
 
 
 @dataclass(frozen=True)

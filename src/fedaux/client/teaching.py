@@ -24,7 +24,7 @@ from fedaux.methods.teachers import own_weights as logit_weights
 from fedaux.methods.teachers import teacher_logits
 from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import PortableScorer
-from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.features import FeatureCache
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import client_weights

@@ -25,12 +25,10 @@ from fedaux.methods.hooks import Hooks, LocalWork, Vector
 from fedaux.models import Prototype, flatten_state, state_sizes, to_half
 from fedaux.models.compute import compute_of, forward
 from fedaux.models.optimizer import Losses, Optimizer, Term, add_to_gradients, flat, mean_loss
-from fedaux.privacy.account_file import Entry
-from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training
-from fedaux.privacy.budget import BudgetStore
+from fedaux.privacy.account import BudgetStore, Entry
+from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, release_mechanism
 from fedaux.privacy.dp_sgd import train_private
 from fedaux.privacy.module_validation import validate_module
-from fedaux.privacy.release import release_mechanism
 from fedaux.privacy.units import Units, public_size
 
 

@@ -156,7 +156,6 @@ class PrivacyConfig(Settings):
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"  # neighbouring datasets; or add-remove
     calibration: Literal["opendp", "analytic"] = "analytic"  # of the noise; or opendp: zCDP, 7 to 11 % more noise
     embedding_dim: Count = 32  # class- and mean-embedding: dimension of the public PCA
-    ratio: Literal["bayes", "posterior", "kliep"] = "bayes"  # how sums become odds; kliep: of mean-embedding
     ridge: Annotated[float, Within("[1e-6, inf)")] = 0.01  # logistic: regularisation λ
     private_training: bool = False  # DP-SGD with what scores leave of epsilon_total; false: models are not private
     train_rounds: Natural = 0  # rounds of private training the budget is planned for; 0: the rounds of the run
@@ -169,11 +168,6 @@ class PrivacyConfig(Settings):
         if ":" not in self.scorer:  # else a module:function of the user's
             scorers = ("class-embedding", "mean-embedding", "logistic", "module:function")
             require_choice("privacy.scorer", self.scorer, scorers)
-        require(
-            self.ratio != "posterior" or self.scorer == "class-embedding" or ":" in self.scorer,
-            f"privacy.ratio = 'posterior' is the posterior of a class: set privacy.scorer = 'class-embedding', not "
-            f"{self.scorer!r}, or leave privacy.ratio out.",
-        )
         require(
             self.adjacency == "replace-one" or self.declared_records >= 1,
             "privacy.adjacency = 'add-remove' needs privacy.declared_records, a size that neighbours share.",

@@ -3,7 +3,7 @@
 A stream is recreated from its name where it is needed, so a resumed run draws the same numbers as an uninterrupted one.
 Names in use: `split`, `aux`, `init`, `pretrain`, `sampling`, `batches`, `distill`,
 `distill-part`, `bayes`. Privacy noise comes from
-the operating system instead (`privacy.release`).
+the operating system instead (`privacy.mechanism`).
 """
 
 from __future__ import annotations

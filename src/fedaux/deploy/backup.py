@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.deploy.layout import DeployError
-from fedaux.privacy.account_file import FILE as ACCOUNT
-from fedaux.privacy.account_file import count_costly, read_account
+from fedaux.privacy.account import FILE as ACCOUNT
+from fedaux.privacy.account import count_costly, read_account
 from fedaux.server.run_lock import FILE as LOCK
 from fedaux.server.run_state import FILE as STATE
 

@@ -9,7 +9,7 @@ from fedaux.deploy import site_checks as site
 from fedaux.deploy.env_files import read_env
 from fedaux.deploy.server_checks import check_clock, check_registration, check_server
 from fedaux.deploy.site_checks import CheckResult
-from fedaux.privacy.budget import account_folder
+from fedaux.privacy.account import account_folder
 
 
 def check_site(folder: Path) -> Iterator[CheckResult]:

@@ -21,8 +21,8 @@ from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.certificates import load_key, public_key_bytes
 from fedaux.deploy.settings import sends_sums
+from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import BudgetError, round_up
-from fedaux.privacy.budget import BudgetStore
 from fedaux.report.terminal import plural
 
 MAX_FEATURE_BYTES = 2048 * 4  # of one record

@@ -24,8 +24,8 @@ from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
 from fedaux.models.inference import Rows, fingerprint_arrays
-from fedaux.privacy.budget import BudgetStore
-from fedaux.scoring.feature_cache import private_outputs
+from fedaux.privacy.account import BudgetStore
+from fedaux.scoring.features import private_outputs
 from fedaux.scoring.registry import stored_release
 
 

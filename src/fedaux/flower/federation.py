@@ -26,7 +26,7 @@ from fedaux.core.messages import (
 )
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
-from fedaux.privacy.clipping import Bounds
+from fedaux.privacy.mechanism import Bounds
 
 CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
 POLL_INTERVAL = 0.02  # seconds between two looks for replies; doubled after each in vain, up to

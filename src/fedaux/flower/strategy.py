@@ -167,7 +167,7 @@ class FedAUX(FedAvg):
     - `public`: unlabelled rows, an array or tensor, as the model takes them.
     - `teacher_weights`, `max_share`, `examples`: how much a client's model counts on each public row, and how many rows
       a round takes, as `[teachers]` of a run.
-    - `scorer`, `embedding_dim`, `ratio`, `ridge`: how clients summarise their data, as `[privacy]` of a run.
+    - `scorer`, `embedding_dim`, `ridge`: how clients summarise their data, as `[privacy]` of a run.
     - `quorum`: the share of the clients asked whose models a round needs; fewer leave the model as it was.
     - `max_records`: that one client may claim to have.
     - `keep`: a file that remembers what clients are asked with, so that a later run asks the same: their vaults answer
@@ -192,7 +192,6 @@ class FedAUX(FedAvg):
         examples: int = 0,
         scorer: str = "class-embedding",
         embedding_dim: int = 32,
-        ratio: Any = "bayes",
         ridge: float = 0.01,
         quorum: float = 0.0,
         max_records: int = MAX_RECORDS,
@@ -210,7 +209,7 @@ class FedAUX(FedAvg):
             local=LocalConfig(batch_size=1),  # clients train as they like, for steps in proportion to their records
             distill=DistillConfig(distill_epochs, distill_lr, distill_batch_size),
             teachers=TeachersConfig(teacher_weights, max_share, examples=examples),
-            privacy=PrivacyConfig(scorer, embedding_dim=embedding_dim, ratio=ratio, ridge=ridge),
+            privacy=PrivacyConfig(scorer, embedding_dim=embedding_dim, ridge=ridge),
             federation=FederationConfig(timeout=release_timeout, quorum=quorum, max_records=max_records),
         )
         self._model, rows = place_by_settings(copy.deepcopy(model), device, "float32"), UserRecords.of(public)

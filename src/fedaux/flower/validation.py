@@ -27,9 +27,7 @@ from fedaux.core.messages import (
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums, sums_shapes
 from fedaux.methods.contribution import ENSEMBLE_BITS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
-from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, Bounds
-from fedaux.privacy.gaussian import CALIBRATIONS
-from fedaux.privacy.release import release_multiplier
+from fedaux.privacy.mechanism import CALIBRATIONS, UNIT_SENSITIVITY, Bound, Bounds, release_multiplier
 from fedaux.privacy.units import UNITS
 
 NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter

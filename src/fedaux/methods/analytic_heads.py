@@ -23,7 +23,7 @@ from fedaux.config.parsing import require, require_choice
 from fedaux.core.messages import Arrays
 from fedaux.methods.contribution import FixedSum
 from fedaux.methods.hooks import Hooks
-from fedaux.scoring.discriminant import linear_discriminant
+from fedaux.scoring.embedding import linear_discriminant
 
 if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
     from fedaux.data.records import Records

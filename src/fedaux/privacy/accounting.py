@@ -1,7 +1,7 @@
 """Composition of Gaussian mechanisms on the same records: in closed form, or by privacy loss distributions.
 
 Every total is an upper bound for the discrete noise that is drawn, not only for the continuous noise that accountants
-model (`gaussian.discretisation`).
+model (`mechanism.discretisation`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,17 @@ from functools import lru_cache
 from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit, FedauxError, unknown_name
 from fedaux.core.messages import Release
-from fedaux.privacy import gaussian
-from fedaux.privacy.clipping import GRID, UNIT_SENSITIVITY
+from fedaux.privacy.mechanism import (
+    GRID,
+    MAX_EPSILON,
+    MIN_STEPS,
+    UNIT_SENSITIVITY,
+    bracket,
+    continuous_delta,
+    discretisation,
+    epsilon_of,
+    release_multiplier,
+)
 
 _TIGHT = 0.995  # a noise multiplier that costs this share of the budget is kept: a search would gain nothing
 _MIN_REMAINDER = 1e-4  # a smaller share of ε is what calibration margins left over, not something to train with
@@ -56,10 +65,16 @@ class Mechanism:
         return cls(release.scale / unit, size=len(release.arrays["values"]), grid=unit)
 
 
+def release_mechanism(size: int, privacy: PrivacyConfig) -> Mechanism:
+    """The mechanism of a release of `size` integers; it is known before any record is read."""
+    multiplier = release_multiplier(privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size)
+    return Mechanism(multiplier * UNIT_SENSITIVITY[privacy.adjacency], size=size, grid=float(MIN_STEPS))
+
+
 def total_epsilon(mechanisms: Iterable[Mechanism], delta: float, adjacency: str) -> float:
     """An ε at this δ of all mechanisms composed, in any order and even if each was chosen adaptively.
 
-    Never below the true one; ∞ where it would be above `gaussian.MAX_EPSILON`.
+    Never below the true one; ∞ where it would be above `mechanism.MAX_EPSILON`.
     """
     if adjacency not in UNIT_SENSITIVITY:
         raise unknown_name("adjacency", adjacency, UNIT_SENSITIVITY)
@@ -138,18 +153,18 @@ def _epsilon(mechanisms: tuple[Mechanism, ...], delta: float, adjacency: str) ->
         return 0.0
     if not all(0 < m.noise_multiplier < math.inf for m in mechanisms):
         return math.inf
-    cost = sum(m.steps * gaussian.discretisation(m.size, m.noise_multiplier * m.grid) for m in mechanisms)
-    if not cost < gaussian.MAX_EPSILON:
+    cost = sum(m.steps * discretisation(m.size, m.noise_multiplier * m.grid) for m in mechanisms)
+    if not cost < MAX_EPSILON:
         return math.inf
-    remaining_delta = gaussian.continuous_delta(delta, cost)
+    remaining_delta = continuous_delta(delta, cost)
     full = [m for m in mechanisms if m.sample_rate == 1.0]
     precision = sum(m.steps / m.noise_multiplier**2 for m in full)  # Gaussians compose to a Gaussian
     sampled = [m for m in mechanisms if m.sample_rate < 1.0]
     if sampled:
         epsilon = _compose_pld(sampled, precision, remaining_delta, adjacency)
     else:
-        epsilon = gaussian.epsilon_of(precision**-0.5 / UNIT_SENSITIVITY[adjacency], remaining_delta)
-    return epsilon + cost if epsilon + cost <= gaussian.MAX_EPSILON else math.inf
+        epsilon = epsilon_of(precision**-0.5 / UNIT_SENSITIVITY[adjacency], remaining_delta)
+    return epsilon + cost if epsilon + cost <= MAX_EPSILON else math.inf
 
 
 def _compose_pld(sampled: Iterable[Mechanism], precision: float, delta: float, adjacency: str) -> float:
@@ -177,7 +192,7 @@ def _calibrate(
     def excess(log_noise: float) -> float:
         candidate = replace(mechanism, noise_multiplier=math.exp(log_noise))
         cost = total_epsilon((*before, candidate), delta, adjacency)
-        return math.log(min(max(cost, 1e-300), gaussian.MAX_EPSILON) / epsilon)
+        return math.log(min(max(cost, 1e-300), MAX_EPSILON) / epsilon)
 
     high = math.log(_guess(epsilon, delta, adjacency, mechanism, before))
     while excess(high) > 0:
@@ -196,7 +211,7 @@ def _calibrate(
 def _guess(epsilon: float, delta: float, adjacency: str, mechanism: Mechanism, before: tuple[Mechanism, ...]) -> float:
     """About the σ that is looked for: many sampled steps are nearly one Gaussian (Bu et al., 2020, central limit)."""
     unit = UNIT_SENSITIVITY[adjacency]
-    whole = gaussian.bracket(lambda scale: gaussian.epsilon_of(scale, delta) <= epsilon, 0.0, 1e-2)[1]
+    whole = bracket(lambda scale: epsilon_of(scale, delta) <= epsilon, 0.0, 1e-2)[1]
     spent = sum(m.steps * m.sample_rate**2 * math.expm1(min(m.noise_multiplier**-2.0, 100.0)) for m in before)
     left = max((whole * unit) ** -2.0 - spent, 1e-4 * (whole * unit) ** -2.0)
     sigma = 1 / math.sqrt(math.log1p(left / (mechanism.steps * mechanism.sample_rate**2)))

@@ -19,8 +19,7 @@ from fedaux.data.records import Indices, Records, is_text
 from fedaux.models import Prototype
 from fedaux.models.optimizer import Optimizer, Term, add_to_gradients, flat
 from fedaux.privacy.accounting import Mechanism
-from fedaux.privacy.clipping import GRID, clip_rows, quantize
-from fedaux.privacy.gaussian import add_noise
+from fedaux.privacy.mechanism import GRID, add_noise, clip_rows, quantize
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.per_record import Replicas, gradient, parallel_apply, replicate, validate_placement, verified
 from fedaux.privacy.units import Units

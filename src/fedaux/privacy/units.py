@@ -25,7 +25,7 @@ def public_size(records: Records, privacy: PrivacyConfig) -> int:
     """The number of units that every reply states, private or not: the same for neighbours."""
     if privacy.adjacency == "add-remove":
         return privacy.declared_records
-    return len(records) if privacy.unit == "record" else len(np.unique(records.persons))
+    return len(records) if privacy.unit == "record" else len(Units.of(records, privacy.unit, 1).rows)
 
 
 @dataclass(frozen=True, eq=False)

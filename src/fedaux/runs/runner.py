@@ -32,7 +32,7 @@ from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_heads import StackedFederation, stacks
 from fedaux.models import flatten_state
 from fedaux.pretraining.trainer import linear_probe
-from fedaux.privacy.clipping import Bounds
+from fedaux.privacy.mechanism import Bounds
 from fedaux.privacy.module_validation import declare_modules
 from fedaux.report.live import Live
 from fedaux.runs.arguments import make_config
@@ -42,8 +42,7 @@ from fedaux.runs.progress_log import ProgressLog
 from fedaux.runs.result import Result
 from fedaux.runs.status_file import StatusFile
 from fedaux.scoring.base import bound_function
-from fedaux.scoring.feature_cache import FeatureCache
-from fedaux.scoring.frozen_extractor import H0
+from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.planner import Planner
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state, pretrain_extractor

@@ -9,11 +9,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from fedaux.core.messages import Arrays, OrderError, Release
-from fedaux.privacy.clipping import Bounds
-from fedaux.privacy.release import Summary
+from fedaux.privacy.mechanism import Bounds, Summary
 
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
@@ -21,14 +19,6 @@ Vector = NDArray[np.float64]
 Shares = Vector
 Transform = Callable[[Features], Features]  # (B, k) → (B, m)
 LogOdds = Callable[[Features], Vector]  # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Mean and covariance of φ(D⁻)."""
-
-    mean: Vector
-    covariance: Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +46,6 @@ class Fitted:
 
 
 Fit = tuple[Arrays, dict[str, Arrays]]  # what all clients of a cohort share, and what is each client's own
-MIN_WEIGHT = 1e-8  # the paper's ξ: every teacher keeps a positive weight
 
 
 class Scorer(Protocol):
@@ -101,7 +90,7 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class PortableScorer(Scorer, Protocol):
-    """A scorer whose `fit` is `from_arrays(*fit_arrays(…))`: clients can weight themselves with what they are sent."""
+    """A scorer that can be sent as arrays: clients can weight themselves with them."""
 
     def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit: ...
 
@@ -109,15 +98,8 @@ class PortableScorer(Scorer, Protocol):
         """For the clients whose own arrays are given."""
         ...
 
-
-def teacher_weights(log_odds: Vector, peak: Vector, kind: str) -> Vector:
-    """s_i(x) in (0, 1] from a client's log-odds (METHOD: certainty = s, odds = s / (1 − s)).
-
-    Eq. 4 divides by Σ s, so a common factor cancels: odds are taken relative to `peak(x)`, the largest of the round's
-    teachers, which keeps them in range whatever the scorer says.
-    """
-    raw = expit(log_odds) if kind == "certainty" else np.exp(np.minimum(log_odds - peak, 0.0))
-    return np.asarray(np.maximum(raw, MIN_WEIGHT))
+    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+        return self.from_arrays(*self.fit_arrays(public, reference, releases))
 
 
 def bound_function(scorer: Scorer) -> Bounds | None:

@@ -1,40 +1,46 @@
-"""φ: a record's features, centred and half-whitened by a public map, as a direction.
+"""Scorers on φ, a record's features, centred and half-whitened by a public map, as a direction.
 
 The map comes from features of D⁻ alone. Each record's φ has norm at most 1, so exchanging one record moves a sum of φ
-by at most 2, whatever the record is; that is the whole proof.
+by at most 2, whatever the record is; that is the whole proof. A client releases one noisy mean of φ (mean embedding),
+or noisy sums and counts per class (class embedding, the default); what the server makes of them, densities, weights
+and a head in closed form, is post-processing and costs no further privacy.
+
+SciPy's slow subpackages are imported where they are used: a real client starts a new process for every message.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from fedaux.core.messages import Arrays
-from fedaux.privacy.clipping import unit_rows
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve
+from scipy.special import logsumexp
+
+from fedaux.core.messages import Arrays, Release
+from fedaux.privacy.mechanism import GRID, UNIT_SENSITIVITY, Bound, Summary, max_norm, quantize, unit_rows
 from fedaux.privacy.per_record import project
-from fedaux.scoring.base import Features, Vector, check_shapes
+from fedaux.scoring.base import (
+    Features,
+    Fit,
+    Fitted,
+    Labels,
+    LogOdds,
+    PortableScorer,
+    Reference,
+    Shares,
+    Transform,
+    Vector,
+    check_shapes,
+)
 
 _BLOCK = 2**13  # rows of D⁻ at a time: never all of them in double precision
-
-
-def publish(negatives: Features, embedding_dim: int) -> Arrays:
-    mean, basis = public_map(negatives, embedding_dim)
-    return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
-
-
-def embed(public: Arrays, features: Features) -> Vector:
-    """φ(x) = u/‖u‖ with u = (h0(x) − μ) B: fast, for public rows."""
-    _check(public, features)
-    return unit_rows((np.asarray(features, np.float64) - public["mean"]) @ public["basis"].astype(np.float64))
-
-
-def embed_per_record(public: Arrays, features: Features) -> Vector:
-    """The same for private rows: each φ(x) is, to the bit, a function of its own row."""
-    _check(public, features)
-    return unit_rows(project(features, public["mean"], public["basis"]))
-
-
-def _check(public: Arrays, features: Features) -> None:
-    check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], public["basis"].shape[1]))
+BETWEEN_GROUPS = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
+SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; proven in `class_sums`
+COUNT_THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for 0
 
 
 def public_map(negatives: Features, embedding_dim: int) -> tuple[Vector, Vector]:
@@ -58,3 +64,243 @@ def public_map(negatives: Features, embedding_dim: int) -> tuple[Vector, Vector]
     basis = directions[:, keep] * variances[keep] ** -0.25
     norms = np.concatenate([np.linalg.norm((negatives[rows] - mean) @ basis, axis=1) for rows in blocks])
     return mean, basis / np.median(norms)
+
+
+def embed(public: Arrays, features: Features) -> Vector:
+    """φ(x) = u/‖u‖ with u = (h0(x) − μ) B: fast, for public rows."""
+    _check(public, features)
+    return unit_rows((np.asarray(features, np.float64) - public["mean"]) @ public["basis"].astype(np.float64))
+
+
+def embed_per_record(public: Arrays, features: Features) -> Vector:
+    """The same for private rows: each φ(x) is, to the bit, a function of its own row."""
+    _check(public, features)
+    return unit_rows(project(features, public["mean"], public["basis"]))
+
+
+def _check(public: Arrays, features: Features) -> None:
+    check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], public["basis"].shape[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """A density of φ."""
+
+    mean: Vector
+    covariance: Vector
+
+    @cached_property
+    def _frozen(self) -> Any:
+        from scipy.stats import multivariate_normal
+
+        return multivariate_normal(self.mean, self.covariance, allow_singular=True)
+
+    def log_density(self, rows: Features) -> Vector:
+        return np.atleast_1d(self._frozen.logpdf(rows))
+
+
+def predictive(mean: Vector, public: Gaussian, sigma: float, records: float) -> Gaussian:
+    """The density of new rows from a group whose mean is known only through a noisy release.
+
+    Random effects: public rows vary by S, of which B = βS lies between groups and W = S − B within one. So the true
+    mean is m ~ N(μ, B), its rows are N(m, W), and the release is N(m, V) with V = σ²·1 + W/records. Given the release,
+    m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V. Noise that
+    hides the signal gives K → 0: one density for every group.
+    """
+    between, within = BETWEEN_GROUPS * public.covariance, (1 - BETWEEN_GROUPS) * public.covariance
+    noise = sigma**2 * np.eye(len(between)) + within / records
+    gain = np.linalg.solve(between + noise, between).T
+    return Gaussian(public.mean + gain @ (mean - public.mean), within + gain @ noise)
+
+
+class EmbeddingScorer(PortableScorer):
+    """What both scorers have in common."""
+
+    embedding_dim: int
+
+    def publish(self, negatives: Features) -> Arrays:
+        mean, basis = public_map(negatives, self.embedding_dim)
+        return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
+
+    def embed(self, public: Arrays, features: Features) -> Vector:
+        return embed(public, features)
+
+
+@dataclass(frozen=True)
+class MeanEmbeddingScorer(EmbeddingScorer):
+    """A scorer without labels: a private mean of φ."""
+
+    embedding_dim: int = 32
+    name: str = "mean-embedding"
+
+    def size(self, public: Arrays) -> int:
+        return int(public["basis"].shape[1])
+
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        """Σ share·φ(x) over D_i in exact integers: a mean over units of the mean over each unit's records."""
+        values = quantize(embed_per_record(public, features), shares).sum(axis=0)
+        bound = self.bound(public, adjacency, size)
+        return Summary(values, bound.step, bound.sensitivity, adjacency, size)
+
+    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
+        """A record of share s adds a vector of norm at most ⌊s·GRID⌋, so a unit one of norm at most GRID."""
+        return Bound(float(GRID * size), 1.0 / (GRID * size), float(GRID * UNIT_SENSITIVITY[adjacency]))
+
+    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
+        """Shared: the moments of D⁻. Own: the released mean, its noise, |D_i|, and log |D_i|/|D⁻|."""
+        shared = {"centre": reference.mean, "covariance": reference.covariance}
+        noise = {r.client: [r.scale * r.step, r.records, np.log(r.records / len(reference.rows))] for r in releases}
+        own = {r.client: {"mean": r.arrays["values"] * r.step, "noise": np.array(noise[r.client])} for r in releases}
+        return shared, own
+
+    def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
+        """The predictive density of a client's rows over the density of D⁻."""
+        public = Gaussian(shared["centre"], shared["covariance"])
+
+        def log_odds(mean: Vector, noise: Vector) -> LogOdds:
+            sigma, records, offset = noise
+            client = predictive(mean, public, sigma, records)
+            return lambda rows: client.log_density(rows) - public.log_density(rows) + offset
+
+        return Fitted({client: log_odds(**arrays) for client, arrays in own.items()})
+
+
+@dataclass(frozen=True)
+class ClassEmbeddingScorer(EmbeddingScorer):
+    """The default: private sums of φ per class, pooled over the clients that share a class.
+
+    A record has one class, so all sums and counts of a client cost what one sum costs. The density of a class is
+    estimated from all releases, and only the mixture of classes from a client's own: with n clients of a class, the
+    noise on its mean falls by √n. Labels are covered by the release as everything else is.
+    """
+
+    classes: int
+    embedding_dim: int = 32
+    name: str = "class-embedding"
+
+    def size(self, public: Arrays) -> int:
+        return self.classes * (int(public["basis"].shape[1]) + 1)
+
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        return class_sums(embed_per_record(public, features), labels, self.classes, adjacency, size, shares)
+
+    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
+        return sums_bound(adjacency, size)
+
+    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
+        """Shared: the pooled classes and the moments of D⁻. Own: class shares π_i, and log |D_i|/|D⁻|."""
+        pooled, count = pool(releases, self.classes), len(reference.rows)
+        shared = {"means": pooled.means, "sigma": pooled.sigma, "records": pooled.records}
+        shared |= {"centre": reference.mean, "covariance": reference.covariance}
+        each = zip(releases, pooled.shares, strict=True)
+        return shared, {r.client: {"shares": shares, "offset": np.log([r.records / count])} for r, shares in each}
+
+    def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
+        """log D_i(x)/D⁻(x) = log |D_i|/|D⁻| Σ_c π_ic p_c(x)/p(x), p_c predictive under the pooled noise, p of D⁻."""
+
+        def log_odds(shares: Vector, offset: Vector) -> LogOdds:
+            present = shares > 0
+            return lambda ratios: logsumexp(ratios[:, present], axis=1, b=shares[present]) + offset
+
+        return Fitted(
+            {client: log_odds(arrays["shares"], arrays["offset"]) for client, arrays in own.items()},
+            density_ratios(shared),
+            {client: arrays["shares"] * np.exp(arrays["offset"]) for client, arrays in own.items()},
+        )
+
+
+def density_ratios(shared: Arrays) -> Transform:
+    """(B, k) → (B, C), log p_c(x)/p(x)."""
+    public = Gaussian(shared["centre"], shared["covariance"])
+    pooled = Pooled(shared["means"], shared["sigma"], shared["records"], np.zeros((0, len(shared["means"]))))
+    classes = pooled.densities(public)
+
+    def transform(rows: Features) -> Vector:
+        ratios = np.stack([density.log_density(rows) for density in classes], axis=1)
+        return np.asarray(ratios - public.log_density(rows)[:, None])
+
+    return transform
+
+
+def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, size: int, shares: Shares) -> Summary:
+    """(Σ of φ per class, count per class), flattened to classes·(k + 1) integers. embedded: rows of norm at most 1.
+
+    One record of share s adds u of norm ≤ t = ⌊s·GRID⌋ to the sum of its class and t to its count. So a unit adds to
+    class c a sum of norm ≤ a_c·GRID and a count a_c·GRID, with Σ a_c ≤ 1: all together a vector of norm
+    ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged for a unit with b_c, the squared distance is at most
+    Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label that is none of the classes adds nothing.
+    """
+    labels, counts = np.asarray(labels), np.broadcast_to(max_norm(shares), len(embedded))
+    steps, known = quantize(embedded, shares), (labels >= 0) & (labels < classes)
+    values = np.zeros((classes, steps.shape[1] + 1), np.int64)
+    np.add.at(values[:, :-1], labels[known], steps[known])
+    np.add.at(values[:, -1], labels[known], counts[known])
+    bound = sums_bound(adjacency, size)
+    return Summary(values.ravel(), bound.step, bound.sensitivity, adjacency, size)
+
+
+def sums_bound(adjacency: str, size: int) -> Bound:
+    """The norm is largest where all units are alike: each then adds the same vector of norm √2·GRID."""
+    return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * SENSITIVITY[adjacency])))
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Estimates for each class c, and of the class mixture of each client i."""
+
+    means: Vector  # (C, k): of φ
+    sigma: Vector  # (C,): noise on each coordinate of the means
+    records: Vector  # (C,): in each class
+    shares: Vector  # (clients, C), each row summing to 1
+
+    def densities(self, public: Gaussian) -> list[Gaussian]:
+        """The density of each class (`predictive`), given the noise on its mean."""
+        columns = zip(self.means, self.sigma, self.records, strict=True)
+        return [predictive(mean, public, sigma, records) for mean, sigma, records in columns]
+
+    def head(self, public: Arrays, reference: Reference) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(weights (C, H), biases (C,)) of a head on h0's own features, by discriminant analysis of the class means.
+
+        Rows of a class are taken to vary as public rows do, around means that are shrunk according to the noise; and φ
+        to be linear in the features: it is a direction, and the public map has norm 1 in the median. It works for
+        clients with one class as for clients with all.
+        """
+        rows, width = Gaussian(reference.mean, reference.covariance), len(reference.mean)
+        means = np.stack([density.mean for density in self.densities(rows)])
+        covariance = rows.covariance + 1e-6 * np.trace(rows.covariance) / width * np.eye(width)
+        on_phi, bias = linear_discriminant(means, covariance, np.log(self.records / self.records.sum()))
+        weights = on_phi @ public["basis"].T.astype(np.float64)
+        bias = bias - weights @ public["mean"].astype(np.float64)
+        return weights.astype(np.float32), bias.astype(np.float32)
+
+
+def linear_discriminant(means: Vector, covariance: Vector, log_priors: Vector) -> tuple[Vector, Vector]:
+    """(weights (C, k), biases (C,)) of log p(c∣x), up to what all classes share.
+
+    x of class c is N(mean_c, Σ), so w_c = Σ⁻¹ mean_c and b_c = log p(c) − ½ w_c·mean_c. Σ must be positive definite.
+    """
+    weights = solve(covariance, means.T, assume_a="pos").T
+    return weights, log_priors - 0.5 * (weights * means).sum(axis=1)
+
+
+def pool(releases: Sequence[Release], classes: int) -> Pooled:
+    """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least squares over the clients.
+
+    mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i², with variance 1/Σ_i n_ic²/σ_i². A client without the class has n = 0
+    and so adds no noise to it. The n are the noisy counts, those that noise alone would explain set to 0, made to add
+    up to the client's public size; a client none of whose counts stands out is taken to have all classes alike.
+    """
+    released = np.stack([(release.arrays["values"] * release.step).reshape(classes, -1) for release in releases])
+    sums, counts = released[:, :, :-1], released[:, :, -1]
+    noise = np.maximum([release.scale * release.step for release in releases], 1e-9)[:, None]
+    sizes = np.array([float(release.records) for release in releases])[:, None]
+    counts = np.where(counts > COUNT_THRESHOLD * noise, counts, 0.0)
+    total = counts.sum(axis=1, keepdims=True)
+    shares = np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / classes)
+    precision = np.maximum(np.square(shares * sizes / noise).sum(axis=0), 1e-12)
+    means = np.einsum("ic,ick->ck", shares * sizes / noise**2, sums) / precision[:, None]
+    return Pooled(means, precision**-0.5, np.maximum((shares * sizes).sum(axis=0), 1.0), shares)

@@ -13,16 +13,26 @@ import numpy as np
 from scipy.special import expit
 
 from fedaux.core.messages import Arrays, Release
-from fedaux.privacy.clipping import UNIT_SENSITIVITY, Bound, clip_rows
-from fedaux.privacy.release import Summary
-from fedaux.scoring.base import Features, Fit, Fitted, Labels, LogOdds, Reference, Shares, Vector, check_shapes
+from fedaux.privacy.mechanism import UNIT_SENSITIVITY, Bound, Summary, clip_rows
+from fedaux.scoring.base import (
+    Features,
+    Fit,
+    Fitted,
+    Labels,
+    LogOdds,
+    PortableScorer,
+    Reference,
+    Shares,
+    Vector,
+    check_shapes,
+)
 
 GRADIENT_TOLERANCE = 1e-3  # ‖∇J‖ at the returned point, as a share of the gradient's sensitivity
 STEP = 2.0**-40  # much finer than any useful noise, coarse enough for 64-bit integers
 
 
 @dataclass(frozen=True)
-class LogisticScorer:
+class LogisticScorer(PortableScorer):
     ridge: float = 0.01
     name: str = "logistic"
 
@@ -61,9 +71,6 @@ class LogisticScorer:
         norm = np.sqrt(2 * np.log(2.0) / self.ridge) + tau / self.ridge
         delta = sensitivity(total, self.ridge, adjacency)
         return Bound(float(norm / STEP + rounding), STEP, float(delta / STEP + rounding))
-
-    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
-        return self.from_arrays(*self.fit_arrays(public, reference, releases))
 
     def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
         return {}, {r.client: {"weights": r.arrays["values"] * r.step} for r in releases}

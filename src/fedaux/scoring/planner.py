@@ -18,8 +18,7 @@ from scipy.special import softmax
 
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Arrays
-from fedaux.privacy.clipping import GRID
-from fedaux.privacy.release import Summary, release, release_multiplier
+from fedaux.privacy.mechanism import GRID, Summary, release, release_multiplier
 from fedaux.scoring.base import Features, Reference, Scorer, Vector
 
 _NO_NOISE = 1e3  # an ε at which noise is negligible

@@ -16,7 +16,7 @@ from fedaux.data.records import Indices, Records
 from fedaux.models.inference import fingerprint, transform_rows
 from fedaux.models.registry import standardisation
 from fedaux.scoring.base import Reference, Scorer
-from fedaux.scoring.frozen_extractor import H0
+from fedaux.scoring.features import H0
 from fedaux.scoring.teacher_weights import LabelOf, PublicEmbedding
 
 

@@ -9,20 +9,20 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import import_function
 from fedaux.core.messages import OrderError, PrepareOrder, Release
 from fedaux.data.records import Records
-from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release, release_mechanism
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.accounting import release_mechanism
+from fedaux.privacy.mechanism import release
 from fedaux.privacy.units import Units, public_size
 from fedaux.scoring.base import Features, Scorer
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
-from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 
 
 def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
     if privacy.scorer == "class-embedding":
-        return ClassEmbeddingScorer(classes, privacy.embedding_dim, privacy.ratio)
+        return ClassEmbeddingScorer(classes, privacy.embedding_dim)
     if privacy.scorer == "mean-embedding":
-        return MeanEmbeddingScorer(privacy.embedding_dim, privacy.ratio)
+        return MeanEmbeddingScorer(privacy.embedding_dim)
     if privacy.scorer == "logistic":
         return LogisticScorer(privacy.ridge)
     scorer: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)

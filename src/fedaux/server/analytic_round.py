@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from fedaux.core.messages import Arrays, Failure
@@ -18,8 +19,7 @@ from fedaux.methods.analytic_heads import AnalyticHead, FeatureSums, Head, Matri
 from fedaux.methods.hooks import hooks_of
 from fedaux.models import HeadFeatures, Prototype, flatten_state
 from fedaux.models.inference import Rows, transform_rows
-from fedaux.scoring.class_sums import pool
-from fedaux.scoring.closed_form import discriminant_head, set_head
+from fedaux.scoring.embedding import pool
 from fedaux.scoring.teacher_weights import PublicEmbedding, trusted
 from fedaux.server.networks import evaluations
 from fedaux.server.run_state import RunState
@@ -51,7 +51,7 @@ def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbeddin
         clients = [client for client in sorted(state.releases) if server.label_of(client) == label]
         if clients:
             pooled = pool(trusted([state.releases[client] for client in clients]), server.classes)
-            head = discriminant_head(state.public[label], embedding.reference[label], pooled)
+            head = pooled.head(state.public[label], embedding.reference[label])
             learner = cast(Prototype, server.learners.loaded(label, weights[label]))
             set_head(learner, *head)
             weights[label] = flatten_state(learner)
@@ -87,6 +87,16 @@ def with_head(server: Server, label: str, weights: Arrays, mapped: HeadFeatures,
         linear = mapped.fold(cast(nn.Linear, linear))
     learner.head.load_state_dict(linear.state_dict())
     return flatten_state(learner)
+
+
+def set_head(model: Prototype, weights: NDArray[np.float32], bias: NDArray[np.float32]) -> None:
+    """Load a head on h0's own features into a prototype, whatever it makes of them; its extractor stays as it is."""
+    head = torch.from_numpy(weights).to(model.head.weight.device), torch.from_numpy(bias).to(model.head.bias.device)
+    if isinstance(model.features, HeadFeatures):
+        head = model.features.unfold(*head)
+    with torch.no_grad():
+        model.head.weight.copy_(head[0])
+        model.head.bias.copy_(head[1])
 
 
 def finish_round(

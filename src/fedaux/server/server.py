@@ -17,8 +17,7 @@ from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
 from fedaux.scoring.base import Scorer
-from fedaux.scoring.feature_cache import FeatureCache
-from fedaux.scoring.frozen_extractor import H0
+from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import PublicEmbedding

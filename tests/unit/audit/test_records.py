@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaux.audit.attack_result import AttackSkipped
+from fedaux.audit.attack import AttackSkipped
 from fedaux.audit.records import TRIES, cancelling_pairs, find_shape_dependent
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.audit import run
-from fedaux.audit.attack_result import AttackResult, AttackSkipped, AuditConfig
+from fedaux.audit.attack import AttackResult, AttackSkipped, AuditConfig
 from fedaux.core.errors import UnknownNameError
 from fedaux.core.progress import AuditProgress, ProgressEvent
 
@@ -38,6 +38,8 @@ def test_all_attacks_in_order_or_those_that_are_named(folders: list[Path]) -> No
         ("second", "rest", True),
     ]
     assert [one.claimed for one in results] == [2.0, 2.0]
+    assert len(set(folders)) == 2  # each has one of its own, and none stays
+    assert not any(folder.exists() for folder in folders)
     assert events == [AuditProgress("first", 1, 2), AuditProgress("second", 2, 2)]
     assert [one.name for one in run.audit_client(only=["second"])] == ["second"]
 
@@ -50,12 +52,6 @@ def test_an_attack_that_was_skipped_refutes_nothing_and_says_why(monkeypatch: py
     (skipped,) = run.audit_client()
     assert (skipped.name, skipped.attacked) == ("texts", "the length of one text")
     assert (skipped.skipped, skipped.violated, skipped.detail) == (True, False, "transformers is not installed")
-
-
-def test_each_has_a_folder_of_its_own_and_none_stays(folders: list[Path]) -> None:
-    list(run.audit_client())
-    assert len(set(folders)) == 2
-    assert not any(folder.exists() for folder in folders)
 
 
 def test_the_log_of_a_site_is_silent_meanwhile_only(folders: list[Path], caplog: pytest.LogCaptureFixture) -> None:

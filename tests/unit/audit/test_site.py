@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.audit.attack_result import AuditConfig
-from fedaux.audit.records import IDENTITY, head_order, score_order, scores, training
-from fedaux.audit.site import NAME, Site, refused, write_rows
+from fedaux.audit.attack import AuditConfig
+from fedaux.audit.site import IDENTITY, NAME, Site, head_order, refused, score_order, scores, training, write_rows
 from fedaux.core.messages import Hello, HelloOrder
 from fedaux.flower.federation import read_reply
 

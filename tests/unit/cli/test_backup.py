@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedaux.config.schema import Config
+from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import Mechanism
-from fedaux.privacy.budget import BudgetStore
 from helpers.commands import fedaux
 from helpers.deployments import deploy
 

@@ -7,9 +7,9 @@ import pytest
 
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import Exit
-from fedaux.privacy import site_account
-from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_mechanism
+from fedaux.privacy import account
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.accounting import release_mechanism
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run
 from helpers.samples import release
@@ -21,7 +21,7 @@ def test_privacy_audit_exits_with_its_verdict(
     only = ("--only", "questions", "--only", "printed")
     assert fedaux(monkeypatch, "privacy", "audit", *only) == 0
     assert "No violation was found" in paragraph(capsys.readouterr().out)
-    monkeypatch.setattr(site_account, "round_up", lambda epsilon: f"{epsilon:.3g}")
+    monkeypatch.setattr(account, "round_up", lambda epsilon: f"{epsilon:.3g}")
     assert fedaux(monkeypatch, "privacy", "audit", *only) == 1
     assert "The claim does not hold against printed" in paragraph(capsys.readouterr().out)
     assert fedaux(monkeypatch, "privacy", "audit", *only, "--json") == 1

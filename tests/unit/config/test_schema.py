@@ -18,7 +18,6 @@ from helpers.tiny import TINY_CONFIG
 
 OTHER_CHOICE = {
     "local.lr": 0.5,
-    "privacy.ratio": "kliep",
     "head_init": "closed-form",
     "data.validation_fraction": 0.5,
     "head_features": "raw",

@@ -60,13 +60,6 @@ def test_add_remove_needs_a_size_that_neighbours_share() -> None:
     assert PrivacyConfig(adjacency="replace-one").declared_records == 0
 
 
-@pytest.mark.parametrize("scorer", ["mean-embedding", "logistic"])
-def test_a_posterior_needs_sums_of_classes(scorer: str) -> None:
-    with pytest.raises(ConfigError, match=r"set privacy\.scorer = 'class-embedding'"):
-        PrivacyConfig(scorer, ratio="posterior")
-    assert PrivacyConfig("mine:scorer", ratio="posterior").ratio == PrivacyConfig(ratio="posterior").ratio
-
-
 @pytest.mark.parametrize(
     "key", ["data.shards", "pretrain.projection_dim", "pretrain.weight_decay", "privacy.declared_records"]
 )

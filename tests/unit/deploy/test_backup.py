@@ -12,8 +12,8 @@ import pytest
 from fedaux.deploy import backup as module
 from fedaux.deploy.backup import back_up, restore
 from fedaux.deploy.layout import DeployError
+from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import Mechanism
-from fedaux.privacy.budget import BudgetStore
 from fedaux.server.run_state import RunState
 from helpers.deployments import deploy
 from helpers.runs import finished_run

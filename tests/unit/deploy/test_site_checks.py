@@ -16,8 +16,8 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, PrivacyConfig
 from fedaux.deploy import site_checks as checks
 from fedaux.deploy.certificates import create_authority, generate_key_pair
-from fedaux.privacy.budget import BudgetStore
-from fedaux.privacy.release import release_mechanism
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.accounting import release_mechanism
 from helpers.deployments import fine, problem
 
 

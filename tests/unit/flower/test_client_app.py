@@ -28,8 +28,8 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_settings import open_site
 from fedaux.flower.serialization import serialize
 from fedaux.runs.runner import in_process
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
-from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.embedding import ClassEmbeddingScorer
+from fedaux.scoring.features import extractor_hash
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
@@ -364,12 +364,12 @@ class Talkative:
     ("target", "value"),
     [
         ("fedaux.scoring.registry.make_scorer", lambda *_: Talkative()),
-        ("fedaux.scoring.class_embedding.class_sums", fail),
-        ("fedaux.privacy.release.Summary.__post_init__", fail),
-        ("fedaux.scoring.feature_cache.per_record.outputs", fail),
+        ("fedaux.scoring.embedding.class_sums", fail),
+        ("fedaux.privacy.mechanism.Summary.__post_init__", fail),
+        ("fedaux.scoring.features.per_record.outputs", fail),
         ("fedaux.scoring.registry.release", fail),
         ("fedaux.client.loading.load_records", fail),
-        ("fedaux.privacy.gaussian.add_noise", fail),
+        ("fedaux.privacy.mechanism.add_noise", fail),
     ],
     ids=["scorer", "embedding", "summary", "features", "release", "records", "noise"],
 )

@@ -160,6 +160,36 @@ def test_a_round_below_its_quorum_changes_nothing(tmp_path: Path, caplog: pytest
     assert "round 1 is lost: 1 of 4 models can be used" in warnings_of(caplog)
 
 
+def test_more_records_than_are_believed_cost_the_contribution(tmp_path: Path) -> None:
+    strategy = make_strategy(max_records=100)
+    one_round(strategy, make_grid(tmp_path, spoilt(3, "train", model(metrics={"num-examples": 101}))))
+    assert sorted(strategy.state.history[0].client_metrics) == ["2", "4", "5"]
+
+
+OPTIONS = [
+    {"teacher_weights": "certainty"},
+    {"max_share": 0.3},
+    {"scorer": "mean-embedding"},
+    {"scorer": "logistic", "ridge": 0.1},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_teachers_are_weighted_and_scored_as_in_a_run(options: dict[str, Any], tmp_path: Path) -> None:
+    strategy, usual = make_strategy(**options), make_strategy()
+    scorer = {"scorer": options.get("scorer", "class-embedding"), "ridge": options.get("ridge", 0.01)}
+    one_round(strategy, make_grid(tmp_path, make_app(unsafe_seed=1, **scorer)))
+    one_round(usual, make_grid(tmp_path / "usual", make_app(unsafe_seed=1)))
+    assert {release.scorer for release in strategy.releases.values()} == {scorer["scorer"]}
+    found, other = (
+        [metrics.teacher_share for metrics in each.state.history[0].client_metrics.values()]
+        for each in (strategy, usual)
+    )
+    assert found != other
+    assert sum(found) == pytest.approx(1.0)
+    assert max(found) <= options.get("max_share", 1.0) + 1e-9
+
+
 def test_options_that_cannot_be_right_are_refused() -> None:
     for wrong in ({"teacher_weights": "loud"}, {"max_share": 0.0}, {"scorer": "psychic"}, {"quorum": 2.0}):
         with pytest.raises(ConfigError):

@@ -18,12 +18,11 @@ from fedaux.flower.validation import (
     validate_reply,
 )
 from fedaux.methods.contribution import ENSEMBLE_BITS, Ensemble
-from fedaux.privacy.gaussian import multiplier
-from fedaux.privacy.release import release as make_release
+from fedaux.privacy.mechanism import multiplier
+from fedaux.privacy.mechanism import release as make_release
 from fedaux.scoring.base import Scorer, bound_function
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
-from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 from helpers.samples import ACCOUNT, prepare_order, release, sums, sums_order, train_order, update, weights
 
 

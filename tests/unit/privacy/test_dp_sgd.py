@@ -1,5 +1,7 @@
 """Private training: its gradients are autograd's, its sensitivity is what is claimed, and it learns."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -14,8 +16,8 @@ from fedaux.models import Extractor, Prototype, build, flatten_state, linear_hea
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy import dp_sgd
 from fedaux.privacy.accounting import Mechanism
-from fedaux.privacy.clipping import GRID
 from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients, system_uniform, train_private
+from fedaux.privacy.mechanism import GRID
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 from fedaux.privacy.per_record import ImpureModuleError, gradient, replicate
 from fedaux.privacy.units import Units
@@ -33,6 +35,12 @@ def network() -> Prototype:
 
 def summed(model: Prototype, records: Records, units: Units, clip: float) -> np.ndarray:
     return sum_clipped_gradients([model], records, units.rows, clip)
+
+
+def train(model: Prototype, records: Records, mechanism: Mechanism, optimizer: Optimizer = ADAM, **more: Any) -> None:
+    """All records, each a unit."""
+    options = {"size": len(records), "clip": 1.0, **more}
+    train_private(model, records, Units.of(records, "record", 1), mechanism, optimizer=optimizer, **options)
 
 
 def test_the_sum_is_of_clipped_means_over_units() -> None:
@@ -83,13 +91,13 @@ def test_no_unit_moves_the_sum_further_than_claimed(
 def test_layers_that_draw_or_normalise_over_the_batch_are_refused(part: nn.Module) -> None:
     records, model = blobs(5), Prototype(Extractor(part, width=4), 3)
     with pytest.raises(UnsupportedModuleError, match=rf"features\.0: {type(part).__name__}.*head_only = true"):
-        train_private(model, records, Units.of(records, "record", 1), Mechanism(1.0), size=5, clip=1.0, optimizer=ADAM)
+        train(model, records, Mechanism(1.0))
 
 
 def test_weights_elsewhere_are_refused() -> None:
     records, model = blobs(5), linear_head(4, 3).double()
     with pytest.raises(UnsupportedModuleError, match=r"in float32 \(head\.weight is not\)"):
-        train_private(model, records, Units.of(records, "record", 1), Mechanism(1.0), size=5, clip=1.0, optimizer=ADAM)
+        train(model, records, Mechanism(1.0))
 
 
 def test_a_sum_over_nobody_is_nothing() -> None:
@@ -111,17 +119,9 @@ def test_every_sum_of_gradients_is_verified(step: int) -> None:
             return x + (self.calls > 7 * step - 3)  # five records a step, the first of them three times
 
     records, model, steps = blobs(5), Prototype(Counts(), 3), []
+    counted = {"term": lambda theta: steps.append(theta) or torch.zeros_like(theta)}
     with pytest.raises(ImpureModuleError, match="Counts returned something else for the same record"):
-        train_private(
-            model,
-            records,
-            Units.of(records, "record", 1),
-            Mechanism(1e-6, 1.0, 5),
-            size=5,
-            clip=1.0,
-            optimizer=ADAM,
-            term=lambda theta: steps.append(theta) or torch.zeros_like(theta),
-        )
+        train(model, records, Mechanism(1e-6, 1.0, 5), **counted)
     assert len(steps) == step - 1
 
 
@@ -134,10 +134,7 @@ def blobs(count: int = 200) -> Records:
 def accuracy(noise: float, seed: int = 1) -> float:
     records, model = blobs(), linear_head(4, 3)
     load_state(model, {"parameters": np.zeros(15, np.float32)})
-    plan = Mechanism(noise, 0.5, 20)
-    train_private(
-        model, records, Units.of(records, "record", 1), plan, size=200, clip=1.0, optimizer=ADAM, unsafe_seed=seed
-    )
+    train(model, records, Mechanism(noise, 0.5, 20), unsafe_seed=seed)
     with torch.no_grad():
         return float((model(records.tensor()).argmax(dim=1).numpy() == records.labels).mean())
 
@@ -151,20 +148,18 @@ def test_noise_comes_from_the_operating_system_unless_told_otherwise(monkeypatch
     """With 20 expected records and huge noise, two trainings differ; with a seed they do not."""
     records, plan = blobs(40), Mechanism(5.0, 0.5, 2)
 
-    def train(seed: int) -> np.ndarray:
+    def trained(seed: int) -> np.ndarray:
         model = linear_head(4, 3)
         load_state(model, {"parameters": np.zeros(15, np.float32)})
-        train_private(
-            model, records, Units.of(records, "record", 1), plan, size=40, clip=1.0, optimizer=ADAM, unsafe_seed=seed
-        )
+        train(model, records, plan, unsafe_seed=seed)
         return flatten_state(model)["parameters"]
 
-    assert not np.array_equal(train(-1), train(-1))
-    assert np.array_equal(train(3), train(3))
+    assert not np.array_equal(trained(-1), trained(-1))
+    assert np.array_equal(trained(3), trained(3))
     drawn: list[float] = []
     real = dp_sgd.add_noise
     monkeypatch.setattr(dp_sgd, "add_noise", lambda values, scale: drawn.append(scale) or real(values, scale))
-    train(-1)
+    trained(-1)
     assert drawn == [5.0 * GRID, 5.0 * GRID]
 
 
@@ -173,17 +168,9 @@ def test_a_term_of_the_parameters_is_added_after_the_noise() -> None:
     records, start, lr, rho, decay, mu = blobs(50), np.linspace(-1, 1, 15, dtype=np.float32), 0.5, 0.9, 0.1, 0.3
     model = linear_head(4, 3)
     load_state(model, {"parameters": start})
-    train_private(
-        model,
-        records,
-        Units.of(records, "record", 1),
-        Mechanism(1e-6, 1.0, 5),
-        size=50,
-        clip=100.0,
-        optimizer=Optimizer("sgd", lr, rho, decay),
-        term=lambda theta: mu * (theta - torch.tensor(start)),
-        unsafe_seed=1,
-    )
+    descent = Optimizer("sgd", lr, rho, decay)
+    proximal = {"term": lambda theta: mu * (theta - torch.tensor(start))}
+    train(model, records, Mechanism(1e-6, 1.0, 5), descent, clip=100.0, unsafe_seed=1, **proximal)
     theta = torch.tensor(start)
     velocity = torch.zeros_like(theta)
     for _ in range(5):

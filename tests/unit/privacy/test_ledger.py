@@ -1,15 +1,17 @@
-"""The privacy statement repeats what the clients account for, never less, and says what it leaves out."""
+"""Everything that leaves a client is classified; the statement repeats what clients account for, never less."""
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from math import inf
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from fedaux.core.messages import Account, Release
+from fedaux.core.messages import Account, Failure, Hello, Release, Reply, Subtotal
 from fedaux.core.results import PrivateTraining, RoundResult
-from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.ledger import COVERED, DISCLOSED_FIELDS, PUBLIC, UNPROTECTED, Ledger, disclosures
 
 
 def release(client: str = "a") -> Release:
@@ -27,6 +29,31 @@ def ledger(*accounts: Account, history: Sequence[RoundResult] = (), unheard: Seq
     return Ledger.of({name: release(name) for name in names}, told, unheard, history)
 
 
+def test_everything_that_crosses_is_classified() -> None:
+    """A new field of a reply must be said to be public, covered or not covered before it can be added."""
+    replies = {Hello, *get_args(Reply)} - {Failure, Subtotal}  # these are made by servers
+    assert set(DISCLOSED_FIELDS) == replies
+    for kind in replies:
+        assert set(DISCLOSED_FIELDS[kind]) == {field.name for field in dataclasses.fields(kind)}, kind.__name__
+
+
+def test_private_training_covers_the_models_and_silences_what_is_beside_them() -> None:
+    plain, private = dict(disclosures(False)), dict(disclosures(True))
+    assert plain["local models"] == UNPROTECTED.value
+    assert private["local models"] == plain["certainty scores"] == COVERED.value
+    silenced = [what for what in plain if what.startswith(("loss", "seconds"))]
+    assert len(silenced) == 2
+    assert {(plain[what], private[what]) for what in silenced} == {(UNPROTECTED.value, PUBLIC.value)}
+    sums = "sums of features per class, or of their products too"
+    assert sums not in plain
+    assert dict(disclosures(True, sums=True))[sums] == dict(disclosures(False, sums=True))[sums] == UNPROTECTED.value
+    assert [what for what, how in disclosures(True) if how == UNPROTECTED.value] == [
+        "number of records (persons) of a client; under add-remove the declared one",
+        "when a reply arrives",
+        "whether the data could be read at all: one of four words instead of a reply",
+    ]
+
+
 def test_what_is_covered_and_what_is_not() -> None:
     said = ledger(account(0.25), account(0.5)).statement()
     assert "(0.5, 1e-05)-differentially private for one record of a client exchanged for any other" in said
@@ -37,6 +64,7 @@ def test_what_is_covered_and_what_is_not() -> None:
     assert "local models, their losses and training times are sent without differential privacy" in rest
     assert "the sizes of the clients' data are sent as they are" in rest
     assert "outside these accounts adds to this" in rest
+    assert ledger().statement().startswith("Nothing was released under differential privacy. Not covered: local models")
 
 
 @pytest.mark.parametrize(
@@ -72,11 +100,6 @@ def test_seeded_noise_spoils_the_statement() -> None:
     assert ledger(account(inf)).to_dict()["epsilon"] is None
 
 
-def test_nothing_released_promises_nothing() -> None:
-    said = ledger().statement()
-    assert said.startswith("Nothing was released under differential privacy. Not covered: local models")
-
-
 SPENT = PrivateTraining(5.0, 1.0, 1)
 TRAINED = [RoundResult(1, {}, {}, private_training={"a": SPENT, "b": SPENT})]
 
@@ -87,11 +110,8 @@ def test_scores_and_private_models_have_one_total() -> None:
     assert "sent without" not in found.statement()
     assert found.rows() == [("a", "1", "3", "1.05"), ("b", "1", "3", "0.9")]
     assert found.to_dict()["covered"] == ["certainty scores", "local models"]
-
-
-def test_one_bare_model_takes_the_models_out_of_the_statement() -> None:
-    history = [RoundResult(1, {}, {}, private_training={"a": SPENT}, unprotected_models=1)]
-    said = ledger(account(), account(), history=history).statement()
+    bare = RoundResult(1, {}, {}, private_training={"a": SPENT}, unprotected_models=1)
+    said = ledger(account(), account(), history=[bare]).statement()  # one takes all models out of the statement
     assert "The certainty scores of this run are (0.5, 1e-05)" in said
     assert "are sent without differential privacy" in said
 

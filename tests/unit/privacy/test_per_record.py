@@ -17,7 +17,7 @@ from fedaux.models import build, linear_head
 from fedaux.models.compute import Compute, place
 from fedaux.models.inference import predict
 from fedaux.privacy import per_record
-from fedaux.privacy.clipping import clip_rows, unit_rows
+from fedaux.privacy.mechanism import clip_rows, unit_rows
 from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
 from fedaux.privacy.per_record import (
     ImpureModuleError,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaux.privacy.clipping import clip_rows
+from fedaux.privacy.mechanism import clip_rows
 from fedaux.scoring import logistic
 from fedaux.scoring.logistic import LogisticScorer, objective, sensitivity, solve
 

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from fedaux.config.sections import PrivacyConfig
-from fedaux.privacy.clipping import GRID
-from fedaux.privacy.gaussian import multiplier
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
-from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
+from fedaux.privacy.mechanism import GRID, multiplier
+from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.planner import Planner
 
 

@@ -12,14 +12,21 @@ from hypothesis.extra import numpy as hnp
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Release
-from fedaux.privacy.release import release
-from fedaux.scoring import odds
+from fedaux.privacy.mechanism import release
 from fedaux.scoring import teacher_weights as room
-from fedaux.scoring.base import MIN_WEIGHT, Fitted, PortableScorer, Reference, teacher_weights
-from fedaux.scoring.class_embedding import ClassEmbeddingScorer
+from fedaux.scoring.base import Fitted, PortableScorer, Reference
+from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
-from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
-from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights, ceiling, client_weights, trusted
+from fedaux.scoring.teacher_weights import (
+    MIN_WEIGHT,
+    PublicEmbedding,
+    Scored,
+    TeacherWeights,
+    ceiling,
+    client_weights,
+    teacher_weights,
+    trusted,
+)
 
 SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
 WEIGHTS = hnp.arrays(
@@ -27,6 +34,21 @@ WEIGHTS = hnp.arrays(
     st.tuples(st.integers(1, 12), st.integers(1, 4)),
     elements=st.floats(MIN_WEIGHT, 1.0, allow_subnormal=False),
 )
+
+
+def test_weights_of_both_kinds() -> None:
+    log_odds = np.array([-30.0, 0.0, 3.0])
+    assert np.allclose(teacher_weights(log_odds, np.zeros(3), "certainty"), [MIN_WEIGHT, 0.5, 1 / (1 + np.exp(-3))])
+    assert np.allclose(teacher_weights(log_odds, np.array([0.0, 0.0, 5.0]), "odds"), [MIN_WEIGHT, 1.0, np.exp(-2)])
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=6), st.sampled_from(["odds", "certainty"]))
+def test_weights_lie_above_the_floor_at_most_one_and_keep_the_order(log_odds: list[float], kind: str) -> None:
+    odds = np.sort(np.array(log_odds))
+    weights = teacher_weights(odds, np.full(len(odds), odds.max()), kind)
+    assert (weights >= MIN_WEIGHT).all()
+    assert (weights <= 1).all()
+    assert (np.diff(weights) >= 0).all()
 
 
 @settings(deadline=None, max_examples=300)
@@ -52,10 +74,7 @@ def test_colluders_do_not_hide_behind_each_other() -> None:
     height = ceiling(np.stack([loud, loud, quiet, quiet, quiet, quiet]), 0.3)
     assert height == pytest.approx(0.04 / (1 / 0.3 - 2))
     assert height / (2 * height + 0.04) == pytest.approx(0.3)
-
-
-def test_the_order_of_teachers_does_not_matter() -> None:
-    weights = np.random.default_rng(0).uniform(MIN_WEIGHT, 1, (9, 5)) ** 4
+    weights = np.random.default_rng(0).uniform(MIN_WEIGHT, 1, (9, 5)) ** 4  # the order of teachers does not matter
     assert np.allclose(ceiling(weights, 0.2), ceiling(weights[::-1], 0.2), rtol=1e-14)
 
 
@@ -102,12 +121,9 @@ def test_if_none_may_have_an_even_share_all_have_just_that() -> None:
     weights = np.stack([found.of(client) for client in ODDS])
     assert np.allclose(weights, 1.0)
     assert found.share(weights[0]) == pytest.approx(1 / 3)
-
-
-def test_a_teacher_alone_has_everything() -> None:
-    found = weights_under(0.3, a=ODDS["a"])
-    assert np.array_equal(found.of("a"), np.ones(4))
-    assert found.share(found.of("a")) == 1.0
+    alone = weights_under(0.3, a=ODDS["a"])
+    assert np.array_equal(alone.of("a"), np.ones(4))
+    assert alone.share(alone.of("a")) == 1.0
 
 
 def told(client: str, scale: float, sensitivity: float = 2.0) -> Release:
@@ -121,11 +137,8 @@ def test_nobody_is_taken_for_more_exact_than_the_median_client() -> None:
     found = trusted([*honest, told("liar", 1e-9)])
     assert [one.scale for one in found] == [8.0, 8.0, 20.0, 80.0, 8.0]
     assert all(one is other for one, other in zip(found, honest, strict=False))
-
-
-def test_alike_budgets_are_taken_as_they_are_to_the_bit() -> None:
-    releases = [told(str(i), 4.045130358696958 * reach, reach) for i, reach in enumerate((2.0, 3.7, 1e9 / 7))]
-    assert all(one is other for one, other in zip(trusted(releases), releases, strict=True))
+    alike = [told(str(i), 4.045130358696958 * reach, reach) for i, reach in enumerate((2.0, 3.7, 1e9 / 7))]
+    assert all(one is other for one, other in zip(trusted(alike), alike, strict=True))  # as they are, to the bit
 
 
 @pytest.fixture
@@ -163,7 +176,7 @@ def test_blocks_do_not_matter(embedding: PublicEmbedding, monkeypatch: pytest.Mo
     releases = {"a": made("a", 1), "b": made("b", 2)}
     weighing = embedding.teacher_weights(releases, ["a", "b"])
     whole, share = weighing.log_odds("a"), weighing.share(weighing.of("a"))
-    monkeypatch.setattr(odds, "_BLOCK", 7)
+    monkeypatch.setattr(room, "_BLOCK", 7)
     monkeypatch.setattr(room, "ENTRIES", 16)
     assert np.allclose(weighing.log_odds("a"), whole)
     again = embedding.teacher_weights(releases, ["a", "b"])
@@ -196,9 +209,7 @@ def test_a_part_of_the_examples_has_the_weights_that_all_of_them_have(embedding:
 
 SCORERS: list[PortableScorer] = [
     ClassEmbeddingScorer(3, embedding_dim=4),
-    ClassEmbeddingScorer(3, embedding_dim=4, ratio="posterior"),
     MeanEmbeddingScorer(embedding_dim=4),
-    MeanEmbeddingScorer(embedding_dim=4, ratio="kliep"),
     LogisticScorer(ridge=0.1),
 ]
 
@@ -246,3 +257,50 @@ def test_only_those_asked_are_teachers_but_all_known_releases_count(embedding: P
     weighing = embedding.teacher_weights({"a": made("a", 1), "b": made("b", 2)}, ["a", "late"])
     assert weighing.teachers == {"a"}
     assert np.allclose(weighing.of("a"), 1.0)  # nobody else is asked
+
+
+def mixed(spread: float, seed: int = 0) -> tuple[Fitted, np.ndarray]:
+    """Seven clients that lack most of the classes; class 3 is nobody's. Log-ratios reach far beyond e^±700."""
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.full(5, 0.3), 7) * (rng.random((7, 5)) < 0.5)
+    shares[np.arange(7), rng.integers(3, size=7)] += 1e-3
+    shares[:, 3] = 0.0
+    own = {f"{seed}{i}": {"shares": row, "offset": np.log([0.05 * (i + 1)])} for i, row in enumerate(shares)}
+    shared = {"means": np.zeros((5, 2)), "sigma": np.ones(5), "records": np.ones(5)}
+    shared |= {"centre": np.zeros(2), "covariance": np.eye(2)}
+    fitted = ClassEmbeddingScorer(5).from_arrays(shared, own)
+    return fitted, (spread * rng.normal(size=(90, 5))).astype(np.float32)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+@pytest.mark.parametrize("kind", ["odds", "certainty"])
+@pytest.mark.parametrize("spread", [1.0, 30.0, 800.0])
+def test_the_matrix_product_gives_the_weights_of_every_client_by_itself(spread: float, kind: str, share: float) -> None:
+    """Of two prototypes, against `log_odds` of one client at a time: logsumexp over the classes it has."""
+    fitted, rows = {}, {}
+    for seed in (0, 1):
+        fitted[str(seed)], rows[str(seed)] = mixed(spread, seed)
+    plain = {label: replace(each, mixtures=None) for label, each in fitted.items()}
+    asked = [client for each in fitted.values() for client in list(each.log_odds)[:5]]  # the others are not in it
+    fast, slow = (
+        TeacherWeights(TeachersConfig(kind, share), each, rows, lambda client: client[0], asked)
+        for each in (fitted, plain)
+    )
+    expected = np.stack([slow.of(client) for client in asked])
+    assert np.allclose(np.stack([fast.of(client) for client in asked]), expected, rtol=2e-6, atol=0)
+    assert (expected > 2 * MIN_WEIGHT).any(axis=1).sum() > 3
+    for client, weights in zip(asked, expected, strict=True):
+        assert fast.share(weights) == pytest.approx(slow.share(weights), rel=1e-6)
+        if share == 1:
+            fast.check(client, weights)
+
+
+def test_blocks_of_examples_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted, rows = mixed(5.0)
+    peak = np.max([function(rows) for function in fitted.log_odds.values()], axis=0)
+    whole = [Scored.of(fitted, rows, peak, "odds").weights(client) for client in fitted.log_odds]
+    monkeypatch.setattr(room, "ENTRIES", 37)
+    again = [Scored.of(fitted, rows, peak, "odds").weights(client) for client in fitted.log_odds]
+    assert np.stack(whole).tobytes() == np.stack(again).tobytes()
+    for weights, log_odds in zip(whole, fitted.log_odds.values(), strict=True):
+        assert np.allclose(weights, teacher_weights(log_odds(rows), peak, "odds"), rtol=2e-6)

@@ -11,7 +11,7 @@ from fedaux.config.distillation import TeachersConfig
 from fedaux.core.messages import Account, Teaching
 from fedaux.core.rng import derive_seed
 from fedaux.models.inference import fingerprint
-from fedaux.scoring.frozen_extractor import extractor_hash
+from fedaux.scoring.features import extractor_hash
 from fedaux.scoring.teacher_weights import TeacherWeights
 from fedaux.server.orders import Heard
 from fedaux.server.preparation import initial_state

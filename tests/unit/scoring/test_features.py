@@ -1,4 +1,4 @@
-"""Features are computed once, and those of private records alone."""
+"""Features are computed once, those of private records alone, and h0's are those of its own weights."""
 
 import stat
 from pathlib import Path
@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
+from fedaux.models import build, flatten_state
 from fedaux.models.inference import fingerprint, predict
 from fedaux.privacy.module_validation import UnsupportedModuleError
-from fedaux.scoring.feature_cache import FeatureCache
+from fedaux.scoring.features import H0, FeatureCache, extractor_hash
 
 
 def numbers(count: int = 1100) -> Records:
@@ -75,3 +77,40 @@ def test_work_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         FeatureCache(tmp_path).features("h0", numbers(600), Fails)
     assert list(tmp_path.iterdir()) == []
+
+
+SPEC = PrototypeSpec.of("mlp", hidden=8, features=6)
+
+
+def labelled(count: int = 20) -> Records:
+    return Records(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32), np.arange(count))
+
+
+def test_the_hash_knows_every_bit_and_the_network() -> None:
+    arrays = flatten_state(build(SPEC, (4,), 3, seed=0).features)
+    moved = {name: array.copy() for name, array in arrays.items()}
+    moved["parameters"][0] = np.nextafter(moved["parameters"][0], np.float32(np.inf))
+    hashes = {extractor_hash(arrays, "a"), extractor_hash(moved, "a"), extractor_hash(arrays, "b")}
+    assert len(hashes) == 3
+    assert extractor_hash({name: array.copy() for name, array in arrays.items()}, "a") in hashes
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_features_are_those_of_its_own_weights(cached: bool, tmp_path: Path) -> None:
+    own, shared = (build(SPEC, (4,), 3, seed=seed).features for seed in (1, 2))
+    h0 = H0(SPEC, shared, flatten_state(own), FeatureCache(tmp_path) if cached else None)
+    found = h0.features(labelled())
+    assert np.array_equal(found.gather(), predict(own, labelled()))
+    assert found.labels.tolist() == list(range(20))
+    assert len(list(tmp_path.iterdir())) == cached
+    assert h0.features(labelled().unlabelled()).y is None
+
+
+def test_records_that_were_seen_are_not_computed_again(tmp_path: Path) -> None:
+    network, records = build(SPEC, (4,), 3, seed=1).features, labelled()
+    h0 = H0(SPEC, network, flatten_state(network))
+    first = h0.features(records)
+    for parameter in network.parameters():
+        parameter.data.zero_()
+    assert h0.features(records) is first
+    assert np.allclose(h0.features(labelled(5)).gather(), first.gather()[:5], atol=1e-5)  # its weights are loaded again

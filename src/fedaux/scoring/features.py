@@ -1,19 +1,34 @@
-"""A disk cache of features, keyed by a hash of the extractor and the records."""
+"""A disk cache of features, keyed by a hash of the extractor and the records.
+
+h0, a prototype's frozen extractor, identified by its hash on server and client."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.lib import format as npy
 from torch import nn
 
+from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
-from fedaux.models.inference import Rows, cached_fingerprint, fingerprint, predict_batches, stack_blocks
+from fedaux.models import load_state
+from fedaux.models.compute import compute_of
+from fedaux.models.inference import (
+    Rows,
+    cached_fingerprint,
+    fingerprint,
+    fingerprint_arrays,
+    predict,
+    predict_batches,
+    stack_blocks,
+)
 from fedaux.privacy import per_record
 
 _PER_RECORD = "alone-1-"  # version of the per-record computation, part of the file name
@@ -77,3 +92,36 @@ class FeatureCache:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
+
+
+def extractor_hash(arrays: Arrays, prototype: str) -> str:
+    """Hash of the weights, to the bit, and of the network (a `PrototypeSpec` as JSON)."""
+    return fingerprint_arrays(arrays, facts=prototype)
+
+
+@dataclass(frozen=True, eq=False)
+class H0:
+    """`module` is the shared network of this prototype: weights are loaded into it whenever features are missing."""
+
+    spec: PrototypeSpec
+    module: nn.Module = field(repr=False)
+    arrays: Arrays = field(repr=False)
+    cache: FeatureCache | None = None  # None: features are kept in memory only
+    _features: dict[Records, Records] = field(default_factory=dict, repr=False)  # a look-up on disk hashes all records
+
+    @cached_property
+    def hash(self) -> str:
+        return extractor_hash(self.arrays, self.spec.to_json())
+
+    def features(self, records: Records) -> Records:
+        """The records' features (N, H), memory-mapped from the cache if there is one, with their labels."""
+        if records not in self._features:
+            cache, precision = self.cache, compute_of(self.module).precision
+            key = self.hash if precision == "float32" else f"{self.hash}-{precision}"
+            rows = cache.features(key, records, self._load) if cache else predict(self._load(), records)
+            self._features[records] = Records(rows, None if records.y is None else records.labels)
+        return self._features[records]
+
+    def _load(self) -> nn.Module:
+        load_state(self.module, self.arrays)
+        return self.module

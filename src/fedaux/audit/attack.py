@@ -1,25 +1,95 @@
-"""Lower confidence bounds on ε from the success of an attacker.
+"""The settings of an audit, what an attack measured, and lower confidence bounds on ε from an attacker's success.
 
-Either from many draws on two neighbouring data sets, by the error rates of telling them apart; or from a single run
-with many canaries included at random, by how many of them the attacker guesses right.
+A bound comes either from many draws on two neighbouring data sets, by the error rates of telling them apart; or from a
+single run with many canaries included at random, by how many of them the attacker guesses right.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
-from fedaux.privacy.gaussian import bracket, delta_of, epsilon_of
+from fedaux.privacy.mechanism import bracket, delta_of, epsilon_of
 
-Scores = NDArray[np.float64]
+Vector = NDArray[np.float64]
+FAILURE_PROBABILITY = 0.05 / 20  # for each attack that draws: all of them together then hold with 95 %
 
 
-def lower_bounds(negatives: Scores, positives: Scores, delta: float, confidence: float = 0.95) -> tuple[float, float]:
+@dataclass(frozen=True)
+class AuditConfig:
+    """The budget that is claimed, and how many replies are drawn from each of two neighbours."""
+
+    epsilon: float = 4.0  # below 1, noise hides nearly everything from an audit
+    delta: float = 1e-5
+    draws: int = 200
+
+    def fewer_draws(self) -> AuditConfig:
+        """For what moves a release by many times its sensitivity."""
+        return replace(self, draws=max(60, self.draws // 5))
+
+    def more_draws(self) -> AuditConfig:
+        """For missing noise, which is harder to detect than a record that moves a release far."""
+        return replace(self, draws=2 * self.draws)
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """`bound` is an ε that was proven against the claim; the claim is refuted where it is larger."""
+
+    claimed: float
+    bound: float
+    detail: str = ""
+    draws: int = 0
+    skipped: bool = False
+    name: str = ""  # this and the next are added from the table of attacks
+    attacked: str = ""
+
+    @property
+    def violated(self) -> bool:
+        return self.bound > self.claimed
+
+    @classmethod
+    def exact(cls, leaks: bool, detail: str) -> AttackResult:
+        """An attack that needs no draws: what leaks is read without any noise, so no ε bounds it."""
+        return cls(0.0, math.inf if leaks else 0.0, detail)
+
+
+class AttackSkipped(Exception):
+    """An attack that cannot be made on this machine; the message says why."""
+
+
+def at_distance(moved: float, scale: float, audit: AuditConfig, detail: str = "") -> AttackResult:
+    """Two replies under Gaussian noise of this scale, `moved` apart before it: their ε is known without any draws."""
+    epsilon = epsilon_of(scale / moved, audit.delta) if moved > 0 else 0.0
+    return AttackResult(audit.epsilon, epsilon, detail)
+
+
+Draw = Callable[[], Vector]  # one reply, drawn anew
+Attack = Callable[[Path, AuditConfig], AttackResult]  # (an empty folder, settings)
+
+
+def distinguish(
+    neighbours: Sequence[Draw], audit: AuditConfig, detail: str = "", direction: Vector | None = None
+) -> AttackResult:
+    """The attack of telling two neighbours apart by their replies, under the claim `audit.epsilon`.
+
+    It proves the better of both lower bounds on ε, which agree for Gaussian noise. An attacker who knows in which
+    `direction` the second neighbour differs from the first need not learn it from the draws.
+    """
+    first, second = (np.stack([draw() for _ in range(audit.draws)]) for draw in neighbours)
+    scores = linear_scores(first, second) if direction is None else (first @ direction, second @ direction)
+    bound = max(lower_bounds(*scores, audit.delta, 1 - FAILURE_PROBABILITY))
+    return AttackResult(audit.epsilon, bound, detail, audit.draws)
+
+
+def lower_bounds(negatives: Vector, positives: Vector, delta: float, confidence: float = 0.95) -> tuple[float, float]:
     """(for any mechanism, for a Gaussian one) from scores that are higher on `positives`.
 
     The threshold is chosen on one half of the draws and evaluated on the other, so that the choice costs no confidence.
@@ -37,7 +107,7 @@ def lower_bounds(negatives: Scores, positives: Scores, delta: float, confidence:
     return bound(_best_tail(train0, train1, delta), _epsilon), bound(midpoint, _gaussian_epsilon)
 
 
-def linear_scores(negatives: Scores, positives: Scores) -> tuple[Scores, Scores]:
+def linear_scores(negatives: Vector, positives: Vector) -> tuple[Vector, Vector]:
     """Rows of draws as scores for `lower_bounds`: the diagonal linear discriminant of their first halves.
 
     With Gaussian noise that is the best an attacker can do; a coordinate without noise outweighs all others. The second
@@ -86,7 +156,7 @@ def _gaussian_epsilon(false_positive: float, false_negative: float, delta: float
     return 0.0 if mu <= 0 or delta_of(1 / mu, 0.0) <= delta else epsilon_of(1 / mu, delta)
 
 
-def _best_tail(negatives: Scores, positives: Scores, delta: float) -> float:
+def _best_tail(negatives: Vector, positives: Vector, delta: float) -> float:
     """The threshold in the tail with the largest bound on these draws."""
     tail = np.quantile(negatives, 1 - np.geomspace(1e-3, 0.5, 60))
     candidates = np.append(tail, np.quantile(positives, [0.0, 0.01, 0.5]))

@@ -1,7 +1,9 @@
 """A client's account: entered before a record is read, composed into one total, and never exceeded."""
 
 import json
+import math
 import shutil
+import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +15,22 @@ import numpy as np
 import pytest
 
 from fedaux.config.schema import Config
-from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PrivacyConfig
+from fedaux.config.sections import DataConfig, FederationConfig, PrivacyConfig
 from fedaux.core.messages import Account, Release
-from fedaux.privacy.account_file import FILE, Entry
-from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, total_epsilon
-from fedaux.privacy.budget import BudgetStore, account_folder
-from fedaux.privacy.release import release_mechanism
+from fedaux.privacy.account import (
+    FILE,
+    KEY_FILE,
+    LOST,
+    BudgetStore,
+    Entry,
+    SiteAccount,
+    account_folder,
+    create_key,
+    is_believed,
+    read_account,
+    sign,
+)
+from fedaux.privacy.accounting import BudgetError, Mechanism, release_mechanism, round_up, total_epsilon
 
 PRIVACY = PrivacyConfig(epsilon=0.1)
 RELEASE_MECHANISM = release_mechanism(3, PRIVACY)
@@ -61,12 +73,9 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
 
 
-def test_a_first_request_is_answered_in_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
-    assert facts(release(tmp_path / "some" / "where", "x")) == facts(made())
-
-
 def test_the_same_request_gets_the_same_bytes_after_a_restart(tmp_path: Path) -> None:
-    release(tmp_path, "x")
+    tmp_path = tmp_path / "not" / "there"
+    assert facts(release(tmp_path, "x")) == facts(made())
     assert facts(release(tmp_path, "x", never)) == facts(made())
     assert facts(release(tmp_path, "x", never, epsilon=9.0)) == facts(made())  # also under other settings
 
@@ -92,38 +101,6 @@ def test_releases_go_on_for_as_long_as_the_composed_total_allows(tmp_path: Path)
         release(tmp_path, "w", never, epsilon_total=0.185)
     for mark, request in enumerate("xyz"):  # what was released stays released, even if less is allowed now
         assert release(tmp_path, request, never).arrays["values"].tolist() == [mark]
-
-
-def test_scores_and_training_share_one_total_however_the_rounds_are_raised(tmp_path: Path) -> None:
-    """An owner who raises the number of rounds step by step gets more noise, not more ε (1.66 under 1 before)."""
-    privacy = replace(PRIVACY, epsilon_total=1.0, private_training=True, sample_rate=1.0)
-    account = BudgetStore(tmp_path, privacy)
-    account.release("x", release_mechanism(3, privacy), made)
-
-    def train(rounds: int) -> Account:
-        def plan(entries: list[Entry]) -> Mechanism:
-            trained = [entry for entry in entries if entry.trains]
-            previous = trained[-1].noise if trained else 0.0
-            spent = [entry.mechanism for entry in entries]
-            if len(trained) >= rounds:
-                raise BudgetError("all rounds are done")
-            return plan_training(privacy, LocalConfig(), 640, rounds - len(trained), 50, spent, previous)
-
-        number = account.account().entries
-        account.train(f"round {number}", tmp_path / f"{number}", plan, lambda mechanism: b"model")
-        return account.account()
-
-    totals = []
-    for rounds in (3, 6, 12):
-        while True:
-            try:
-                totals.append(train(rounds).epsilon)
-            except BudgetError:
-                break
-    assert totals == sorted(totals)
-    assert 0.99 < totals[2] <= 1.0  # the plan of three rounds spends the total
-    assert len(totals) <= 12
-    assert totals[-1] <= 1.0
 
 
 def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(tmp_path: Path) -> None:
@@ -175,24 +152,6 @@ def test_an_answer_that_was_lost_is_not_drawn_again_for_nothing(tmp_path: Path) 
         release(tmp_path, "x", never, epsilon_total=0.15)
 
 
-def test_a_line_that_was_not_finished_was_not_spent(tmp_path: Path) -> None:
-    release(tmp_path, "x")
-    with (tmp_path / FILE).open("a") as file:
-        file.write('{"request": "y", "noi')  # the machine stopped here
-    assert Account.from_json(release(tmp_path, "x", never).account).entries == 1
-    release(tmp_path, "z", epsilon_total=1.0)
-    assert [line.get("request") for line in lines(tmp_path)] == [None, "x", "x", "z", "z"]
-
-
-@pytest.mark.parametrize("damage", ["{", '{"request": "x"}', "[]", "nonsense"])
-def test_a_damaged_account_answers_nothing(tmp_path: Path, damage: str) -> None:
-    release(tmp_path, "x")
-    with (tmp_path / FILE).open("a") as file:
-        file.write(f"{damage}\n")
-    with pytest.raises(BudgetError, match="is damaged: without it the client does not know what it has sent"):
-        release(tmp_path, "x", never)
-
-
 @pytest.mark.parametrize("change", [{"adjacency": "add-remove", "declared_records": 9}, {"unit": "person"}], ids=str)
 def test_one_account_keeps_one_promise(tmp_path: Path, change: dict[str, Any]) -> None:
     release(tmp_path, "x")
@@ -220,20 +179,6 @@ def test_names_that_read_the_same_records_share_an_account(tmp_path: Path) -> No
     assert account_folder(Config(), tmp_path, "client-001") == tmp_path / "client-001"  # simulated ones are disjoint
 
 
-def test_clients_have_a_vault_each(tmp_path: Path) -> None:
-    release(tmp_path / "a", "x")
-    assert facts(release(tmp_path / "b", "y")) == facts(made())
-
-
-def test_the_request_is_on_disk_before_the_release_is_made(tmp_path: Path) -> None:
-    def make() -> Release:
-        assert [line.get("request") for line in lines(tmp_path)] == [None, "x"]
-        assert not list(tmp_path.glob("release-*.json"))
-        return made()
-
-    release(tmp_path, "x", make)
-
-
 @pytest.mark.parametrize("error", [RuntimeError("not solved"), KeyboardInterrupt()], ids=["error", "interrupt"])
 def test_a_failed_attempt_counts_but_may_be_repeated(tmp_path: Path, error: BaseException) -> None:
     def fail() -> Release:
@@ -245,37 +190,6 @@ def test_a_failed_attempt_counts_but_may_be_repeated(tmp_path: Path, error: Base
         release(tmp_path, "y", never)
     assert facts(release(tmp_path, "x", made)) == facts(made())
     assert facts(release(tmp_path, "x", never)) == facts(made())
-
-
-def test_nothing_is_returned_that_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def make() -> Release:
-        monkeypatch.setattr("os.fsync", full)
-        return made()
-
-    def full(_: int) -> None:
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        release(tmp_path, "x", make)
-    monkeypatch.undo()
-    assert facts(release(tmp_path, "x", lambda: made((1, 2)))) == facts(made((1, 2)))  # the first was never seen
-
-
-def test_no_record_is_read_unless_the_request_was_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="disk full"):
-        release(tmp_path, "x", never)
-
-
-def test_a_damaged_release_is_not_made_again(tmp_path: Path) -> None:
-    release(tmp_path, "x")
-    (path,) = tmp_path.glob("release-*.json")
-    path.write_text("{")
-    with pytest.raises(ValueError, match="Expecting"):
-        release(tmp_path, "x", never)
 
 
 def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path) -> None:
@@ -302,7 +216,9 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
     }
 
 
-def test_threads_that_ask_at_once_get_one_release(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alike", [True, False])
+def test_of_threads_that_ask_at_once_one_makes_a_release(tmp_path: Path, alike: bool) -> None:
+    """Who asks the same gets the same; who asks anything else is refused."""
     barrier, calls = threading.Barrier(8), []
 
     def ask(mark: int) -> list[int]:
@@ -312,34 +228,63 @@ def test_threads_that_ask_at_once_get_one_release(tmp_path: Path) -> None:
             return made((mark,))
 
         barrier.wait()
-        return list(release(tmp_path, "x", make).arrays["values"].tolist())
+        try:
+            return list(release(tmp_path, "x" if alike else f"request {mark}", make).arrays["values"].tolist())
+        except BudgetError:
+            return []
 
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(ask, range(8)))
     assert len(calls) == 1
-    assert found == [calls] * 8
+    assert found == [calls if alike or [mark] == calls else [] for mark in range(8)]
 
 
-def test_of_threads_that_ask_differently_only_one_is_answered(tmp_path: Path) -> None:
-    barrier, calls = threading.Barrier(8), []
+def test_a_request_is_on_disk_before_a_record_is_read_and_a_release_before_it_is_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError("disk full")
 
-    def ask(mark: int) -> bool:
-        def make() -> Release:
-            calls.append(mark)
-            time.sleep(0.05)
-            return made((mark,))
+    def make() -> Release:
+        assert [line.get("request") for line in lines(tmp_path)] == [None, "x"]
+        assert not list(tmp_path.glob("release-*.json"))
+        monkeypatch.setattr("os.fsync", full)
+        return made()
 
-        barrier.wait()
-        try:
-            release(tmp_path, f"request {mark}", make)
-        except BudgetError:
-            return False
-        return True
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="disk full"):
+            release(tmp_path / "never", "x", never)
+    with pytest.raises(OSError, match="disk full"):
+        release(tmp_path, "x", make)
+    monkeypatch.undo()
+    assert facts(release(tmp_path, "x", lambda: made((1, 2)))) == facts(made((1, 2)))  # the first was never seen
+    (path,) = tmp_path.glob("release-*.json")
+    path.write_text("{")
+    with pytest.raises(ValueError, match="Expecting"):  # a damaged one is not made again
+        release(tmp_path, "x", never)
 
-    with ThreadPoolExecutor(8) as pool:
-        answered = list(pool.map(ask, range(8)))
-    assert len(calls) == 1
-    assert [mark for mark, one in enumerate(answered) if one] == calls
+
+def test_a_line_that_was_not_finished_was_not_spent_and_is_removed_by_the_next_order(tmp_path: Path) -> None:
+    """A line that is still being written is another process's business: reading the total writes nothing."""
+    release(tmp_path, "x")
+    before = store(tmp_path).account()
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"request": "y", "noi')  # the machine stopped here
+    content = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert store(tmp_path).account() == before
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == content
+    release(tmp_path, "z", epsilon_total=1.0)
+    assert [line.get("request") for line in lines(tmp_path)] == [None, "x", "x", "z", "z"]
+
+
+@pytest.mark.parametrize("damage", ["{", '{"request": "x"}', "[]", "nonsense"])
+def test_a_damaged_account_answers_nothing(tmp_path: Path, damage: str) -> None:
+    release(tmp_path, "x")
+    with (tmp_path / FILE).open("a") as file:
+        file.write(f"{damage}\n")
+    with pytest.raises(BudgetError, match=r"is damaged: .*Restore the newest copy"):
+        release(tmp_path, "x", never)
 
 
 def test_an_attempt_that_failed_is_taken_up_again_at_the_noise_of_its_entry_and_at_no_other(tmp_path: Path) -> None:
@@ -366,17 +311,6 @@ def test_an_attempt_that_failed_is_taken_up_again_at_the_noise_of_its_entry_and_
         )
     release(tmp_path, "x", epsilon_total=1.0)
     assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 1, 0, 1, 1, 0]
-
-
-def test_reading_the_total_writes_nothing(tmp_path: Path) -> None:
-    """A line that is still being written is another process's business."""
-    release(tmp_path, "x")
-    before = store(tmp_path).account()
-    with (tmp_path / FILE).open("ab") as file:
-        file.write(b'{"request": "y", "noi')
-    content = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert store(tmp_path).account() == before
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == content
 
 
 def train(folder: Path, make: Any, plan: Any = lambda _: TRAINING, request: str = "round 1", **privacy: Any) -> bytes:
@@ -448,3 +382,95 @@ def test_a_model_that_the_account_does_not_vouch_for_is_paid_for_again(tmp_path:
 def test_a_model_with_seeded_noise_is_none_for_settings_without_a_seed(tmp_path: Path) -> None:
     train(tmp_path, lambda mechanism: b"seeded", unsafe_seed=1)
     assert train(tmp_path, lambda mechanism: b"private") == b"private"
+
+
+def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
+    create_key(tmp_path)
+    key = (tmp_path / KEY_FILE).read_bytes()
+    create_key(tmp_path)
+    assert (tmp_path / KEY_FILE).read_bytes() == key
+    assert stat.S_IMODE((tmp_path / KEY_FILE).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("left", [None, b"", b"half"])
+def test_a_key_that_is_not_whole_is_none(tmp_path: Path, left: bytes | None) -> None:
+    if left is not None:
+        (tmp_path / KEY_FILE).write_bytes(left)
+    assert sign(tmp_path, 3) == ""
+    assert is_believed(tmp_path, 3, "")
+    create_key(tmp_path)
+    assert is_believed(tmp_path, 3, sign(tmp_path, 3))
+    for forged in (sign(tmp_path, 2), sign(tmp_path, 3)[:-1], ""):
+        assert not is_believed(tmp_path, 3, forged)
+
+
+@pytest.mark.parametrize("missing", [1, 3])
+def test_nothing_is_left_and_the_count_is_what_the_server_has_heard(tmp_path: Path, missing: int) -> None:
+    account = store(tmp_path, epsilon_total=1.0)
+    account.train("x", tmp_path / "model", lambda entries: Mechanism(20.0), lambda mechanism: b"")
+    before = account.account()
+    assert account.write_off(1 + missing) == missing
+    after = account.account()
+    assert before.epsilon < 0.9
+    assert 1.0 <= after.epsilon < 1.02
+    assert after.entries == 1 + missing
+    assert [entry.request for entry in read_account(tmp_path)[1] if entry.steps > 0][1:] == [LOST] * missing
+    with pytest.raises(BudgetError, match="training is refused"):
+        account.train("y", tmp_path / "other", lambda entries: Mechanism(1000.0), lambda mechanism: b"")
+    account.train("x", tmp_path / "model", unplanned, untrained, 1 + missing)
+
+
+def test_a_vault_that_is_gone_altogether_is_written_off_once(tmp_path: Path) -> None:
+    account = store(tmp_path / "new", epsilon_total=1.0)
+    assert account.write_off(2) == 2
+    spent = account.account().epsilon
+    assert 1.0 <= spent < 1.02
+    with pytest.raises(BudgetError, match="has 2 entries: of 2, none is missing"):
+        account.write_off(2)
+    account.write_off(3)  # nothing was left, so it costs no more
+    assert account.account().epsilon == pytest.approx(spent, rel=1e-3)
+    assert account.account().entries == 3
+
+
+SCORES, TRAINED = release_mechanism(2, PRIVACY), Mechanism(6.0, 1.0, 3, 650)
+
+
+def site_account(folder: Path, **privacy: int) -> SiteAccount:
+    account = store(folder, epsilon_total=3.0, **privacy)
+    account.release("x", SCORES, made)
+    account.train("round 1", folder / "model", lambda entries: TRAINED, lambda mechanism: b"model")
+    return SiteAccount.read(folder, PRIVACY.delta)
+
+
+def test_every_release_and_every_round_of_training_has_a_row(tmp_path: Path) -> None:
+    assert site_account(tmp_path).rows() == [
+        ("1", "release", f"{SCORES.noise_multiplier:.4g}", "1", "1"),
+        ("2", "private training", "6", "1", "3"),
+    ]
+
+
+def test_the_statement_rounds_the_composed_total_up_and_names_its_neighbours(tmp_path: Path) -> None:
+    total = total_epsilon([SCORES, TRAINED], PRIVACY.delta, PRIVACY.adjacency)
+    statement, printed = site_account(tmp_path).statement(), round_up(total)
+    assert f"(releases: 1, rounds of private training: 1) costs at most ε = {printed} at δ = 1e-05" in statement
+    assert float(printed) > total
+    assert "for one record of a client exchanged for any other, whether or not it arrived" in statement
+
+
+def test_a_folder_without_an_account_has_spent_nothing(tmp_path: Path) -> None:
+    assert SiteAccount.read(tmp_path, 1e-5).epsilon == 0.0
+
+
+def test_noise_from_a_known_seed_makes_the_account_worthless(tmp_path: Path) -> None:
+    owner = site_account(tmp_path, unsafe_seed=1)
+    assert "NOT PRIVATE" in owner.statement()
+    assert owner.epsilon == math.inf
+    assert owner.to_dict()["epsilon"] is None  # no number stands beside the words
+
+
+def test_what_was_written_off_is_said(tmp_path: Path) -> None:
+    site_account(tmp_path)
+    store(tmp_path, epsilon_total=3.0).write_off(4)
+    owner = SiteAccount.read(tmp_path, PRIVACY.delta)
+    assert [kind for _, kind, *_ in owner.rows()] == ["release", "private training", "written off", "written off"]
+    assert "(releases: 1, rounds of private training: 1, written off: 2) costs at most ε = 3" in owner.statement()

@@ -1,0 +1,381 @@
+"""A client's privacy account on its own disk: every release and every round of private training, ever.
+
+Each is entered before a record is read. The client composes all of them, and refuses whatever would exceed its owner's
+ε. A vault holds
+
+    account.jsonl   the adjacency and the unit of the promise, then one line for each entry; lines are only ever added
+    account.key     signs the number of entries: the server keeps the signature, and shows it with every order
+    release-*.json  each release, stored before it is sent
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import logging
+import math
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+
+from fedaux.config.schema import Config
+from fedaux.config.sections import PrivacyConfig
+from fedaux.core.io import write_atomically
+from fedaux.core.messages import Account, Release
+from fedaux.privacy.accounting import BudgetError, Mechanism, round_up, total_epsilon, training_noise_multiplier
+from fedaux.privacy.units import NEIGHBOURS
+
+FILE = "account.jsonl"
+KEY_FILE, KEY_SIZE = "account.key", 32  # bytes
+LOST = "lost"  # the request of an entry that stands for one that is missing (`BudgetStore.write_off`)
+TRAINING = "training "  # begins the request of a round of private training
+_NO_COST = 2.0**30  # noise of a lost entry where nothing was left of the total
+_NOISE_SLACK = 0.995  # of the noise of lost entries that would just use up the total, so that nothing is left of it
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release or one round of private training; `request` is a hash of what was asked for.
+
+    The fields are those of a `Mechanism` under the names that the file uses. An entry without steps costs nothing: it
+    closes the one above it, whose answer is stored and may be sent, or was drawn and lost.
+    """
+
+    request: str
+    noise: float
+    rate: float
+    steps: int
+    size: int
+    grid: float
+    unsafe: bool  # noise from a known seed
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return Mechanism(self.noise, self.rate, self.steps, self.size, self.grid)
+
+    @property
+    def trains(self) -> bool:
+        return self.request.startswith(TRAINING)
+
+    @property
+    def kind(self) -> str:
+        """In the words of a report."""
+        return "private training" if self.trains else "written off" if self.request == LOST else "release"
+
+
+def read_account(folder: Path, repair: bool = False) -> tuple[dict[str, str], list[Entry]]:
+    """(header, entries); both empty where there is no account yet.
+
+    An incomplete last line was being written when the machine stopped, so before any record was read for it: it is
+    ignored, and with `repair` removed from the file.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return {}, []
+    text = path.read_bytes()
+    complete = text[: text.rfind(b"\n") + 1]
+    if repair and len(complete) < len(text):
+        os.truncate(path, len(complete))
+    try:
+        header, *lines = [json.loads(line) for line in complete.splitlines()] or [{}]
+        return dict(header), [Entry(**line) for line in lines]
+    except (ValueError, TypeError) as error:
+        raise BudgetError(
+            f"{path} is damaged: without it the client does not know what it has sent, and sends nothing. Restore the "
+            "newest copy."
+        ) from error
+
+
+def count_costly(entries: Sequence[Entry]) -> int:
+    """How many entries cost something."""
+    return sum(entry.steps > 0 for entry in entries)
+
+
+def account_epsilon(entries: Sequence[Entry], delta: float, adjacency: str) -> float:
+    """ε of all entries composed; ∞ if any noise is known."""
+    if any(entry.unsafe for entry in entries):
+        return math.inf
+    return total_epsilon([entry.mechanism for entry in entries], delta, adjacency)
+
+
+def account_folder(config: Config, vault: Path, client: str) -> Path:
+    """One data set, one account: clients of a site that read the same records share it, whatever their names."""
+    return vault if config.data.partition == "own" and "{client}" not in config.data.path else vault / client
+
+
+@dataclass(frozen=True)
+class BudgetStore:
+    """The account in `folder`, under the settings of the client's owner."""
+
+    folder: Path
+    privacy: PrivacyConfig
+
+    def release(
+        self,
+        request: str,
+        mechanism: Mechanism,
+        make: Callable[[], Release],
+        known_entries: int = 0,
+        signature: str = "",
+    ) -> Release:
+        """The stored release for this request, or a new one if the total allows it.
+
+        Fresh noise for a repeated request could be averaged away; a release that is stored before it is sent cannot.
+        An attempt that fails half-way counts: its entry was written before `make` reads a record. It is resumed only at
+        the same noise: an order with a false size, settings that changed since, or a release that was sent and then
+        lost from the disk, make a new entry.
+        """
+        with self._locked() as entries:
+            self._check_known(entries, known_entries, signature)
+            path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
+            entry, earlier = self._entry(request, mechanism), [e for e in entries if e.request == request]
+            unsent = _unsent(earlier)
+            if not earlier or (not path.exists() and entry not in unsent):
+                self._add(entries, entry, "another release is refused: ")
+                unsent.append(entry)
+            if not path.exists():
+                write_atomically(path, _serialize(make()), private=True)
+            if unsent:
+                self._append(replace(entry, steps=0))
+            return replace(_deserialize(path), account=self._account(self._read()).to_json())
+
+    def train(
+        self,
+        request: str,
+        path: Path,
+        plan: Callable[[list[Entry]], Mechanism],
+        make: Callable[[Mechanism], bytes],
+        known_entries: int = 0,
+        signature: str = "",
+    ) -> None:
+        """Have the result of one round of private training in `path`: the one that is there, or a new one.
+
+        `plan` chooses the noise in view of all that was spent, the round is entered, and `make` trains. A process that
+        was killed in between has sent nothing: the same request goes on at the noise of its entry. If `make` itself
+        fails, perhaps for what it drew, its entry is closed, and another attempt is another entry.
+        """
+        with self._locked() as entries:
+            self._check_known(entries, known_entries, signature)
+            request, unsafe = TRAINING + request, self.privacy.unsafe_seed >= 0
+            earlier = [entry for entry in entries if entry.request == request and entry.unsafe == unsafe]
+            unsent = _unsent(earlier)
+            if not earlier or not path.exists():
+                if not unsent:
+                    unsent = [self._entry(request, plan([entry for entry in entries if entry.steps > 0]))]
+                    self._add(entries, unsent[0], "training is refused: ")
+                try:
+                    content = make(unsent[0].mechanism)
+                except Exception:
+                    self._append(replace(unsent[0], steps=0))
+                    raise
+                write_atomically(path, content, private=True)
+            if unsent:
+                self._append(replace(unsent[0], steps=0))
+
+    def account(self) -> Account:
+        """The current total. A client that never sent anything under noise gets no folder for it."""
+        return self._account(self._read(repair=False))
+
+    def write_off(self, known_entries: int) -> int:
+        """Enter what is missing of so many entries, as all that was left of the budget; how many were missing.
+
+        For an owner whose newest vault is lost for good. The server knows how many entries there were, but not what
+        they cost. With those that are there they cost at most the owner's ε: more would have been refused.
+        """
+        privacy = self.privacy
+        with self._locked() as entries:
+            there = count_costly(entries)
+            missing = known_entries - there
+            if missing < 1:
+                raise BudgetError(f"{self.folder} has {there} entries: of {known_entries}, none is missing")
+            target, before = (privacy.epsilon_budget, privacy.delta, privacy.adjacency), [e.mechanism for e in entries]
+            try:
+                noise = _NOISE_SLACK * training_noise_multiplier(*target, 1.0, missing, before=before)
+            except BudgetError:  # nothing was left
+                noise = _NO_COST
+            for _ in range(missing):
+                self._append(self._entry(LOST, Mechanism(noise)))
+        return missing
+
+    def _entry(self, request: str, mechanism: Mechanism) -> Entry:
+        m, unsafe = mechanism, self.privacy.unsafe_seed >= 0
+        return Entry(request, m.noise_multiplier, m.sample_rate, m.steps, m.size, m.grid, unsafe)
+
+    def _account(self, entries: list[Entry]) -> Account:
+        privacy, count = self.privacy, count_costly(entries)
+        epsilon, signature = account_epsilon(entries, privacy.delta, privacy.adjacency), sign(self.folder, count)
+        return Account(epsilon, privacy.delta, privacy.adjacency, privacy.unit, count, signature)
+
+    def _total(self, entries: list[Entry]) -> float:
+        """What is held against the owner's ε: seeded noise counts as if it were secret, or no study could go on."""
+        return total_epsilon([entry.mechanism for entry in entries], self.privacy.delta, self.privacy.adjacency)
+
+    def _check_known(self, entries: list[Entry], known_entries: int, signature: str) -> None:
+        """A server that can show more entries than there are has seen a newer copy of this account."""
+        if known_entries > count_costly(entries) and is_believed(self.folder, known_entries, signature):
+            raise BudgetError(
+                f"{self.folder / FILE} has {count_costly(entries)} entries, but the server has heard of "
+                f"{known_entries}: this is an old copy of the account. Put the newest one back; until then nothing "
+                "is sent. If there is none: `fedaux deploy write-off --help`."
+            )
+        create_key(self.folder)
+
+    def _add(self, entries: list[Entry], entry: Entry, refusal: str) -> None:
+        """Enter it, if the owner's ε allows it."""
+        total, cap = self._total([*entries, entry]), self.privacy.epsilon_budget
+        if total > cap:
+            raise BudgetError(
+                f"{refusal}with it, all that this client ever sent would cost ε = {round_up(total)} at δ = "
+                f"{self.privacy.delta:g}, and its owner allows {cap:g}. So far it is "
+                f"{round_up(self._total(entries))}; every entry is in {self.folder / FILE}. Only the owner can allow "
+                "more, by privacy.epsilon_total in the settings."
+            )
+        self._append(entry)
+
+    def _append(self, entry: Entry) -> None:
+        path = self.folder / FILE
+        if not path.exists():
+            write_atomically(path, _to_line(self._header), private=True)
+        with path.open("ab") as file:
+            file.write(_to_line(asdict(entry)))
+            file.flush()
+            os.fsync(file.fileno())
+
+    @property
+    def _header(self) -> dict[str, str]:
+        return {"adjacency": self.privacy.adjacency, "unit": self.privacy.unit}
+
+    @contextmanager
+    def _locked(self) -> Iterator[list[Entry]]:
+        """All entries, while no other process can add one."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self._read()
+
+    def _read(self, repair: bool = True) -> list[Entry]:
+        header, entries = read_account(self.folder, repair)
+        if header and header != self._header:
+            raise BudgetError(
+                f"{self.folder / FILE} was kept for {header}, the settings now say {self._header}: what one promise "
+                "cost cannot be expressed in terms of another. Set them back."
+            )
+        return entries
+
+
+def _unsent(entries: Sequence[Entry]) -> list[Entry]:
+    """Of the entries of one request, the attempts since the last that was closed."""
+    return list(takewhile(lambda entry: entry.steps > 0, reversed(entries)))
+
+
+def _to_line(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+def _serialize(release: Release) -> bytes:
+    fields = {key: value for key, value in vars(release).items() if key not in ("arrays", "account")}
+    return json.dumps({**fields, "values": release.arrays["values"].tolist()}).encode()
+
+
+def _deserialize(path: Path) -> Release:
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    values = np.asarray(fields.pop("values"), dtype=np.int64)
+    return Release(**fields, account="", arrays={"values": values})
+
+
+def create_key(folder: Path) -> None:
+    """Unless there is one. Not synced: what a power cut leaves of it counts as none.
+
+    The key lies beside the account and never changes, so a copy of the account, however old, knows the signatures of
+    all later ones.
+    """
+    if not _key(folder):
+        with os.fdopen(os.open(folder / KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(KEY_SIZE))
+
+
+def sign(folder: Path, entries: int) -> str:
+    """The client's signature of how many entries its account has; "" where there is no key yet."""
+    key = _key(folder)
+    return hmac.new(key, f"fedaux account: {entries}".encode(), hashlib.sha256).hexdigest() if key else ""
+
+
+def is_believed(folder: Path, entries: int, signature: str) -> bool:
+    """Whether this account has had so many entries, as far as it can know.
+
+    A number that this client has not signed is not believed: a server can make one up. An account without a key
+    believes everything: it is new because the old one was lost, or has lost its key.
+    """
+    expected = sign(folder, entries)
+    believed = not expected or hmac.compare_digest(expected.encode(), signature.encode())
+    if not believed:
+        log.warning(
+            "the server says that the account in %s has had %d entries, and does not show its signature: ignored",
+            folder,
+            entries,
+        )
+    return believed
+
+
+def _key(folder: Path) -> bytes:
+    try:
+        key = (folder / KEY_FILE).read_bytes()
+    except FileNotFoundError:
+        return b""
+    return key if len(key) == KEY_SIZE else b""
+
+
+@dataclass(frozen=True)
+class SiteAccount:
+    """An account as its owner sees it, in `fedaux privacy report --vault`: a row for each entry, and a statement."""
+
+    folder: Path
+    adjacency: str
+    unit: str
+    delta: float
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def read(cls, folder: Path, delta: float) -> SiteAccount:
+        header, entries = read_account(folder)
+        costly = tuple(entry for entry in entries if entry.steps > 0)
+        return cls(folder, header.get("adjacency", "replace-one"), header.get("unit", "record"), delta, costly)
+
+    @property
+    def epsilon(self) -> float:
+        """∞ if the noise is known."""
+        return account_epsilon(self.entries, self.delta, self.adjacency)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """(number, kind, noise multiplier, sample rate, steps) of every entry."""
+        return [
+            (str(number), entry.kind, f"{entry.noise:.4g}", f"{entry.rate:.3g}", str(entry.steps))
+            for number, entry in enumerate(self.entries, 1)
+        ]
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON, which knows no ∞: null is an ε that nothing bounds."""
+        epsilon = self.epsilon if self.epsilon < math.inf else None
+        return {**asdict(self), "folder": str(self.folder), "epsilon": epsilon, "statement": self.statement()}
+
+    def statement(self) -> str:
+        if any(entry.unsafe for entry in self.entries):
+            return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
+        kinds = Counter(entry.kind for entry in self.entries)
+        lost = f", written off: {kinds['written off']}" if kinds["written off"] else ""
+        return (
+            f"All that this client ever sent under noise (releases: {kinds['release']}, rounds of private training: "
+            f"{kinds['private training']}{lost}) costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
+            f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. Models that were trained without "
+            "noise, and sums of features, are not in this account, and are not covered."
+        )
