@@ -112,7 +112,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from fedaux import Config, run
-from fedaux.runs import callbacks, trackers
+from fedaux.runs import callbacks
 from helpers.tiny import TINY
 folder, round_ = Path(sys.argv[1]), int(sys.argv[2])
 write = callbacks.JsonLines.on_round_end  # the first to hear of a round
@@ -122,7 +122,7 @@ def killed(self, state):
     write(self, state)
 callbacks.JsonLines.on_round_end = killed
 run(Config.from_dict({**TINY, "rounds": 2}), folder, cache=folder.parent / "cache",
-    callbacks=trackers.make_callbacks(sys.argv[3:]))
+    callbacks=callbacks.make_callbacks(sys.argv[3:]))
 """
 
 
@@ -157,7 +157,7 @@ TRACKED = """
 import sys
 from pathlib import Path
 from fedaux import Config, run
-from fedaux.runs.trackers import make_callbacks
+from fedaux.runs.callbacks import make_callbacks
 from helpers.tiny import TINY
 folder, tracker, rounds = sys.argv[1:]
 run(Config.from_dict({**TINY, "rounds": int(rounds)}), folder, cache=Path(folder).parent / "cache",

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fedaux.config.parsing import ConfigError
 from fedaux.core.cache import SOURCE
 from fedaux.core.io import cache_folder
-from fedaux.core.work import track
+from fedaux.core.progress import track
 from fedaux.data.array_values import decoded, load_values
 from fedaux.data.labels import DeclaredClasses
 from fedaux.data.persons import persons_from_array

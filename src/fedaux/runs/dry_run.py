@@ -14,7 +14,7 @@ from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
-from fedaux.core.work import track
+from fedaux.core.progress import track
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.overlap import SAMPLE, shared_records
 from fedaux.data.record_spec import RecordSpec

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from fedaux.core.messages import Account, Arrays, Failure, Federation, Sums
-from fedaux.core.progress import SumsProgress
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.methods.analytic_heads import AnalyticHead, Head, shrunk
@@ -38,7 +37,6 @@ def collect_sums(
     orders = [server.orders.sums(state, client, head.sends) for client in missing]
     sums = {label: FeatureSums.from_arrays(arrays) for label, arrays in state.sums.items()}
     accounts, records, failures = dict[str, Account](), dict[str, int](), list[Failure]()
-    extractor = max(sum(int(array.nbytes) for array in order.extractor.values()) for order in orders)
     for reply in federation.ask(costs.count_sent(orders)):
         costs.received += payload_bytes(reply)
         if isinstance(reply, Sums):
@@ -47,8 +45,6 @@ def collect_sums(
             accounts[reply.client], records[reply.client] = Account.from_json(reply.account), reply.records
         elif isinstance(reply, Failure):
             failures.append(replace(reply, reason=f"no sums: {reply.reason}"))
-        done, failed = len(accounts) + len(failures), len(failures)
-        server.on_progress(SumsProgress(state.round + 1, done, len(missing), failed, extractor))
     arrays = {label: total.to_arrays() for label, total in sums.items()}
     return state.with_sums(arrays, records).with_accounts(missing, accounts), failures
 

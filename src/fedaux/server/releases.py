@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedaux.core.messages import Account, Arrays, Failure, Federation, Release
-from fedaux.core.progress import ReleasesProgress
+from fedaux.core.messages import Account, Failure, Federation, Release
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
@@ -25,19 +24,11 @@ def collect_releases(
     orders = [server.orders.prepare(state, client) for client in missing]
     releases: dict[str, Release] = {}
     failures: list[Failure] = []
-    extractor = max((_bytes(order.extractor) for order in orders), default=0)
-    public = max((_bytes(order.public) for order in orders), default=0)
     for reply in federation.ask(costs.count_sent(orders)):
         costs.received += payload_bytes(reply)
         if isinstance(reply, Release):
             releases[reply.client] = reply
         elif isinstance(reply, Failure):
             failures.append(replace(reply, reason=f"no score: {reply.reason}"))
-        done, failed = len(releases) + len(failures), len(failures)
-        server.on_progress(ReleasesProgress(state.round + 1, done, len(missing), failed, extractor, public))
     accounts = {client: Account.from_json(release.account) for client, release in releases.items()}
     return state.with_releases(releases).with_accounts(missing, accounts), failures
-
-
-def _bytes(arrays: Arrays) -> int:
-    return sum(int(array.nbytes) for array in arrays.values())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
-from fedaux.core.progress import PretrainingProgress
+from fedaux.core.progress import WorkProgress
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.registry import carried_weights
 from fedaux.pretraining.store import load_or_pretrain
@@ -63,18 +62,21 @@ def refuse_carried_weights(server: Server) -> None:
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
     """P1: give a prototype its pre-trained extractor, and say where that is kept."""
-    config, progress = server.config.pretrain, partial(PretrainingProgress, spec.label)
+    config = server.config.pretrain
     network, extractor = server.learners.networks[spec.label], server.learners.extractors[spec.label]
 
+    def report(epoch: int, epochs: int, note: str) -> None:
+        server.on_progress(WorkProgress(f"pre-training {spec.label}", epoch, epochs, note, "pretrain"))
+
     def watch(epoch: EpochMetrics) -> None:
-        figures = epoch.loss, epoch.quality.rank, epoch.views_per_second
-        server.on_progress(progress(epoch.epoch, config.epochs, "training", *figures))
+        figures = f"loss {epoch.loss:.3f}, rank {epoch.quality.rank:.1f}, {epoch.views_per_second:,.0f} views/s"
+        report(epoch.epoch, config.epochs, figures)
 
     if published_weights(extractor):
         extractor.restore()  # type: ignore[operator]
-        server.on_progress(progress(1, 1, "published"))
+        report(1, 1, "published weights")
         return Path(published_weights(extractor))
     path, known = load_or_pretrain(spec, network, server.public.aux, config, server.cache or cache_folder(), watch)
     if known:
-        server.on_progress(progress(config.epochs, config.epochs, "cache"))
+        report(config.epochs, config.epochs, "from the cache")
     return path

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fedaux.core.work import Work
+from fedaux.core.progress import Work
 from fedaux.report import busy as module
 from fedaux.report.busy import busy
 from helpers.terminals import console, printed

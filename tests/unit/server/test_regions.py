@@ -88,7 +88,7 @@ def test_whoever_watches_hears_what_each_region_is_asked_for_and_answers(tmp_pat
     state = run(make_server(replace(CONFIG, rounds=1)), regions, None, RunWriter(tmp_path).save)
     asked = [event for event in events if isinstance(event, OrdersSent)]
     assert asked == [
-        OrdersSent(task, ("1of2", "2of2"), round_, 0) for task, round_ in (("release", None), ("train", 1))
+        OrdersSent(task, round_, ("1of2", "2of2"), 0) for task, round_ in (("release", None), ("train", 1))
     ]
     replies = [event for event in events if isinstance(event, ReplyReceived)]
     good = [(reply.client, reply.task) for reply in replies if reply.failure is None]

@@ -1,7 +1,6 @@
 """Releases are asked of those who have made none; what fails is data, what was spent is remembered."""
 
 from fedaux.core.messages import Failure, PrepareOrder
-from fedaux.core.progress import ReleasesProgress
 from fedaux.core.timing import Costs
 from fedaux.server.releases import collect_releases
 from fedaux.server.run_state import RunState
@@ -37,16 +36,3 @@ def test_a_failure_says_that_there_is_no_score_and_is_remembered_as_unheard() ->
     assert set(state.releases) == {"a", "d"}
     assert state.unheard == {"b", "c"}  # their accounts may have an entry that nobody was told of
     assert collected(Scripted(), server, state)[0].unheard == set()
-
-
-def test_progress_says_what_crosses() -> None:
-    events: list[ReleasesProgress] = []
-    server = make_server()
-    object.__setattr__(server, "on_progress", events.append)
-    state = initial_state(server)
-    events.clear()
-    collected(Scripted({"a": fails(PrepareOrder)}), server, state)
-    assert [(event.done, event.total, event.failed) for event in events] == [(n, 4, 1) for n in (1, 2, 3, 4)]
-    order = server.orders.prepare(state, "a")
-    assert events[0].extractor_bytes == sum(array.nbytes for array in order.extractor.values())
-    assert events[0].public_bytes == sum(array.nbytes for array in order.public.values())
