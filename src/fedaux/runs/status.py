@@ -11,11 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
-
-from pydantic import TypeAdapter
+from typing import Any, Literal
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
@@ -178,9 +176,16 @@ class RunStatus:
     def load(cls, folder: Path) -> RunStatus | None:
         """None where there is none, or one that cannot be read."""
         try:
-            return TypeAdapter(cls).validate_json((folder / FILE).read_bytes())
-        except (OSError, ValueError):
+            table = json.loads((folder / FILE).read_bytes())
+            sites = {name: SiteRecord(**_known(SiteRecord, site)) for name, site in table["sites"].items()}
+            return cls(**{**_known(cls, table), "sites": sites})
+        except (OSError, ValueError, TypeError, AttributeError, KeyError):
             return None
+
+
+def _known(kind: type[RunStatus | SiteRecord], table: dict[str, Any]) -> dict[str, Any]:
+    """What a type has fields for: a newer version may have written more."""
+    return {item.name: table[item.name] for item in fields(kind) if item.name in table}
 
 
 def is_alive(folder: Path, now: float) -> bool:
