@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from fedaux.report.comparison_page import write_report as write_report
     from fedaux.runs.callbacks import Callback as Callback
     from fedaux.runs.callbacks import make_callbacks as make_callbacks
+    from fedaux.runs.result import Result as Result
     from fedaux.runs.runner import planner as planner
     from fedaux.runs.runner import pretrain as pretrain
     from fedaux.runs.runner import resume as resume
     from fedaux.runs.runner import run as run
-    from fedaux.server.result import Result as Result
-    from fedaux.sweeps.engine import compare as compare
+    from fedaux.sweeps.compare import compare as compare
     from fedaux.sweeps.engine import run_sweep as run_sweep
     from fedaux.sweeps.grid import Sweep as Sweep
     from fedaux.sweeps.result import SweepResult as SweepResult
@@ -54,13 +54,13 @@ _HOMES = {
     "Model": "export.model",
     "ProgressEvent": "core.progress",
     "Records": "data.records",
-    "Result": "server.result",
+    "Result": "runs.result",
     "RoundFinished": "core.progress",
     "RoundResult": "core.results",
     "Sweep": "sweeps.grid",
     "SweepResult": "sweeps.result",
     "audit_client": "audit.run",
-    "compare": "sweeps.engine",
+    "compare": "sweeps.compare",
     "export_model": "export.export",
     "keeps_records_apart": "privacy.module_validation",
     "make_callbacks": "runs.callbacks",

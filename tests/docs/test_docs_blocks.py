@@ -20,6 +20,7 @@ SLOW = {  # pages that take more than 20 seconds
     "commands.md": "nearly every command once",
     "faq.md": "a plan",
     "preparation.md": "pre-training",
+    "python.md": "a run and a comparison of four methods",
     "results-of-a-run.md": "three trackers",
     "tuning.md": "two tunings and a comparison",
     "studies.md": "two sweeps and a comparison, in processes of their own",

@@ -97,15 +97,15 @@ def test_one_round_of_every_kind(changes: dict[str, object], least: float, cache
 
 def test_the_statement_says_what_is_protected(cache: Path, tmp_path: Path) -> None:
     ridge = run(CONFIG, tmp_path / "ridge", cache=cache)
-    assert "sums of clients' features are sent without differential privacy" in ridge.privacy
-    assert "local models" not in ridge.privacy
+    assert "sums of clients' features are sent without differential privacy" in ridge.statement
+    assert "local models" not in ridge.statement
     assert not ridge.ledger.to_dict()["weights_covered"]
     started = run(replace(CONFIG, method="fedavg+p", head_init="ridge"), tmp_path / "started", cache=cache)
-    assert "local models" in started.privacy
-    assert "sums of clients' features" in started.privacy
+    assert "local models" in started.statement
+    assert "sums of clients' features" in started.statement
     released = run(replace(CONFIG, method="closed-form+p"), tmp_path / "released", cache=cache)
-    assert "(1, 1e-05)-differentially private" in released.privacy
-    assert "without differential privacy" not in released.privacy
+    assert "(1, 1e-05)-differentially private" in released.statement
+    assert "without differential privacy" not in released.statement
     assert released.ledger.to_dict()["weights_covered"]
 
 

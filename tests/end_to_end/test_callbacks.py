@@ -11,7 +11,7 @@ import pytest
 
 from fedaux import Callback, Config, resume, run
 from fedaux.runs.callbacks import CLIENTS, METRICS, client_rows, round_metrics
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from helpers.tiny import TINY
 
@@ -27,12 +27,12 @@ def lines(path: Path) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     folder = tmp_path_factory.mktemp("done")
     return run(CONFIG, folder / "run", cache=folder / "cache")
 
 
-def test_every_run_leaves_lines_and_parquet(done: Result) -> None:
+def test_every_run_leaves_lines_and_parquet(done: FinishedRun) -> None:
     from pyarrow import parquet
 
     rows = lines(done.folder / METRICS)

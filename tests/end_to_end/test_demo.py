@@ -31,7 +31,7 @@ def test_fedaux_needs_the_fewest_rounds_of_what_is_trained(tmp_path: Path) -> No
     for curve in curves.values():
         assert ours[0] - curve[0] >= 0.25
         assert ours[-1] >= curve[-1]
-    assert "(1, 1e-05)-differentially private" in found.privacy
+    assert "(1, 1e-05)-differentially private" in found.statement
 
 
 @pytest.mark.slow

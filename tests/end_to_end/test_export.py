@@ -15,13 +15,13 @@ from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError, to_onnx
 from fedaux.models import Prototype, build
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from helpers.runs import tiny_run
 from helpers.tiny import CNN, MLP, TINY_CONFIG
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def result(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     torch.set_num_threads(1)
     return tiny_run(tmp_path_factory.mktemp("export"), replace(TINY_CONFIG, prototypes=(MLP, CNN)))
 
@@ -30,7 +30,7 @@ def card_of(folder: Path) -> dict:
     return json.loads((folder / "card.json").read_text())
 
 
-def test_onnx_gives_the_same_numbers_for_raw_images(result: Result, tmp_path: Path) -> None:
+def test_onnx_gives_the_same_numbers_for_raw_images(result: FinishedRun, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
     images = open_data(TINY_CONFIG).test.gather(slice(0, 50))
     for folder in export_model(result.folder, tmp_path, onnx=True):
@@ -87,7 +87,7 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
         to_onnx(Prototype(Fickle(), 3), RecordSpec("numbers", (5,)))
 
 
-def test_a_trained_run_is_exported_with_the_accuracy_that_it_reported(result: Result, tmp_path: Path) -> None:
+def test_a_trained_run_is_exported_with_the_accuracy_that_it_reported(result: FinishedRun, tmp_path: Path) -> None:
     test = open_data(result.state.config).test
     for spec, folder in zip(result.state.config.prototypes, export_model(result.folder, tmp_path), strict=True):
         found = Model.from_pretrained(folder).predict(test.gather()).argmax(axis=1)

@@ -109,7 +109,7 @@ PRIVATE = {
 )
 def test_private_training_stays_private_under_any_method(tmp_path: Path, method: str) -> None:
     result = run(Config.from_dict({**PRIVATE, "method": method}), tmp_path / "run", cache=tmp_path / "cache")
-    assert "The local models of this run are (8, 1e-05)-differentially private" in result.privacy
+    assert "The local models of this run are (8, 1e-05)-differentially private" in result.statement
     assert not result.state.history[-1].failures
 
 

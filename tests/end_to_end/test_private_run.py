@@ -41,7 +41,7 @@ def test_scores_and_heads_have_one_total(tmp_path: Path) -> None:
         assert 1.04 < ledger.epsilon(client) <= 1.05  # what the scores left was spent on training, and no more
         entries = read_account(tmp_path / "run" / "clients" / client)[1]
         assert sum(one.steps for one in entries if one.trains) == 3 * 2 * 2
-    assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in result.privacy
+    assert "The certainty scores and the local models of this run are together (1.05, 1e-05)" in result.statement
     assert [each.local_loss for each in result.state.history] == [0.0] * 3  # a loss would be one more release
 
 
@@ -106,8 +106,8 @@ def test_seeded_training_promises_nothing(tmp_path: Path) -> None:
     one, two = (run(config, tmp_path / name, cache=tmp_path / "cache") for name in "ab")
     for label, arrays in one.state.weights.items():
         assert np.array_equal(arrays["parameters"], two.state.weights[label]["parameters"])
-    assert one.privacy.startswith("NOT PRIVATE")
-    assert "differentially private for" not in one.privacy
+    assert one.statement.startswith("NOT PRIVATE")
+    assert "differentially private for" not in one.statement
 
 
 def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> None:

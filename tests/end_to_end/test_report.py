@@ -8,7 +8,7 @@ import pytest
 from fedaux import Config, run
 from fedaux.report.facts import load_facts
 from fedaux.report.run_page import write_run_report
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from helpers.pages import Page
 from helpers.tiny import TINY
 
@@ -16,13 +16,13 @@ IMAGES = {**TINY, "prototypes": ["cnn"], "data": {"clients": 3, "source": "digit
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     folder = tmp_path_factory.mktemp("done")
     return run(Config.from_dict(IMAGES), folder / "run", cache=folder / "cache")
 
 
 @pytest.fixture(scope="module")
-def page(done: Result) -> str:
+def page(done: FinishedRun) -> str:
     return write_run_report(done.folder, done.folder.parent / "cache").read_text()
 
 
@@ -38,15 +38,15 @@ def test_it_has_everything_and_loads_nothing(page: str) -> None:
     assert "@media print" in page
 
 
-def test_its_figures_are_those_of_the_run(page: str, done: Result) -> None:
+def test_its_figures_are_those_of_the_run(page: str, done: FinishedRun) -> None:
     assert f"<b>{100 * done.accuracy:.1f} %</b>" in page
-    assert done.privacy.replace("'", "&#39;") in page
+    assert done.statement.replace("'", "&#39;") in page
     assert "clients = 3" in page
     for client in ("client-000", "client-002"):
         assert page.count(client) >= 3
 
 
-def test_real_sites_have_no_split_and_numbers_no_favourites(done: Result, tmp_path: Path) -> None:
+def test_real_sites_have_no_split_and_numbers_no_favourites(done: FinishedRun, tmp_path: Path) -> None:
     result = run(Config.from_dict({**TINY, "method": "fedavg"}), tmp_path / "run", cache=tmp_path / "cache")
     text = write_run_report(result.folder, tmp_path / "cache").read_text()
     assert Page(text).sections == ["learning", "split", "classes", "clients", "privacy", "costs", "settings"]

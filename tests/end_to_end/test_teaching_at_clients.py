@@ -17,7 +17,7 @@ from fedaux.core.messages import Order, Refusal, Reply, Teaching, TrainOrder, Up
 from fedaux.runs.runner import in_process
 from fedaux.server import round as round_module
 from fedaux.server.loop import run as run_rounds
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.server import make_server
 from helpers.shared_data import load, needs
 
@@ -55,7 +55,7 @@ def at(config: Config, who: str) -> Config:
     return replace(config, teachers=replace(config.teachers, run_on=who))
 
 
-def both(config: Config, folder: Path) -> tuple[Result, Result]:
+def both(config: Config, folder: Path) -> tuple[FinishedRun, FinishedRun]:
     one, other = (run(at(config, who), folder / who, cache=folder / "cache") for who in ("server", "clients"))
     return one, other
 

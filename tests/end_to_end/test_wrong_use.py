@@ -183,7 +183,7 @@ CASES = [
          ["data.source=csv", "data.path=notes.csv"]),
     Case("own source returns something else", RUN, Exit.DATA, "returned list", ["data.source=mine:nothing"]),
     Case("own source fails", RUN, Exit.DATA, "source 'mine:failing' failed: KeyError", ["data.source=mine:failing"]),
-    Case("own network without width", RUN, Exit.DATA, "give the feature extractor an attribute `width`",
+    Case("own network without width", RUN, Exit.SETTINGS, "give it an integer `width`",
          ["prototypes=mine:widthless"]),
     Case("own network fails", RUN, Exit.DATA, "prototype 'mine:broken' failed: KeyError", ["prototypes=mine:broken"]),
     Case("alpha beyond reason", RUN, Exit.DATA, "alpha must lie between 1e-6", ["data.alpha=1e-9"]),

@@ -10,7 +10,7 @@ from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.data.federated import open_data
 from fedaux.models import build, flatten_state
 from fedaux.server.evaluation import evaluate_classes
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from fedaux.server.run_writer import RunWriter
 from helpers.samples import release
@@ -19,7 +19,7 @@ from helpers.tiny import TINY_CONFIG
 ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1)
 
 
-def tiny_run(folder: Path, config: Config = TINY_CONFIG) -> Result:
+def tiny_run(folder: Path, config: Config = TINY_CONFIG) -> FinishedRun:
     return run(config, folder / "run", cache=folder / "cache")
 
 
@@ -54,8 +54,8 @@ def finished_state(config: Config = TINY_CONFIG) -> RunState:
     )
 
 
-def finished_run(folder: Path, config: Config = TINY_CONFIG) -> Result:
+def finished_run(folder: Path, config: Config = TINY_CONFIG) -> FinishedRun:
     """The same, saved in a folder."""
     state = finished_state(config)
     RunWriter(folder).save(state)
-    return Result(state, folder)
+    return FinishedRun(state, folder)

@@ -37,7 +37,7 @@ from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.mean_embedding import MeanEmbeddingScorer
 from fedaux.scoring.registry import make_scorer
 from fedaux.server.loop import sample
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 
 NONE = np.zeros(0, np.int64)  # for scorers that have no use for labels
@@ -389,7 +389,7 @@ def test_m_pretraining_never_sees_a_label() -> None:
 
 def test_m_the_last_round_is_reported_not_the_best(tmp_path: object) -> None:
     history = tuple(RoundResult(t, {"mlp": value}, {}) for t, value in enumerate((0.2, 0.9, 0.6), 1))
-    result = Result(RunState(Config(), 3, {}, history=history), tmp_path)  # type: ignore[arg-type]
+    result = FinishedRun(RunState(Config(), 3, {}, history=history), tmp_path)  # type: ignore[arg-type]
 
     def check(reported: float) -> None:
         assert reported == 0.6

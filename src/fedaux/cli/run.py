@@ -28,7 +28,7 @@ from fedaux.cli.dry_run import show_dry_run
 
 if TYPE_CHECKING:
     from fedaux.core.results import RoundResult
-    from fedaux.server.result import Result
+    from fedaux.server.result import FinishedRun
 
 app = typer.Typer()
 ConfigFile = Annotated[
@@ -170,7 +170,9 @@ def report(
     print_result(as_json, {"report": str(path)}, f"Report: {path}")
 
 
-def _run(experiment: Callable[..., Result], folder: Path, track: list[str] | None, threads: int, as_json: bool) -> None:
+def _run(
+    experiment: Callable[..., FinishedRun], folder: Path, track: list[str] | None, threads: int, as_json: bool
+) -> None:
     from fedaux.report.live import Live
     from fedaux.runs.callbacks import make_callbacks
     from fedaux.runs.folders import how_to_continue
@@ -191,7 +193,7 @@ def _beside(last: RoundResult) -> str:
     return "  " + ", ".join(f"{name} {value:.3f}" for name, value in values.items() if value is not None)
 
 
-def show(result: Result, console: Console, as_json: bool) -> None:
+def show(result: FinishedRun, console: Console, as_json: bool) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
     from fedaux.config.methods import find_method
     from fedaux.report.busy import busy
@@ -220,5 +222,5 @@ def show(result: Result, console: Console, as_json: bool) -> None:
             f"[bold yellow]{plural(len(failed), 'client')} failed at least once[/bold yellow], "
             f"{client}: {escape(reason)}"
         )
-    console.print(f"[bold]Privacy.[/bold] {result.privacy}")
+    console.print(f"[bold]Privacy.[/bold] {result.statement}")
     console.print(f"Report: [bold]{page}[/bold]; metrics, charts and weights are beside it.", soft_wrap=True)

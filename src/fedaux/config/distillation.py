@@ -3,65 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from fedaux.config.parsing import require, require_choice, require_within
+from fedaux.config.parsing import (
+    Count,
+    Momentum,
+    Natural,
+    NonNegative,
+    Positive,
+    Probability,
+    Rate,
+    Settings,
+    Share,
+    require,
+)
 
 
 @dataclass(frozen=True)
-class DistillConfig:
+class DistillConfig(Settings):
     """T3: distillation of the ensemble into the students (KL divergence), and FedBE's draws."""
 
-    epochs: int = 1  # passes over D_distill per round
-    lr: float = 5e-5  # learning rate
-    batch_size: int = 128  # of public examples
-    samples: int = 10  # models drawn from the Gaussian, FedBE only
-    steps: int = 0  # of the optimiser per round; 0: those of the epochs
-    optimizer: str = "adam"  # or sgd
-    momentum: float = 0.0  # SGD's
-    train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF and FedBE
-    patience: int = 0  # steps without a lower loss on a held-out tenth of the public examples; 0: all steps are made
-    average_from: float = 1.0  # share of the steps after which students are averaged (SWA); 1: the last one counts
-    combine: str = "logits"  # of the teachers: softmax of their mean; or probabilities: mean of their softmax
-    temperature: float = 1.0  # T: soft labels are p^(1/T), made to sum to 1; below 1 they are sharper
-    draws: str = "models"  # FedBE's Gaussian is over models; or over updates, each divided by its norm
-    draw_scale: float = 1.0  # of its standard deviation
-    start: str = "average"  # of a student: the round's average; its last self, "student"; the "better" of the two
+    section = "distill."
 
-    def __post_init__(self) -> None:
-        require_within("distill.epochs", self.epochs, "[1, inf)")
-        require_within("distill.lr", self.lr, "(0, 1e20]")
-        require_within("distill.batch_size", self.batch_size, "[1, inf)")
-        require_within("distill.samples", self.samples, "[1, inf)")
-        require_within("distill.steps", self.steps, "[0, inf)", "0 makes those of the epochs")
-        require_choice("distill.optimizer", self.optimizer, ("adam", "sgd"))
-        require_within("distill.momentum", self.momentum, "[0, 1)")
+    epochs: Count = 1  # passes over D_distill per round
+    lr: Rate = 5e-5  # learning rate
+    batch_size: Count = 128  # of public examples
+    samples: Count = 10  # models drawn from the Gaussian, FedBE only
+    steps: Natural = 0  # of the optimiser per round; 0: those of the epochs
+    optimizer: Literal["adam", "sgd"] = "adam"  # or sgd
+    momentum: Momentum = 0.0  # SGD's
+    train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF and FedBE
+    patience: Natural = 0  # steps without a lower loss on a held-out tenth of the public examples; 0: no early stop
+    average_from: Probability = 1.0  # share of the steps after which students are averaged (SWA); 1: none
+    combine: Literal["logits", "probabilities"] = "logits"  # softmax of the teachers' mean; or mean of their softmax
+    temperature: Positive = 1.0  # T: soft labels are p^(1/T), made to sum to 1; below 1 they are sharper
+    draws: Literal["models", "updates"] = "models"  # FedBE's Gaussian is over these; updates are divided by their norm
+    draw_scale: NonNegative = 1.0  # of its standard deviation
+    start: Literal["average", "student", "better"] = "average"  # of a student: or its last self; or the better of both
+
+    def check(self) -> None:
         require(
             self.momentum == 0 or self.optimizer == "sgd", "distill.momentum is SGD's: set distill.optimizer = 'sgd'."
         )
-        require_within("distill.patience", self.patience, "[0, inf)", "0 makes all steps")
-        require_within("distill.average_from", self.average_from, "[0, 1]")
-        require_choice("distill.combine", self.combine, ("logits", "probabilities"))
-        require_within("distill.temperature", self.temperature, "(0, inf)")
-        require_choice("distill.draws", self.draws, ("models", "updates"))
-        require_within("distill.draw_scale", self.draw_scale, "[0, inf)")
-        require_choice("distill.start", self.start, ("average", "student", "better"))
 
 
 @dataclass(frozen=True)
-class TeachersConfig:
+class TeachersConfig(Settings):
     """T2: the weights of the clients' models in the ensemble."""
 
-    weights: str = "odds"  # from a client's scores s: odds are s/(1 − s), certainty is s
-    max_share: float = 1.0  # largest share of the teachers' weight that one client may have on a public example
-    run_on: str = "server"  # who runs the clients' models on D_distill; "clients": each its own, on its copy of [aux]
-    examples: int = 0  # of D_distill in a round, drawn anew for each; 0: all of them
-    workers: int = 1  # threads in which the server runs a teacher, on different examples; 1: torch's own threads
+    section = "teachers."
+
+    weights: Literal["odds", "certainty"] = "odds"  # from a client's scores s: odds are s/(1 − s), certainty is s
+    max_share: Share = 1.0  # largest share of the teachers' weight that one client may have on a public example
+    run_on: Literal["server", "clients"] = "server"  # who runs teachers on D_distill; or each client, its own
+    examples: Natural = 0  # of D_distill in a round, drawn anew for each; 0: all of them
+    workers: Count = 1  # threads in which the server runs a teacher, on different examples; 1: torch's own threads
     standing: bool = False  # a client's last model stays a teacher until it sends another; false: one round only
 
-    def __post_init__(self) -> None:
-        require_choice("teachers.weights", self.weights, ("odds", "certainty"))
-        require_choice("teachers.run_on", self.run_on, ("server", "clients"))
-        require_within("teachers.max_share", self.max_share, "(0, 1]")
+    def check(self) -> None:
         require(
             self.run_on == "server" or self.max_share == 1,
             "teachers.max_share below 1 needs teachers.run_on = 'server': only the server sees all teachers' weights.",
@@ -71,5 +70,3 @@ class TeachersConfig:
             "teachers.standing needs teachers.run_on = 'server': the weights of all teachers change with every round, "
             "and who is not asked cannot send its contribution again.",
         )
-        require_within("teachers.examples", self.examples, "[0, inf)", "0 takes all of D_distill")
-        require_within("teachers.workers", self.workers, "[1, inf)")

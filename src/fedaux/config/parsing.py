@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_type_hints
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from numbers import Integral, Real
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError, unknown_name
@@ -25,21 +28,63 @@ def require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def require_within(key: str, value: float, interval: str, hint: str = "") -> None:
-    """The value of a key must lie in an interval such as "(0, 1]", with 0 left out and 1 in."""
-    low, high = interval[1:-1].split(", ")
-    above = value > float(low) if interval[0] == "(" else value >= float(low)
-    below = value < float(high) if interval[-1] == ")" else value <= float(high)
-    if not (above and below):
-        words = f"{'above' if interval[0] == '(' else 'at least'} {low}"
-        if high != "inf":
-            words += f" and {'below' if interval[-1] == ')' else 'at most'} {high}"
-        raise ConfigError(f"{key} must be {words}, not {value}{': ' + hint if hint else ''}.")
-
-
 def require_choice(key: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise ConfigError(str(unknown_name(key, value, allowed)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Within:
+    """The interval in which a number must lie: `Annotated[float, Within("(0, 1]")]` leaves 0 out and takes 1."""
+
+    interval: str
+    hint: str = ""
+
+    def check(self, key: str, value: float) -> None:
+        low, high = self.interval[1:-1].split(", ")
+        above = value > float(low) if self.interval[0] == "(" else value >= float(low)
+        below = value < float(high) if self.interval[-1] == ")" else value <= float(high)
+        if not (above and below):
+            words = f"{'above' if self.interval[0] == '(' else 'at least'} {low}"
+            if high != "inf":
+                words += f" and {'below' if self.interval[-1] == ')' else 'at most'} {high}"
+            raise ConfigError(f"{key} must be {words}, not {value}{': ' + self.hint if self.hint else ''}.")
+
+
+Count = Annotated[int, Within("[1, inf)")]
+Natural = Annotated[int, Within("[0, inf)")]
+Positive = Annotated[float, Within("(0, inf)")]
+NonNegative = Annotated[float, Within("[0, inf)")]
+Fraction = Annotated[float, Within("(0, 1)")]
+Share = Annotated[float, Within("(0, 1]")]
+Probability = Annotated[float, Within("[0, 1]")]
+Rate = Annotated[float, Within("(0, 1e20]")]
+Momentum = Annotated[float, Within("[0, 1)")]
+
+
+class Settings:
+    """A table of settings: a frozen dataclass that converts its values to their declared types and checks them.
+
+    Nested tables may be given as dictionaries, lists as lists, one prototype by its name. Types are annotations: a
+    `Literal` for a choice, `Annotated[int, Within("[1, inf)")]` for a number.
+    """
+
+    section: ClassVar[str] = ""  # the prefix of its keys in messages, such as "data."
+
+    def __post_init__(self) -> None:
+        for name, hint in type_hints(type(self)).items():  # type: ignore[arg-type]  # to mypy, a class cannot be hashed
+            object.__setattr__(self, name, convert(hint, getattr(self, name), f"{self.section}{name}"))
+        self.check()
+
+    def check(self) -> None:
+        """What several settings must agree on."""
+
+
+@cache
+def type_hints(cls: Any) -> dict[str, Any]:
+    """The declared types of a dataclass's fields."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def apply_override(table: dict[str, Any], text: str) -> None:
@@ -76,18 +121,19 @@ def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "", known: Sequ
 
     `known` are all keys of the whole, among which an unknown one may be meant.
     """
-    hints = get_type_hints(cls)
-    known = known or list(_keys(cls, prefix))
+    hints = type_hints(cls)
+    known = known or list(keys_of(cls, prefix))
     for key in table:
         if key not in hints:
             raise ConfigError(_unknown_key(prefix + key, [prefix + name for name in hints], known))
-    return cls(**{key: _value(hints[key], value, prefix + key, known) for key, value in table.items()})
+    return cls(**{key: convert(hints[key], value, prefix + key, known) for key, value in table.items()})
 
 
-def _keys(cls: Any, prefix: str = "") -> Iterator[str]:
-    for name, hint in get_type_hints(cls).items():
+def keys_of(cls: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted keys of all settings."""
+    for name, hint in type_hints(cls).items():
         if dataclasses.is_dataclass(hint):
-            yield from _keys(hint, f"{prefix}{name}.")
+            yield from keys_of(hint, f"{prefix}{name}.")
         else:
             yield prefix + name
 
@@ -116,21 +162,34 @@ def to_plain(value: Any) -> Any:
     return [to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def sorted_options(key: str, options: Options) -> Options:
-    """Options sorted by name; each must be a scalar, or a tuple of texts or of whole numbers."""
-    for name, item in options:
+def sorted_options(key: str, options: Iterable[tuple[str, Any]]) -> Options:
+    """Options sorted by name; each must be a scalar, or a list of texts or of whole numbers."""
+    found = [(name, tuple(item) if isinstance(item, list) else item) for name, item in options]
+    for name, item in found:
         kinds = set(map(type, item)) if isinstance(item, tuple) else set()
         require(
             isinstance(item, (int, float, str)) or (isinstance(item, tuple) and kinds in (set(), {str}, {int})),
             f"{key}.{name} must be a number, text, true/false, or a list of text or of whole numbers.",
         )
-    return tuple(sorted(options))
+    return tuple(sorted(found))
 
 
-def _value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
+def convert(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
+    """A value as its declared type has it, or an error that names its key."""
     if dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):  # type: ignore[arg-type]
+            return value
         require(isinstance(value, Mapping), f"{key} must be a table: write [{key}] and its settings below.")
         return from_table(hint, value, f"{key}.", known)
+    if get_origin(hint) is Annotated:
+        kind, bounds = get_args(hint)
+        value = convert(kind, value, key)
+        bounds.check(key, value)
+        return value
+    if get_origin(hint) is Literal:
+        require(isinstance(value, str), f"{key} must be text, not {value!r}.")
+        require_choice(key, value, get_args(hint))
+        return value
     if hint == tuple[PrototypeSpec, ...]:
         return tuple(_prototype(entry) for entry in (value if isinstance(value, (list, tuple)) else [value]))
     if hint == tuple[str, ...]:
@@ -138,18 +197,30 @@ def _value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
         require(strings, f"{key} must be a list of text, not {value!r}.")
         return tuple(value)
     if hint == Options:
-        require(isinstance(value, Mapping), f"{key} must be a table of options.")
-        return tuple((name, tuple(item) if isinstance(item, list) else item) for name, item in value.items())
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
+        require(isinstance(value, Mapping) or pairs, f"{key} must be a table of options.")
+        return sorted_options(key, value.items() if isinstance(value, Mapping) else value)
+    return _scalar(hint, value, key)
+
+
+def _scalar(hint: type, value: Any, key: str) -> Any:
+    """Numbers of NumPy are numbers, and paths are text; nothing is rounded."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if hint is float and number:
         return float(value)
-    valid = isinstance(value, hint) and not (hint is int and isinstance(value, bool))
+    if hint is int and number and isinstance(value, Integral):
+        return int(value)
+    if hint is str and isinstance(value, PurePath):
+        return str(value)
     expected = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    require(valid, f"{key} must be {expected[hint]}, not {value!r}.")
+    require(isinstance(value, hint) and hint is not int, f"{key} must be {expected[hint]}, not {value!r}.")
     return value
 
 
 def _prototype(entry: Any) -> PrototypeSpec:
     """A prototype from its name, or from a table of its name and options."""
+    if isinstance(entry, PrototypeSpec):
+        return entry
     if isinstance(entry, str):
         return PrototypeSpec(entry)
     if not (isinstance(entry, Mapping) and isinstance(entry.get("name"), str)):

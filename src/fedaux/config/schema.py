@@ -10,42 +10,47 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.methods import Method, find_method, method_name
 from fedaux.config.parsing import (
     ConfigError,
+    Count,
     Options,
+    Settings,
+    Share,
+    Within,
     apply_override,
     dotted,
     from_table,
     require,
-    require_choice,
-    require_within,
-    sorted_options,
     to_plain,
 )
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.core import here
+
+RandomFeatures = Annotated[int, Within("[0, 100000]")]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """A run. Defaults are the paper's, except where docs/rulings.md says otherwise."""
 
     method: str = "fedaux"  # a name of `METHODS`, or your own: module:attribute
     method_options: Options = ()  # of the method, where it has any: beta of fedavgm, …
-    rounds: int = 10  # T: how often clients are asked to train
-    fraction: float = 1.0  # C: the fraction of clients selected each round
+    rounds: Count = 10  # T: how often clients are asked to train
+    fraction: Share = 1.0  # C: the fraction of clients selected each round
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
-    head_features: str = "standardised"  # head_only: h0's features, with the mean and deviation of D⁻'s; or raw
-    random_features: int = 0  # head_only: train heads on so many random ReLU features of them; 0: on themselves
+    head_features: Literal["standardised", "raw"] = "standardised"  # head_only: h0's, by mean and deviation of D⁻'s
+    random_features: RandomFeatures = 0  # head_only: train heads on so many random ReLU features of them; 0: on them
     head_init: str = "random"  # or the head of closed-form, from releases; or of ridge, discriminant, class-means
-    prepare: str = "selected"  # who makes a release, or sends sums, before round 1: its clients; or all
+    prepare: Literal["selected", "all"] = "selected"  # who releases or sends sums before round 1
     seed: int = 0  # of everything random except the privacy noise
     device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
-    precision: str = "float32"  # of networks' products; or bfloat16; or auto, whichever a timed trial finds faster here
+    precision: Precision = "float32"  # of networks' products; auto: whichever a timed trial finds faster
     prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # assigned to the clients in turn
     data: DataConfig = field(default_factory=DataConfig)
     aux: AuxConfig = field(default_factory=AuxConfig)
@@ -56,14 +61,13 @@ class Config:
     privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
     federation: FederationConfig = field(default_factory=FederationConfig)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         object.__setattr__(self, "method", method_name(self.method))
-        object.__setattr__(self, "method_options", sorted_options("method_options", self.method_options))
         method = find_method(self.method)
         hooks = method.make_hooks(dict(self.method_options))
         if hooks is not None:
             require(
-                self.local.optimizer in hooks.optimizers,
+                self.local.optimizer in ("auto", *hooks.optimizers),
                 f"{method.label} is not meant for {self.local.optimizer}: set local.optimizer to "
                 f"{' or '.join(hooks.optimizers)}.",
             )
@@ -71,8 +75,6 @@ class Config:
                 self.federation.precision == "float32" or hooks.half_precision,
                 f"{method.label} needs federation.precision = 'float32': half precision drowns what its clients send.",
             )
-        require_within("rounds", self.rounds, "[1, inf)")
-        require_within("fraction", self.fraction, "(0, 1]")
         require(
             not self.federation.sites
             or self.data.partition == "own"
@@ -88,12 +90,8 @@ class Config:
             re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device) is not None,
             f"device must be auto, cpu, cuda, cuda:1 … or mps, not {self.device!r}.",
         )
-        require_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
-        require_choice("head_features", self.head_features, ("standardised", "raw"))
-        require_within("random_features", self.random_features, "[0, 100000]")
         require(self.head_only or self.random_features == 0, "random_features are of heads: set head_only = true.")
         require(self.head_only or self.head_features == "standardised", "head_features needs head_only = true.")
-        require_choice("prepare", self.prepare, ("selected", "all"))
         self._check_analytic_head()
         require(
             not self.releases or self.privacy.epsilon <= self.privacy.epsilon_budget,
@@ -110,6 +108,12 @@ class Config:
         )
         require(len(self.prototypes) >= 1, "prototypes must name at least one network.")
         require(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")
+
+    @property
+    def local_training(self) -> LocalConfig:
+        """`local`, with what it leaves to the method."""
+        hooks = find_method(self.method).make_hooks(dict(self.method_options))
+        return self.local.resolved(hooks.optimizers if hooks is not None else ("adam", "sgd"))
 
     def _check_analytic_head(self) -> None:
         method, head = find_method(self.method), self.analytic_head
@@ -171,6 +175,25 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """As nested tables for JSON or TOML; `from_dict` reads them back."""
         return dict(to_plain(self))
+
+    def save(self, path: str | Path) -> Path:
+        """Write all settings to a TOML file, which `load` reads; an error names what has no name that could be written.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The file.
+        """
+        from fedaux.config.toml import to_complete_toml
+
+        own = {key: str(value) for key, value in dotted(self.to_dict()) if here.PREFIX in str(value)}
+        if own:
+            advice = "save arrays with numpy.savez and give the file; put a class, function or Method into a module"
+            raise ConfigError(f"{', '.join(own)} cannot be written, being objects of this Python session: {advice}.")
+        path = Path(path)
+        path.write_text(to_complete_toml(self), encoding="utf-8")
+        return path
 
     @property
     def hash(self) -> str:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
+from fedaux.core import here
+
 
 class Exit(IntEnum):
     """Exit codes of the command line."""
@@ -76,7 +78,15 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameErr
 
 
 def import_attribute(name: str, what: str, noun: str, valid: Callable[[Any], bool]) -> Any:
-    """A user's own `module:attribute`, if it is `valid`."""
+    """A user's own `module:attribute`, or an object of this session (`core.here`), if it is `valid`."""
+    if name.startswith(here.PREFIX):
+        value = here.find(name)
+        if not valid(value):
+            raise UnknownNameError(
+                f"{what} {name!r} is an object of a Python session, and this process has none of that name: call "
+                "fedaux.run again with the same objects, or put it into a module and name it module:name"
+            )
+        return value
     module, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), attribute]):
         raise UnknownNameError(f"{what} {name!r} is not of the form module:{noun}")

@@ -212,10 +212,28 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
             labels = f"labels 0..{len(classes) - 1}, one for each class" if classes else "labels that count from 0"
             raise ValueError(f"the {name} part needs records with {labels}")
     private = corpus.train.take(order)
-    parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
+    if data.partition == "given":
+        parts = _given_parts(corpus, order, data.clients)
+    else:
+        parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
     clients = sites or tuple(map(_simulated_name, range(data.clients)))
     notes = (*corpus.notes, *public.notes, *([equal] if equal else []))
     return FederatedData(private, tuple(parts), test, public.train.unlabelled(), classes, clients, notes)
+
+
+def _given_parts(corpus: Corpus, order: Indices, clients: int) -> list[Indices]:
+    """Positions in `order` of each client's records, as the source has distributed them."""
+    if corpus.site is None:
+        raise ConfigError("data.partition = 'given' is for a source that says which client a record belongs to.")
+    parts = [np.flatnonzero(corpus.site[order] == client) for client in range(clients)]
+    empty = [client for client, part in enumerate(parts) if not len(part)]
+    if empty or int(corpus.site.max()) >= clients:
+        raise ConfigError(
+            f"data.clients = {clients}, but the source distributes its records to {int(corpus.site.max()) + 1}"
+            + (f"; {_simulated_name(empty[0])} has none left to train on" if empty else "")
+            + "."
+        )
+    return parts
 
 
 def _hold_out_test(order: Indices, data: DataConfig, seed: int) -> tuple[Indices, Indices]:

@@ -117,3 +117,4 @@ class Corpus:
     test: Records | None = None
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what a person should know: images that could not be read, …
+    site: NDArray[np.int64] | None = None  # the client of each training record, for data.partition = "given"

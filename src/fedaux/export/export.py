@@ -33,16 +33,26 @@ def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = Fa
 
 def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
     """The same from a loaded state; nothing is written if ONNX is requested but not supported."""
-    public = open_public(state.config)
-    record_spec = RecordSpec.of(public.test)
+    models = make_models(state)
     if onnx:
-        check_onnx_support(record_spec)
+        check_onnx_support(next(iter(models.values())).record_spec)
     folders = []
     for index, spec in enumerate(state.config.prototypes):
-        network = restore_network(state, spec, record_spec, len(public.classes))
         folder = out / f"{re.sub(r'[^A-Za-z0-9_-]', '-', spec.name.rpartition(':')[2])}-{index}"
-        folders.append(Model(network, make_card(state, spec, public, record_spec)).save_pretrained(folder, onnx))
+        folders.append(models[spec.label].save_pretrained(folder, onnx))
     return folders
+
+
+def make_models(state: RunState) -> dict[str, Model]:
+    """The trained network of each prototype, by its label."""
+    public = open_public(state.config)
+    record_spec = RecordSpec.of(public.test)
+    return {
+        spec.label: Model(
+            restore_network(state, spec, record_spec, len(public.classes)), make_card(state, spec, public, record_spec)
+        )
+        for spec in state.config.prototypes
+    }
 
 
 def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int) -> Prototype:

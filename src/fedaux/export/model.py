@@ -21,6 +21,7 @@ from safetensors.torch import load, save
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
+from fedaux.data.objects import as_rows
 from fedaux.data.record_spec import RecordSpec
 from fedaux.data.records import Records
 from fedaux.export.card import FORMAT, Card, render_page
@@ -65,7 +66,7 @@ class Model:
 
     def logits(self, records: Any) -> NDArray[np.float32]:
         """Logits (N, C) for the same records as `predict`."""
-        rows = self.record_spec.validate(records)
+        rows = self.record_spec.validate(as_rows(records) if len(records) else records)
         if len(rows) == 0:
             return np.zeros((0, len(self.classes)), np.float32)
         return predict(self.network, Records(rows))

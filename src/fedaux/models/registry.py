@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.errors import import_function, unknown_name, user_code
+from fedaux.core.errors import Exit, FedauxError, import_function, unknown_name, user_code
 from fedaux.core.rng import seeded_torch
 from fedaux.models.compute import compute_of, place
 from fedaux.models.head_features import HeadFeatures
@@ -30,6 +30,12 @@ OTHER_SEED = 0x5EED  # of a second network to compare with
 _factories: dict[str, Factory] = {}
 _libraries: dict[str, Callable[..., nn.Module]] = {}  # (name of the library's, shape, **options) → extractor
 _build_lock = threading.RLock()  # `build` seeds the generator of the whole process
+
+
+class UnsupportedNetworkError(FedauxError, ValueError):
+    """A user's network of which no features can be taken."""
+
+    code = Exit.SETTINGS
 
 
 class Prototype(nn.Module):
@@ -117,8 +123,39 @@ def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) 
     _check_options(spec, factory)
     with _build_lock, seeded_torch(seed), torch.device("cpu"):
         with user_code("prototype", spec.name):
-            features = factory(shape, **dict(spec.options))
+            features = factory(*([shape] if _takes_shape(factory) else []), **dict(spec.options))
+            if not hasattr(features, "width"):
+                features = without_last_layer(features, shape)
         return Prototype(features, classes)
+
+
+def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
+    """A user's classifier as a feature extractor: its last linear layer is left out, since a head of ours follows."""
+    name = type(network).__name__
+    if not isinstance(network, nn.Module):
+        raise UnsupportedNetworkError(
+            f"the model is {name}, not a torch.nn.Module: give a class, or a function that makes one"
+        )
+    linear = [(path, module) for path, module in network.named_modules() if isinstance(module, nn.Linear)]
+    advice = "let it end in an nn.Linear whose output it returns, or return features and give it an integer `width`"
+    if not linear or not shape:
+        raise UnsupportedNetworkError(f"where do the features of {name} end? Please {advice}")
+    (path, last), inputs = linear[-1], list[Tensor]()
+    hook = last.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+    training = network.training
+    try:
+        with torch.no_grad():
+            output = network.eval()(torch.zeros(1, *shape))
+            whole = bool(inputs) and inputs[-1].ndim == 2 and torch.equal(last(inputs[-1].clone()), output)
+    finally:
+        hook.remove()
+        network.train(training)
+    if not whole:
+        raise UnsupportedNetworkError(f"{name} does not return the output of its last linear layer, {path}: {advice}")
+    parent, _, leaf = path.rpartition(".")
+    setattr(network.get_submodule(parent), leaf, nn.Identity())
+    network.width = last.in_features  # type: ignore[assignment]
+    return network
 
 
 def carried_weights(spec: PrototypeSpec, shape: tuple[int, ...], one: nn.Module) -> list[str]:
@@ -153,9 +190,15 @@ def _lookup(name: str) -> Factory:
     return import_function(name, "prototype")
 
 
+def _takes_shape(factory: Factory) -> bool:
+    """Whether a network is made for a shape; a user's own class may need none."""
+    first = next(iter(inspect.signature(factory).parameters.values()), None)
+    return first is not None and first.default is first.empty and first.kind is not first.VAR_KEYWORD
+
+
 def _check_options(spec: PrototypeSpec, factory: Factory) -> None:
     """Raise on options that the factory does not have, or whose type is not that of the default."""
-    _, *parameters = inspect.signature(factory).parameters.values()
+    parameters = list(inspect.signature(factory).parameters.values())[int(_takes_shape(factory)) :]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
     defaults = {parameter.name: parameter.default for parameter in parameters}

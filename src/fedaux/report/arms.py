@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
 from fedaux.report.facts import require_rounds
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import FILE, RunState, StateError
 
 
@@ -60,24 +60,24 @@ def group(folders: Sequence[Path]) -> list[ArmResult]:
 
     Where only some runs of an arm are finished, its curves end with the shortest, and its note says so.
     """
-    results = [Result(require_rounds(RunState.load(folder), folder), folder) for folder in folders]
+    results = [FinishedRun(require_rounds(RunState.load(folder), folder), folder) for folder in folders]
     tables = [flatten(result.state.config) for result in results]
     differing = [key for key in tables[0] if len({json.dumps(table.get(key)) for table in tables}) > 1]
     keys = [key for key in differing if key != "seed"]
-    arms: dict[str, list[Result]] = {}
+    arms: dict[str, list[FinishedRun]] = {}
     for result, table in zip(results, tables, strict=True):
         arms.setdefault(json.dumps([table[key] for key in keys]), []).append(result)
     return [_arm(runs, keys) for runs in arms.values()]
 
 
-def collapsed(runs: Sequence[Result]) -> str:
+def collapsed(runs: Sequence[FinishedRun]) -> str:
     """The warning of the first run of an arm that collapsed, and how many did."""
     warnings = [text for text in (run.warning for run in runs) if text]
     count = f"{len(warnings)} of {len(runs)} runs: " if len(runs) > 1 else ""
     return f"{count}{warnings[0]}" if warnings else ""
 
 
-def _arm(runs: Sequence[Result], keys: Sequence[str]) -> ArmResult:
+def _arm(runs: Sequence[FinishedRun], keys: Sequence[str]) -> ArmResult:
     rounds, wanted = min(len(run.curve) for run in runs), max(run.state.config.rounds for run in runs)
     short = [f"seed {run.state.config.seed} ({len(run.curve)})" for run in runs if len(run.curve) < wanted]
     table, method = flatten(runs[0].state.config), find_method(runs[0].state.config.method).label
@@ -89,7 +89,7 @@ def _arm(runs: Sequence[Result], keys: Sequence[str]) -> ArmResult:
         tuple(run.state.config.seed for run in runs),
         tuple(run.folder for run in runs),
         np.array([run.curve[:rounds] for run in runs]),
-        runs[0].privacy,
+        runs[0].statement,
         collapsed(runs),
         f"{len(short)} of {len(runs)} runs not finished, cut to {rounds} rounds: {', '.join(short)}" if short else "",
     )

@@ -17,7 +17,7 @@ from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
 from fedaux.report.run_page import FILE, describe_setting, settings_section, write_run_report
 from fedaux.report.shapes import bubbles, heat
 from fedaux.report.terminal import format_bytes, format_seconds, plural
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 
 
@@ -55,7 +55,7 @@ def write_comparison(
     formats: Sequence[str] = ("svg",),
 ) -> Path:
     """`report.html` in `folder`, for arms that have at least one finished run each; `note` stands below its title."""
-    runs = {arm.label: [Result(RunState.load(one), one) for one in arm.folders] for arm in arms}
+    runs = {arm.label: [FinishedRun(RunState.load(one), one) for one in arm.folders] for arm in arms}
     makers = (accuracy_section, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
     sections[1:1] = statistics_sections(arms, target)
@@ -69,7 +69,7 @@ def write_comparison(
     return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, formats=formats, warnings=warnings)
 
 
-Runs = dict[str, list[Result]]
+Runs = dict[str, list[FinishedRun]]
 
 
 def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
@@ -140,7 +140,7 @@ def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | 
 def _privacy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     labels: dict[str, list[str]] = {}
     for label, results in runs.items():
-        labels.setdefault(results[0].privacy, []).append(label)
+        labels.setdefault(results[0].statement, []).append(label)
     rows = [(", ".join(names), statement) for statement, names in labels.items()]
     return Section("privacy", "Privacy", table=HtmlTable(("", "statement of the first seed"), rows))
 

@@ -17,7 +17,7 @@ from fedaux.core.metrics import Evaluation
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
 from fedaux.report.svg import tone
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState, StateError
 from fedaux.server.server import make_server
 
@@ -39,7 +39,7 @@ class TopExamples:
 class RunFacts:
     """`counts` is None where nobody knows who holds what: real sites keep it to themselves."""
 
-    result: Result
+    result: FinishedRun
     classes: tuple[str, ...]
     clients: tuple[str, ...]
     counts: NDArray[np.int64] | None
@@ -87,7 +87,7 @@ def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
             top_examples = find_top_examples(state, cache)
     except (ValueError, OSError, ImportError) as error:
         missing = str(error)
-    return RunFacts(Result(state, folder), classes, names, counts, tuple(top_examples), missing)
+    return RunFacts(FinishedRun(state, folder), classes, names, counts, tuple(top_examples), missing)
 
 
 def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) -> NDArray[np.float64]:

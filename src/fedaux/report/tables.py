@@ -53,6 +53,11 @@ class Table:
     def texts(self) -> list[tuple[str, ...]]:
         return [(label, *("–" if cell is None else str(cell) for cell in cells)) for label, cells in self.rows]
 
+    def __str__(self) -> str:
+        lines = [self.header, *self.texts()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
     def best(self) -> list[list[bool]]:
         """Of each cell: whether no other of its group has a higher mean."""
         groups = self.groups or [[str(column) for column in range(self.columns)]] * len(self.rows)

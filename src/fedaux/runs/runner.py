@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from rich.console import Console
+
+from fedaux.config.methods import Method
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
+from fedaux.core import here
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Federation
 from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, each_of, listening, no_progress
@@ -23,9 +31,13 @@ from fedaux.flower.stacked_clients import StackedFederation, stacks
 from fedaux.models import flatten_state
 from fedaux.pretraining.metrics import linear_probe
 from fedaux.privacy.clipping import Bounds
+from fedaux.privacy.module_validation import declare_modules
+from fedaux.report.live import Live
+from fedaux.runs.arguments import make_config
 from fedaux.runs.callbacks import Callback, JsonLines, calling
-from fedaux.runs.folders import stored_state
+from fedaux.runs.folders import numbered_folder, stored_state
 from fedaux.runs.reporting import ReportingFederation, reporting
+from fedaux.runs.result import Result
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.feature_cache import FeatureCache
 from fedaux.scoring.frozen_extractor import H0
@@ -33,7 +45,6 @@ from fedaux.scoring.planner import Planner
 from fedaux.server.collapse import collapse_warning
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.regions import Part, RegionError, Regions
-from fedaux.server.result import Result
 from fedaux.server.run_lock import RunLock
 from fedaux.server.run_state import RunState
 from fedaux.server.run_writer import RunWriter
@@ -42,36 +53,68 @@ from fedaux.server.start import initial_state, pretrain_extractor
 
 
 def run(
-    config: Config,
-    folder: str | Path,
+    method: str | Method | Config = "fedaux",
+    folder: str | Path | None = None,
     *,
-    on_progress: OnProgress = no_progress,
+    data: Any = None,
+    public: Any = None,
+    test: Any = None,
+    model: Any = None,
+    size: int | None = None,
+    on_progress: OnProgress | None = None,
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
     until: int | None = None,
+    **settings: Any,
 ) -> Result:
-    """Run `config` in `folder`, or continue the run that is already there if it is the same one.
+    """Train one model with simulated clients in this process, or continue the run that is in the folder already.
 
-    Clients are simulated in this process. The folder gets everything the run makes, after preparation and after every
-    round; a run with more `rounds` than the one in the folder runs for longer.
+        result = fedaux.run("fedaux", data=(x, y), public=x_public, model=Net, clients=20, alpha=0.1, epsilon=1.0)
 
     Args:
-        config: What to run.
-        folder: Where; made if it is not there. One that holds another run raises `StateError`.
-        on_progress: Called with an event of `fedaux.core.progress` as work proceeds.
+        method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which the other arguments change parts.
+        folder: Where everything goes that the run makes, after every round; one that holds another run raises
+            `StateError`. None: runs/NAME, runs/NAME-2, …: the first that is free or holds this very run.
+        data: Labelled private data, split between the clients; a list has one entry for each client. An entry is a
+            pair (x, y), a `Corpus`, a dataset of PyTorch or Hugging Face, a folder or file, the name of a source, or a
+            table of settings `[data]`.
+        public: Public unlabelled data, as `data`, without labels. None: held out of the private data.
+        test: Labelled test data. None: a fifth of the private data is held out.
+        model: The name of a network, a class of `nn.Module`, a function that makes one, or a list of several.
+        size: Of images, in pixels, where they come from a folder or a dataset.
+        on_progress: Called with an event of `fedaux.core.progress` as work proceeds; None: a panel in a terminal or a
+            notebook, else nothing.
         cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
         callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines are always in the folder.
         until: Stop after this round as if interrupted; the same call with a later one goes on.
+        settings: Any key of a configuration: `rounds=5`, `local={"lr": 0.1}`; one that exists in a single section also
+            by itself: `clients=20`, `alpha=0.1`, `epsilon=1.0`.
 
     Returns:
-        The finished run, with its accuracy, curve and privacy statement.
+        The finished run, with its accuracy, history, model and privacy statement.
     """
-    folder = Path(folder)
-    with listening(on_progress), RunLock(folder) as lock:
+    config = make_config(method, data=data, public=public, test=test, model=model, size=size, **settings)
+    name = re.sub(r"[^A-Za-z0-9_+]", "-", config.method.removeprefix(here.PREFIX))
+    folder = numbered_folder(Path("runs") / name, config) if folder is None else Path(folder)
+    with progress_panel(on_progress) as on_progress, listening(on_progress), RunLock(folder) as lock:
         state = stored_state(config, folder)
         server = make_server(config, on_progress, cache, state)
+        for spec in config.prototypes:
+            if spec.name in here.vouched:  # whoever hands over a class vouches for it, in this process
+                declare_modules(server.learners.networks[spec.label])
         federation = in_process(config, folder, server.cache, bound_function(server.scorer))
         return run_in_folder(folder, server, federation, state, callbacks, until, lock)
+
+
+@contextmanager
+def progress_panel(on_progress: OnProgress | None) -> Iterator[OnProgress]:
+    """`on_progress` itself; a panel where there is none and somebody is looking."""
+    if on_progress is not None or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        yield on_progress or no_progress
+        return
+    console = Console(stderr=True)
+    with Live(console) as panel:
+        yield panel.on_progress
 
 
 def run_over_regions(
@@ -201,7 +244,8 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
         if path
         else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
     )
-    privacy = replace(config.privacy, delta=delta, adjacency=adjacency, declared_records=1)
+    changes: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "declared_records": 1}
+    privacy = replace(config.privacy, **changes)
     if "embedding" not in privacy.scorer:
         raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
     server = make_server(config, cache=cache)

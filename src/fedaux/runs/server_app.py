@@ -38,7 +38,7 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
         print(f"report: {write_run_report(folder)}", flush=True)
         if result.warning:
             print(f"warning: {result.warning}", flush=True)
-    print(f"accuracy {result.accuracy:.4f}. Privacy: {result.privacy}", flush=True)
+    print(f"accuracy {result.accuracy:.4f}. Privacy: {result.statement}", flush=True)
 
 
 app = server_app(main)

@@ -79,6 +79,7 @@ class Orders:
     def train(self, state: RunState, client: str, weights: TeacherWeights | None = None) -> TrainOrder:
         """`weights` are those of the round's teachers, in a method that scores."""
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
+        local = config.local_training
         teaching, (heard, signature) = self._teaching(state, client, weights), self._heard(state, client)
         return TrainOrder(
             client=client,
@@ -87,13 +88,13 @@ class Orders:
             classes=self.classes,
             method=config.method,
             method_options=json.dumps(dict(config.method_options)),
-            epochs=config.local.epochs,
-            batch_size=config.local.batch_size,
-            optimizer=config.local.optimizer,
-            lr=config.local.lr_at(round_, config.rounds),
-            momentum=config.local.momentum,
-            weight_decay=config.local.weight_decay,
-            mu=config.local.mu if find_method(config.method).proximal else 0.0,
+            epochs=local.epochs,
+            batch_size=local.batch_size,
+            optimizer=local.optimizer,
+            lr=local.lr_at(round_, config.rounds),
+            momentum=local.momentum,
+            weight_decay=local.weight_decay,
+            mu=local.mu if find_method(config.method).proximal else 0.0,
             seed=derive_seed(config.seed, "batches", client, round_),
             h0=self.public.h0[spec.label].hash if config.head_only else "",
             heard=heard,

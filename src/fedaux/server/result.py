@@ -12,7 +12,7 @@ from fedaux.server.run_state import RunState
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class FinishedRun:
     """A finished run: its last state, and the figures people ask for."""
 
     state: RunState
@@ -34,7 +34,7 @@ class Result:
         return collapse_warning(self.state)
 
     @property
-    def privacy(self) -> str:
+    def statement(self) -> str:
         """What was promised to whom, and what is not covered: one paragraph that is true as it stands."""
         return self.ledger.statement()
 
@@ -52,7 +52,7 @@ class Result:
             "metrics": self.state.history[-1].metrics,
             "warning": self.warning,
             "failed": sorted({failure.client for result in self.state.history for failure in result.failures}),
-            "privacy": {"epsilon": ledger.max_epsilon or None, "delta": ledger.delta, "statement": self.privacy},
+            "privacy": {"epsilon": ledger.max_epsilon or None, "delta": ledger.delta, "statement": self.statement},
         }
 
     @property

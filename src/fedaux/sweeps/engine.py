@@ -23,7 +23,7 @@ from fedaux.report.arms import ArmResult, collapsed
 from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import FILE, StateError
 from fedaux.sweeps.arms import Arm
 from fedaux.sweeps.chosen import AS_CONFIGURED, Chosen
@@ -125,18 +125,18 @@ def _arm_result(arm: Arm, runs: list[Run]) -> ArmResult:
         tuple(result.state.config.seed for result in results),
         tuple(result.folder for result in results),
         np.array([result.curve for result in results]),
-        results[0].privacy if results and private else "",
+        results[0].statement if results and private else "",
         collapsed(results),
     )
 
 
-def finished(run: Run) -> Result | None:
+def finished(run: Run) -> FinishedRun | None:
     """Its result. None where it is yet to be run, which also brings to light what is wrong with its folder."""
     try:
         state = stored_state(run.config, run.folder)
     except StateError:
         return None
-    return Result(state, run.folder) if state and state.round >= run.rounds else None
+    return FinishedRun(state, run.folder) if state and state.round >= run.rounds else None
 
 
 def _tasks(runs: Sequence[Run], cache: Path | None, callbacks: tuple[Callback, ...], shared: bool) -> list[Task]:

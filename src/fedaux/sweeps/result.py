@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,16 @@ class SweepResult:
     arms: tuple[ArmResult, ...]
     failures: tuple[FailedRun, ...] = ()
     report: Path | None = None  # the page, once it is written
+
+    def __repr__(self) -> str:
+        return f"{self.table}\n{self.folder}"
+
+    def _repr_html_(self) -> str:
+        """For Jupyter."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.table.header)
+        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self.table.texts())
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     @property
     def curves(self) -> dict[str, NDArray[np.float64]]:

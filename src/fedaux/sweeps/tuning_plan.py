@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.config.methods import PAPER, find_method
-from fedaux.config.parsing import apply_override, require, require_within
+from fedaux.config.parsing import Within, apply_override, require
 from fedaux.config.schema import Config, read_table
 from fedaux.sweeps.arms import Arm, Settings
 from fedaux.sweeps.grid import METADATA, Run, seeded_runs
@@ -84,9 +84,9 @@ class Tuning:
         grid: Mapping[str, Lists] | None = None,
     ) -> Tuning:
         """`grid` has lists of one's own, as `read_grid` reads them from a table `[tune]`."""
-        require_within("tune: the budget", budget, "[1, inf)", "how many settings of each method are tried")
-        require_within("tune: seeds", seeds, "[1, inf)")
-        require_within("tune: validation_fraction", validation_fraction, "(0, 1)")
+        Within("[1, inf)", "how many settings of each method are tried").check("tune: the budget", budget)
+        Within("[1, inf)").check("tune: seeds", seeds)
+        Within("(0, 1)").check("tune: validation_fraction", validation_fraction)
         require(
             base.data.validation_fraction == 0, "leave data.validation_fraction out: tune sets it for its own runs."
         )

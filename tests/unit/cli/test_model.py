@@ -17,7 +17,7 @@ from fedaux.data.record_spec import RecordSpec
 from fedaux.export.export import export_model
 from fedaux.export.input_files import InputReader
 from fedaux.export.model import Model
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from fedaux.server.run_writer import RunWriter
 from helpers.commands import fedaux, paragraph
@@ -216,14 +216,14 @@ def test_names_with_brackets_are_shown_as_they_are(
 
 
 def test_the_command_says_where_and_what(
-    result: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    result: FinishedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fedaux(monkeypatch, "export", result.folder) == 0
     said = paragraph(capsys.readouterr().out)
     for spec, name in ((MLP, "mlp-0"), (CNN, "cnn-1")):
         accuracy = result.state.history[-1].accuracy[spec.label]
         assert f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test records" in said
-    assert f"Privacy. {result.privacy}" in said
+    assert f"Privacy. {result.statement}" in said
     assert fedaux(monkeypatch, "export", result.folder, "--json") == 0
     found = json.loads(capsys.readouterr().out)["models"]
     assert [Path(one["folder"]).name for one in found] == ["mlp-0", "cnn-1"]
@@ -234,7 +234,7 @@ def test_the_command_says_where_and_what(
 
 
 def test_no_run_an_unfinished_one_and_a_damaged_one(
-    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    result: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "state.safetensors").write_bytes(b"damaged")

@@ -44,7 +44,7 @@ def test_a_report_shows_what_was_spent_and_what_is_not_covered(
     assert "Not covered: local models, their losses and training times are sent without differential privacy" in printed
     assert fedaux(monkeypatch, "privacy", "report", tmp_path, "--json") == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["statement"] == result.privacy
+    assert facts["statement"] == result.statement
     assert [one["client"] for one in facts["clients"]] == ["client-000", "client-001", "client-002"]
 
 

@@ -171,9 +171,14 @@ def test_a_method_that_half_precision_would_drown_says_so() -> None:
     Config.from_dict({"method": "fedavgm", "federation": {"precision": "float16"}})
 
 
-def test_a_method_that_is_not_meant_for_adam_says_so() -> None:
+def test_a_method_chooses_its_optimiser_unless_the_user_does() -> None:
+    chosen = {name: Config(method=name).local_training for name in ("fedaux", "scaffold")}
+    assert (chosen["fedaux"].optimizer, chosen["fedaux"].lr) == ("adam", 1e-3)
+    assert (chosen["scaffold"].optimizer, chosen["scaffold"].lr) == ("sgd", 0.1)
+    assert Config(local={"optimizer": "sgd", "lr": 0.5}).local_training.lr == 0.5
+    assert Config(local={"momentum": 0.9}).local_training.optimizer == "sgd"
     with pytest.raises(ConfigError, match=r"SCAFFOLD is not meant for adam: set .* to sgd"):
-        Config(method="scaffold")
+        Config(method="scaffold", local={"optimizer": "adam"})
 
 
 @pytest.mark.parametrize("name", ["FedAUX", "fedaux", "FEDAVG+P", "Class-Means"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedaux.config.parsing import dotted, require_within, set_key
+from fedaux.config.parsing import Within, dotted, set_key
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config, ConfigError
 from helpers.settings import LEAVES, nested
@@ -121,10 +121,10 @@ def test_an_interval_has_the_ends_its_brackets_say(
     interval: str, inside: list[float], outside: list[float], words: str
 ) -> None:
     for value in inside:
-        require_within("a.b", value, interval)
+        Within(interval).check("a.b", value)
     for value in outside:
         with pytest.raises(ConfigError, match=re.escape(f"a.b must be {words}, not {value}: why")):
-            require_within("a.b", value, interval, "why")
+            Within(interval, "why").check("a.b", value)
 
 
 def test_dotted_keys_lead_back_to_the_tables() -> None:

@@ -17,6 +17,7 @@ from helpers.settings import LEAVES, nested
 from helpers.tiny import TINY_CONFIG
 
 OTHER_CHOICE = {
+    "local.lr": 0.5,
     "privacy.ratio": "kliep",
     "head_init": "closed-form",
     "data.validation_fraction": 0.5,

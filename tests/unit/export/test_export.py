@@ -19,7 +19,7 @@ from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError
 from fedaux.models import build, load_state
 from fedaux.server.evaluation import evaluate
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_writer import RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run, finished_state
@@ -31,7 +31,7 @@ def card_of(folder: Path) -> dict:
     return json.loads((folder / "card.json").read_text())
 
 
-def test_the_exported_network_is_the_run_s_own_to_the_bit(result: Result, tmp_path: Path) -> None:
+def test_the_exported_network_is_the_run_s_own_to_the_bit(result: FinishedRun, tmp_path: Path) -> None:
     folders = export_model(result.folder, tmp_path / "out")
     assert [folder.name for folder in folders] == ["mlp-0", "cnn-1"]
     test = open_data(result.state.config).test
@@ -94,7 +94,11 @@ def test_text_brings_its_tokenizer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_without_the_packages_for_onnx(
-    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str
+    result: FinishedRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    package: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError):

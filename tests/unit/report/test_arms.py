@@ -9,7 +9,7 @@ import pytest
 
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.comparison_page import write_report
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState, StateError
 from fedaux.server.run_writer import RunWriter
 from helpers.runs import finished_run
@@ -28,7 +28,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_runs_that_differ_in_their_seed_are_one_arm(several: Path) -> None:
     arms = group(find_runs([several]))
     assert [(arm.label, arm.curves.shape) for arm in arms] == [("FedAVG", (2, 2)), ("FedDF", (2, 2))]
-    assert arms[0].curves[1].tolist() == Result(RunState.load(several / "runs" / "fedavg-1"), several).curve
+    assert arms[0].curves[1].tolist() == FinishedRun(RunState.load(several / "runs" / "fedavg-1"), several).curve
 
 
 def test_nothing_to_report(tmp_path: Path) -> None:

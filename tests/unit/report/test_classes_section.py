@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedaux.report.classes_section import classes_section
 from fedaux.report.facts import RunFacts
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from helpers.runs import finished_state
 
 
@@ -15,7 +15,7 @@ def facts(table: list[list[int]], metrics: dict[str, float]) -> RunFacts:
     last = replace(
         state.history[-1], confusion={label: table}, metrics={label: metrics} if metrics else {}, accuracy={label: 0.65}
     )
-    return RunFacts(Result(replace(state, history=(last,)), Path()), ("ill", "well"), (), None, (), "")
+    return RunFacts(FinishedRun(replace(state, history=(last,)), Path()), ("ill", "well"), (), None, (), "")
 
 
 def test_recalls_have_intervals_and_figures_a_baseline() -> None:

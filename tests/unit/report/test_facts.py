@@ -9,7 +9,7 @@ import pytest
 from fedaux.config.sections import AuxConfig
 from fedaux.data.federated import open_data
 from fedaux.report.facts import confusion, expected_accuracy, image_strip, load_facts, may_show, recall, seconds, tones
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import StateError
 from fedaux.server.run_writer import RunWriter
 from helpers.tiny import TINY_CONFIG
@@ -21,13 +21,13 @@ def test_expected_accuracy_is_that_of_the_clients_mix() -> None:
     assert expected_accuracy(counts, np.array([0.9, np.nan]))[1] == 0
 
 
-def feddf(result: Result, folder: Path) -> Path:
+def feddf(result: FinishedRun, folder: Path) -> Path:
     """The same run, of a method without scores."""
     RunWriter(folder).save(replace(result.state, config=replace(result.state.config, method="feddf"), releases={}))
     return folder
 
 
-def test_counts_and_recall(result: Result, tmp_path: Path) -> None:
+def test_counts_and_recall(result: FinishedRun, tmp_path: Path) -> None:
     facts = load_facts(feddf(result, tmp_path))
     assert (facts.counts == open_data(result.state.config).counts()).all()
     table = confusion(facts.state)
@@ -54,17 +54,17 @@ def test_pretrained_methods_share_a_colour() -> None:
     assert found["FedAUX"] == "hero"
 
 
-def test_matrices_of_all_prototypes_add_up(result: Result) -> None:
+def test_matrices_of_all_prototypes_add_up(result: FinishedRun) -> None:
     matrices = [np.array(matrix) for matrix in (result.state.history[-1].confusion or {}).values()]
     assert len(matrices) == 2
     assert (confusion(result.state) == matrices[0] + matrices[1]).all()
 
 
-def test_seconds_are_those_of_all_rounds_and_phases(result: Result) -> None:
+def test_seconds_are_those_of_all_rounds_and_phases(result: FinishedRun) -> None:
     assert seconds(result.state) == 2 * (2.0 + 1.0)
 
 
-def test_data_that_are_gone_are_named(result: Result, tmp_path: Path) -> None:
+def test_data_that_are_gone_are_named(result: FinishedRun, tmp_path: Path) -> None:
     config = replace(result.state.config, data=replace(result.state.config.data, source="npz", path="gone.npz"))
     RunWriter(tmp_path).save(replace(result.state, config=config))
     facts = load_facts(tmp_path)
@@ -73,7 +73,7 @@ def test_data_that_are_gone_are_named(result: Result, tmp_path: Path) -> None:
     assert facts.classes == tuple("0123456789")  # by number, as the confusion matrix has them
 
 
-def test_a_run_without_a_round_has_nothing_to_tell(result: Result, tmp_path: Path) -> None:
+def test_a_run_without_a_round_has_nothing_to_tell(result: FinishedRun, tmp_path: Path) -> None:
     RunWriter(tmp_path).save(replace(result.state, round=0, history=()))
     with pytest.raises(StateError, match="has not finished a round yet; continue with `fedaux resume"):
         load_facts(tmp_path)

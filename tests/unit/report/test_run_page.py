@@ -8,7 +8,7 @@ import pytest
 from fedaux.core.messages import Failure
 from fedaux.report.run_page import write_run_report
 from fedaux.report.terminal import format_bytes
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import StateError
 from fedaux.server.run_writer import RunWriter
 from helpers.pages import Page
@@ -17,11 +17,11 @@ from helpers.tiny import CNN, TINY_CONFIG
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     return finished_run(tmp_path_factory.mktemp("done"), replace(TINY_CONFIG, method="feddf", prototypes=(CNN,)))
 
 
-def test_its_figures_are_those_of_the_run(done: Result) -> None:
+def test_its_figures_are_those_of_the_run(done: FinishedRun) -> None:
     text = write_run_report(done.folder).read_text()
     page = Page(text)
     assert page.sections == ["learning", "split", "classes", "clients", "teachers", "privacy", "costs", "settings"]
@@ -34,14 +34,14 @@ def test_its_figures_are_those_of_the_run(done: Result) -> None:
     assert all(text.count(client) >= 3 for client in ("client-000", "client-002"))
 
 
-def test_a_real_site_keeps_its_split_to_itself(done: Result, tmp_path: Path) -> None:
+def test_a_real_site_keeps_its_split_to_itself(done: FinishedRun, tmp_path: Path) -> None:
     sites = replace(done.state.config.federation, sites=("client-000", "client-001", "client-002"))
     config = replace(done.state.config, data=replace(done.state.config.data, partition="own"), federation=sites)
     RunWriter(tmp_path).save(replace(done.state, config=config))
     assert "split" not in Page(write_run_report(tmp_path).read_text()).sections
 
 
-def test_failures_are_counted_and_listed(done: Result, tmp_path: Path) -> None:
+def test_failures_are_counted_and_listed(done: FinishedRun, tmp_path: Path) -> None:
     first = replace(done.state.history[0], failures=(Failure("client-001", "out of memory"),))
     RunWriter(tmp_path).save(replace(done.state, history=(first, *done.state.history[1:])))
     text = write_run_report(tmp_path).read_text()
@@ -49,7 +49,7 @@ def test_failures_are_counted_and_listed(done: Result, tmp_path: Path) -> None:
     assert "out of memory" in text
 
 
-def test_without_its_data_a_run_still_has_a_page(done: Result, tmp_path: Path) -> None:
+def test_without_its_data_a_run_still_has_a_page(done: FinishedRun, tmp_path: Path) -> None:
     config = replace(done.state.config, data=replace(done.state.config.data, source="npz", path="gone.npz"))
     RunWriter(tmp_path).save(replace(done.state, config=config))
     text = write_run_report(tmp_path).read_text()
@@ -57,7 +57,7 @@ def test_without_its_data_a_run_still_has_a_page(done: Result, tmp_path: Path) -
     assert "Data were not opened: gone.npz is missing" in text
 
 
-def test_whatever_a_client_wrote_cannot_act(done: Result, tmp_path: Path) -> None:
+def test_whatever_a_client_wrote_cannot_act(done: FinishedRun, tmp_path: Path) -> None:
     evil = "<script>alert('x')</script><img src=http://evil>"
     last = replace(done.state.history[-1], failures=(Failure("client-001", evil),))
     RunWriter(tmp_path).save(replace(done.state, history=(*done.state.history[:-1], last)))
@@ -67,13 +67,13 @@ def test_whatever_a_client_wrote_cannot_act(done: Result, tmp_path: Path) -> Non
     assert "&lt;script&gt;" in text
 
 
-def test_a_run_without_a_round_has_no_page(done: Result, tmp_path: Path) -> None:
+def test_a_run_without_a_round_has_no_page(done: FinishedRun, tmp_path: Path) -> None:
     RunWriter(tmp_path).save(replace(done.state, round=0, history=()))
     with pytest.raises(StateError, match="continue with `fedaux resume"):
         write_run_report(tmp_path)
 
 
-def test_a_collapsed_model_is_a_warning_above_everything_else(done: Result, tmp_path: Path) -> None:
+def test_a_collapsed_model_is_a_warning_above_everything_else(done: FinishedRun, tmp_path: Path) -> None:
     label = next(iter(done.state.weights))
     table = [[36, *[0] * 9] for _ in range(10)]
     last = replace(done.state.history[-1], confusion={label: table})

@@ -13,7 +13,7 @@ from fedaux.core.messages import Failure
 from fedaux.core.results import RoundResult
 from fedaux.runs import callbacks
 from fedaux.runs.callbacks import CLIENTS, METRICS, JsonLines, Tracker, client_rows, make_callbacks, round_metrics
-from fedaux.server.result import Result
+from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
@@ -28,11 +28,11 @@ def lines(path: Path) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     return finished_run(tmp_path_factory.mktemp("done"))
 
 
-def test_lines_of_a_round_that_was_never_saved_are_dropped(done: Result, tmp_path: Path) -> None:
+def test_lines_of_a_round_that_was_never_saved_are_dropped(done: FinishedRun, tmp_path: Path) -> None:
     first = replace(done.state, round=1, history=done.state.history[:1])
     writer = JsonLines()
     writer.on_run_start(TINY_CONFIG, tmp_path, None)
@@ -47,7 +47,7 @@ def test_lines_of_a_round_that_was_never_saved_are_dropped(done: Result, tmp_pat
     assert [row["round"] for row in lines(tmp_path / CLIENTS)] == [1, 1, 1, 2, 2, 2]
 
 
-def test_failures_are_rows_of_their_own(done: Result, tmp_path: Path) -> None:
+def test_failures_are_rows_of_their_own(done: FinishedRun, tmp_path: Path) -> None:
     result = replace(done.state.history[0], failures=(Failure("client-001", "no answer"),))
     writer = JsonLines()
     writer.on_run_start(TINY_CONFIG, tmp_path, None)
@@ -57,7 +57,7 @@ def test_failures_are_rows_of_their_own(done: Result, tmp_path: Path) -> None:
 
 
 def test_a_write_that_failed_leaves_no_gap_and_no_half_line(
-    done: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    done: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = JsonLines()
     writer.on_run_start(TINY_CONFIG, tmp_path, None)
@@ -70,7 +70,7 @@ def test_a_write_that_failed_leaves_no_gap_and_no_half_line(
     assert lines(tmp_path / CLIENTS) == [row for result in done.state.history for row in client_rows(result)]
 
 
-def test_a_row_has_the_figures_of_its_round_and_leaves_out_what_does_not_exist(done: Result) -> None:
+def test_a_row_has_the_figures_of_its_round_and_leaves_out_what_does_not_exist(done: FinishedRun) -> None:
     result = done.state.history[-1]
     row = round_metrics(result)
     assert (row["round"], row["accuracy"], row["clients"], row["failed"]) == (2, done.accuracy, 3, 0)
@@ -98,7 +98,7 @@ class Recorder(Tracker):
         self.steps.append(result.round)
 
 
-def test_what_a_tracker_has_missed_it_logs_at_the_next_round_and_once(done: Result, tmp_path: Path) -> None:
+def test_what_a_tracker_has_missed_it_logs_at_the_next_round_and_once(done: FinishedRun, tmp_path: Path) -> None:
     tracker = Recorder()
     tracker.on_run_start(TINY_CONFIG, tmp_path, None)
     with pytest.raises(ConnectionError):

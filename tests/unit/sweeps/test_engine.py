@@ -32,7 +32,7 @@ def test_arms_without_a_finished_run_are_left_out(sweep: Sweep, tmp_path: Path) 
 def test_only_methods_that_release_anything_have_a_statement(sweep: Sweep, tmp_path: Path) -> None:
     results = [finished_run(run.folder, run.config) for run in sweep.runs(tmp_path)]
     found = read_sweep(sweep, tmp_path)
-    assert [(arm.label, arm.privacy) for arm in found.arms] == [("FedAVG", ""), ("FedAUX", results[2].privacy)]
+    assert [(arm.label, arm.privacy) for arm in found.arms] == [("FedAVG", ""), ("FedAUX", results[2].statement)]
     assert found.accuracy["FedAUX"] == pytest.approx((results[2].accuracy + results[3].accuracy) / 2)
 
 

@@ -1,0 +1,202 @@
+"""What `fedaux.run` returns: figures, a table, the privacy statement, the model, a plot."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+from fedaux.config.methods import find_method
+from fedaux.config.schema import Config
+from fedaux.core import here
+from fedaux.core.errors import MissingPackageError
+from fedaux.core.metrics import METRIC_NAMES
+from fedaux.core.results import RoundResult
+from fedaux.privacy.accounting import round_up
+from fedaux.server.result import FinishedRun
+
+if TYPE_CHECKING:
+    from fedaux.export.model import Model
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What was promised to whom: two lines when printed, everything in `full`."""
+
+    summary: str
+    not_covered: str
+    full: str
+    epsilon: float | None  # the largest total of any client; None where nothing was released under noise
+    delta: float | None
+
+    def __str__(self) -> str:
+        return f"{self.summary}\nNot covered: {self.not_covered}."
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Result(FinishedRun):
+    """A finished run.
+
+    `accuracy` and `curve` are of the test data, `history` has all metrics by round, `model` predicts, `save` writes it
+    to a folder. `warning` says what is wrong with the model, if anything is.
+    """
+
+    @property
+    def config(self) -> Config:
+        """The settings of the run."""
+        return self.state.config
+
+    @property
+    def history(self) -> Any:
+        """All metrics by round: a pandas DataFrame if pandas is installed, else a list of dictionaries."""
+        rows = [_row(one) for one in self.state.history]
+        try:
+            return importlib.import_module("pandas").DataFrame(rows).set_index("round")
+        except ImportError:
+            return rows
+
+    @property
+    def privacy(self) -> PrivacyStatement:
+        """What was promised to whom, and what is not covered."""
+        ledger, facts = self.ledger, self.ledger.to_dict()
+        own = [spec.label.rpartition(":")[2] for spec in self.config.prototypes if spec.name in here.vouched]
+        word = f"; it rests on your word that {', '.join(own)} treats every record by itself" if own else ""
+        epsilon, delta = facts["epsilon"], facts["delta"]
+        summary = ledger.summary() or "Nothing was released under differential privacy"
+        if epsilon is not None:
+            covered = " and ".join(facts["covered"])
+            summary = f"({round_up(epsilon)}, {delta:g})-differentially private: {covered}{word}"
+        full = self.statement + (f" It{word.removeprefix('; it')}." if word else "")
+        return PrivacyStatement(summary, "; ".join(facts["not_covered"]), full, epsilon, delta)
+
+    @cached_property
+    def models(self) -> dict[str, Model]:
+        """The trained network of each prototype, by its label."""
+        from fedaux.export.export import make_models
+
+        return make_models(self.state)
+
+    @property
+    def model(self) -> Model:
+        """The trained network: `result.model.predict(x)` returns probabilities. Of several, the most accurate one."""
+        last = self.state.history[-1].accuracy
+        return self.models[max(last, key=last.__getitem__)]
+
+    def save(self, folder: str | Path, onnx: bool = False) -> Path:
+        """Write `model` to a folder, with its card and README; `fedaux.Model.from_pretrained` loads it.
+
+        Args:
+            folder: Where to; made if it is not there.
+            onnx: Also as an ONNX graph.
+
+        Returns:
+            The folder.
+        """
+        return self.model.save_pretrained(folder, onnx)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The accuracy by round, one curve for each prototype.
+
+        Args:
+            ax: Axes of matplotlib to draw on; None: new ones.
+
+        Returns:
+            The axes.
+        """
+        try:
+            pyplot = importlib.import_module("matplotlib.pyplot")
+        except ImportError as error:
+            raise MissingPackageError("result.plot() needs matplotlib: pip install 'fedaux[figures]'") from error
+        axes = pyplot.subplots(figsize=(5, 3.2), layout="constrained")[1] if ax is None else ax
+        rounds = [one.round for one in self.state.history]
+        for label in self.state.history[-1].accuracy:
+            values = [one.accuracy[label] for one in self.state.history]
+            axes.plot(rounds, values, marker="o", markersize=3, label=label)
+        axes.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1), title=self.label)
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+        return axes
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the model and what to try first; "" if it beats the commonest class and gives up none."""
+        return re.sub(r"--set (?:(\w+)\.)?(\w+)=([\w.+-]+)", _keyword, super().warning)
+
+    @property
+    def label(self) -> str:
+        """The method, for readers."""
+        return find_method(self.config.method).label
+
+    def __repr__(self) -> str:
+        clients = len(self.config.federation.sites) or self.config.data.clients
+        lines = [
+            f"{self.label}: accuracy {self.accuracy:.3f} after {self.state.round} rounds, {clients} clients",
+            f"privacy: {self.privacy.summary}",
+            f"folder: {self.folder}",
+            *([f"warning: {self.warning}"] if self.warning else []),
+        ]
+        return "\n  ".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A card for Jupyter: the figures and the curve."""
+        first, *rest = repr(self).splitlines()
+        lines = "".join(f"<div>{escape(line.strip())}</div>" for line in rest)
+        return dedent(f"""\
+            <div style="display:flex;gap:1.5em;align-items:center;font-family:system-ui,sans-serif">
+            {_sparkline(self.curve)}<div><strong>{escape(first)}</strong>{lines}</div></div>""")
+
+
+def _keyword(option: re.Match[str]) -> str:
+    """An option of the command line as an argument of `fedaux.run`."""
+    section, key, value = option.groups()
+    value = {"true": "True", "false": "False"}.get(value, value)
+    try:
+        float(value)
+    except ValueError:
+        value = value if value in ("True", "False") else repr(value)
+    return f'{section}={{"{key}": {value}}}' if section else f"{key}={value}"
+
+
+def _row(result: RoundResult) -> dict[str, Any]:
+    """A round as a row of a table."""
+    labels = result.accuracy if len(result.accuracy) > 1 else {}
+    metrics = {key: result.mean_metric(key) for key in METRIC_NAMES}
+    return {
+        "round": result.round,
+        "accuracy": result.mean_accuracy,
+        **{f"accuracy {label}": value for label, value in labels.items()},
+        **{key: value for key, value in metrics.items() if value is not None},
+        "local_loss": result.local_loss,
+        "distill_loss": result.distill_loss,
+        "effective_teachers": result.effective_teachers,
+        "clients": len(result.client_metrics),
+        "failures": len(result.failures),
+        "epsilon": result.epsilon,
+        "bytes_sent": result.bytes_sent,
+        "bytes_received": result.bytes_received,
+        "seconds": sum(result.seconds.values()),
+    }
+
+
+def _sparkline(curve: list[float], width: int = 180, height: int = 72) -> str:
+    """Accuracy by round as a small SVG, from 0 to 1."""
+    step = width / max(1, len(curve) - 1)
+    places = [
+        (step * index if len(curve) > 1 else width / 2, height * (1 - value)) for index, value in enumerate(curve)
+    ]
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    x, y = places[-1]
+    return (
+        f'<svg width="{width + 16}" height="{height + 16}" viewBox="-8 -8 {width + 16} {height + 16}" role="img" '
+        f'aria-label="test accuracy by round, {curve[-1]:.3f} at the end">'
+        f'<path d="M0 0V{height}H{width}" fill="none" stroke="#888"/>'
+        f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="2"/>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="#0072b2"/></svg>'
+    )

@@ -1,0 +1,77 @@
+"""`fedaux.compare`: several methods from the same data, split and first weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedaux.config.methods import PAPER, Method
+from fedaux.config.parsing import ConfigError, dotted
+from fedaux.config.schema import Config
+from fedaux.core import here
+from fedaux.core.progress import OnProgress
+from fedaux.runs.arguments import make_config, method_name_of
+from fedaux.runs.runner import progress_panel
+from fedaux.sweeps.chosen import AS_CONFIGURED, Chosen
+from fedaux.sweeps.engine import run_sweep
+from fedaux.sweeps.grid import Sweep
+from fedaux.sweeps.result import SweepResult, write_results
+
+
+def compare(
+    what: Config | Sequence[str | Method] = PAPER,
+    folder: str | Path | None = None,
+    seeds: int = 3,
+    methods: Sequence[str | Method] = PAPER,
+    *,
+    data: Any = None,
+    public: Any = None,
+    test: Any = None,
+    model: Any = None,
+    size: int | None = None,
+    jobs: int = 1,
+    threads: int = 1,
+    on_progress: OnProgress | None = None,
+    cache: Path | None = None,
+    chosen: Chosen = AS_CONFIGURED,
+    **settings: Any,
+) -> SweepResult:
+    """Run several methods from the same data, split and first weights, and write tables and a report.
+
+        table = fedaux.compare(["fedavg+p", "scaffold+p", "fedaux"], data=(x, y), public=x_public, model=Net, seeds=3)
+
+    Args:
+        what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a `Config`, whose own method plays no
+            part; then `methods` are those to compare.
+        folder: For the runs, the tables and the report. Runs that are finished there already are only read. None: a
+            folder in runs/ that belongs to these settings.
+        seeds: How many, from the config's own on.
+        methods: Beside a `Config`; by default the nine of the paper.
+        data: Private data, and further arguments as in `fedaux.run`: public, test, model, size, settings, cache.
+        jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
+        threads: Of PyTorch, for each.
+        on_progress: As in `run`.
+        chosen: Settings of each method, `Chosen.read("runs/my-tune")` or `Chosen.preset("paper")`.
+
+    Returns:
+        The table of accuracies, with every run in its folder.
+    """
+    base = what if isinstance(what, Config) else None
+    if isinstance(what, str):
+        raise ConfigError(f"compare takes a list of methods: compare([{what!r}, 'fedavg+p'], …); run({what!r}) is one.")
+    chosen_methods = methods if isinstance(what, Config) else what
+    names = [method_name_of(method) for method in chosen_methods]
+    if not names:
+        raise ConfigError("compare needs at least one method.")
+    config = make_config(base or names[0], data=data, public=public, test=test, model=model, size=size, **settings)
+    own = [key for key, value in dotted(config.to_dict()) if here.PREFIX in str(value)]
+    if jobs > 1 and (own or any(name.startswith(here.PREFIX) for name in names)):
+        raise ConfigError(
+            f"jobs = {jobs} needs parts that other processes can import; objects of this session are "
+            f"{', '.join(own or ['the methods'])}. Leave jobs out, or put them into a module and name them module:name."
+        )
+    sweep = Sweep.of(config, {"method": names}, seeds, chosen)
+    folder = Path("runs") / f"compare-{config.hash[:8]}" if folder is None else Path(folder)
+    with progress_panel(on_progress) as listener:
+        return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, on_progress=listener, cache=cache))
