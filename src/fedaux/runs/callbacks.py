@@ -147,9 +147,8 @@ class JsonLines(Tracker):
     def log(self, result: RoundResult) -> None:
         sizes, tables = [], ([round_metrics(result)], client_rows(result))
         for path, size, rows in zip(self._files, self._sizes, tables, strict=True):
-            with path.open("r+b") as file:
-                file.seek(size)
-                file.truncate()  # a write that failed may have left some of this round
+            with path.open("ab") as file:
+                file.truncate(min(size, file.tell()))  # a write that failed may have left some of this round
                 file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
                 sizes.append(file.tell())
         self._sizes = sizes

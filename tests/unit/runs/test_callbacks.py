@@ -11,7 +11,6 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import MissingPackageError, UnknownNameError
 from fedaux.core.messages import Failure
 from fedaux.core.results import RoundResult
-from fedaux.runs import callbacks
 from fedaux.runs.callbacks import CLIENTS, METRICS, JsonLines, Tracker, client_rows, make_callbacks, round_metrics
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
@@ -56,15 +55,15 @@ def test_failures_are_rows_of_their_own(done: FinishedRun, tmp_path: Path) -> No
     assert lines(tmp_path / METRICS)[0]["failed"] == 1
 
 
-def test_a_write_that_failed_leaves_no_gap_and_no_half_line(
-    done: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_failed_leaves_no_gap_and_no_half_line(done: FinishedRun, tmp_path: Path) -> None:
     writer = JsonLines()
     writer.on_run_start(TINY_CONFIG, tmp_path, None)
-    with monkeypatch.context() as patch:
-        patch.setattr(callbacks, "client_rows", lambda result: 1 / 0)  # after the metrics were appended
-        with pytest.raises(ZeroDivisionError):
-            writer.on_round_end(replace(done.state, round=1, history=done.state.history[:1]))
+    (tmp_path / CLIENTS).unlink()
+    (tmp_path / CLIENTS).mkdir()
+    with pytest.raises(IsADirectoryError):  # after the metrics were appended
+        writer.on_round_end(replace(done.state, round=1, history=done.state.history[:1]))
+    assert len(lines(tmp_path / METRICS)) == 1
+    (tmp_path / CLIENTS).rmdir()
     writer.on_round_end(done.state)
     assert lines(tmp_path / METRICS) == metrics(done.state)
     assert lines(tmp_path / CLIENTS) == [row for result in done.state.history for row in client_rows(result)]
