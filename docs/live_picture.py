@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from fedaux import Config, run
-from fedaux.core.progress import ProgressEvent, TrainingProgress
+from fedaux.core.progress import ProgressEvent, ReplyReceived
 from fedaux.report.live import Live
 
 DOCS = Path(__file__).resolve().parent
@@ -39,7 +39,7 @@ def main() -> None:
 
     def on_progress(event: ProgressEvent) -> None:
         live.on_progress(event)
-        if isinstance(event, TrainingProgress) and (event.round, event.done) == (4, 6):
+        if isinstance(event, ReplyReceived) and (event.round, event.done) == (4, 6):
             console.print(live.render())
 
     with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,6 @@ from fedaux.methods.analytic_heads import FeatureMoments, ridge_head
 from fedaux.models.inference import predict
 from fedaux.models.optimizer import Optimizer
 from fedaux.report.tables import markdown
-from fedaux.scoring.embedding import 
 from fedaux.server.analytic_round import set_head
 from studies.networks import SMALL
 from studies.scorers import Judged, Rows, Setting, from_command_line, over_splits

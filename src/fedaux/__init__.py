@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from fedaux.privacy.module_validation import keeps_records_apart as keeps_records_apart
     from fedaux.report.comparison_page import write_report as write_report
     from fedaux.runs.callbacks import Callback as Callback
+    from fedaux.runs.callbacks import make_callbacks as make_callbacks
     from fedaux.runs.result import Result as Result
     from fedaux.runs.runner import planner as planner
     from fedaux.runs.runner import pretrain as pretrain
     from fedaux.runs.runner import resume as resume
     from fedaux.runs.runner import run as run
-    from fedaux.runs.trackers import make_callbacks as make_callbacks
     from fedaux.sweeps.compare import compare as compare
     from fedaux.sweeps.engine import SweepResult as SweepResult
     from fedaux.sweeps.engine import run_sweep as run_sweep
@@ -63,7 +63,7 @@ _HOMES = {
     "compare": "sweeps.compare",
     "export_model": "export.export",
     "keeps_records_apart": "privacy.module_validation",
-    "make_callbacks": "runs.trackers",
+    "make_callbacks": "runs.callbacks",
     "planner": "runs.runner",
     "pretrain": "runs.runner",
     "register": "models",

@@ -21,8 +21,8 @@ from fedaux.data.federated import client_names
 from fedaux.flower.client_app import app as clients
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.runs.region_app import app as region
-from fedaux.runs.run_status import RunStatus
 from fedaux.runs.runner import run_over_regions
+from fedaux.runs.status import RunStatus
 from fedaux.server import regions
 from fedaux.server.regions import Part
 from fedaux.server.run_lock import LockedError, RunLock

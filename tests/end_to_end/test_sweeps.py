@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fedaux.core.errors import Exit
-from fedaux.core.progress import PretrainingProgress, ProgressEvent, SweepProgress, SweepRunProgress
+from fedaux.core.progress import ProgressEvent, SweepProgress, WorkProgress
 from fedaux.core.results import RoundResult
 from fedaux.server.run_state import FILE, HISTORY, RunState
 from fedaux.sweeps.engine import SweepError, read_sweep, run_sweep
@@ -89,7 +89,7 @@ def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(tmp_path:
     assert found.arms[0].curves.tolist() == first.arms[0].curves.tolist()
     runs = [event for event in events if isinstance(event, SweepProgress)]
     assert [(event.done, event.total) for event in runs] == [(2, 4), (3, 4), (4, 4)]
-    assert [event.run for event in runs] == ["", "local.epochs = 2, seed 0", "local.epochs = 2, seed 1"]
+    assert [event.ended for event in runs] == ["", "local.epochs = 2, seed 0", "local.epochs = 2, seed 1"]
     assert [event.accuracy for event in runs[1:]] == found.arms[1].curves[:, -1].tolist()
     after = read_sweep(longer, tmp_path / "out")
     assert [arm.to_dict(tmp_path) for arm in after.arms] == [arm.to_dict(tmp_path) for arm in found.arms]
@@ -107,15 +107,12 @@ def test_parallel_equals_serial_to_the_bit_and_an_extractor_is_trained_once(tmp_
     cards = sorted(path.name for path in (tmp_path / "two").glob("extractor-*.json"))
     assert len(cards) == 2  # of two seeds, whose auxiliary data differ
     assert cards == sorted(path.name for path in (tmp_path / "one").glob("extractor-*.json"))
-    inside = [(event.run, event.event) for event in events if isinstance(event, SweepRunProgress)]
-    pretraining = [(run, event) for run, event in inside if isinstance(event, PretrainingProgress)]
-    assert sorted(run for run, event in pretraining if event.source == "training" and event.epoch == 1) == [
-        "extractor 1",
-        "extractor 2",
-    ]
-    assert [event.source for run, event in pretraining if not run.startswith("extractor")] == ["cache"] * 4
+    pretraining = [event for event in events if isinstance(event, WorkProgress) and event.phase == "pretrain"]
+    assert sorted(event.run for event in pretraining if event.done == 1) == ["extractor 1", "extractor 2"]
+    notes = [event.note for event in pretraining if not event.run.startswith("extractor")]
+    assert notes == ["from the cache"] * 4
     names = {f"{label}, seed {seed}" for label in ("FedAVG", "FedDF+P", "FedAUX") for seed in (0, 1)}
-    assert {run for run, _ in inside} == {"extractor 1", "extractor 2", *names}
+    assert {event.run for event in events} == {"", "extractor 1", "extractor 2", *names}
 
 
 BROKEN = """

@@ -35,7 +35,7 @@ def test_a_run_starts_from_the_published_weights(method: str, head_only: bool, f
     config = replace(base, prototypes=(PrototypeSpec(f"hf:{folder}"),))
     events: list[object] = []
     result = run(config, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append)
-    assert any(getattr(event, "source", "") == "published" for event in events)
+    assert any(getattr(event, "note", "") == "published weights" for event in events)
     assert 0 <= result.accuracy <= 1
     assert not list((tmp_path / "cache").glob("extractor-*"))  # nothing was pre-trained here
     (exported,) = export_model(tmp_path / "run")

@@ -14,7 +14,7 @@ from fedaux.audit.attack import Attack, AttackResult, AttackSkipped, AuditConfig
 from fedaux.audit.own_site import OWN_ATTACKS, OwnSite, odd_records
 from fedaux.config.schema import Config
 from fedaux.core.errors import unknown_name
-from fedaux.core.progress import AuditProgress, OnProgress, no_progress
+from fedaux.core.progress import OnProgress, WorkProgress, no_progress
 
 ATTACKS: dict[str, tuple[str, Attack]] = {  # what is attacked, and how
     "text-length": ("the length of one text, on the features of others", records.text_length),
@@ -67,7 +67,7 @@ def audit_client(
     Args:
         audit: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
         only: Names of attacks; without any, all of `ATTACKS`.
-        on_progress: Called with an `AuditProgress` before each attack.
+        on_progress: Called with a `WorkProgress` before each attack.
     """
     yield from _audit(ATTACKS, lambda name: attack(name, audit or AuditConfig()), only, on_progress)
 
@@ -80,7 +80,7 @@ def audit_site(
     Args:
         config: The site's settings, as its `site.toml` has them.
         only: Names of attacks; without any, all of `OWN_ATTACKS`.
-        on_progress: Called with an `AuditProgress` before each attack.
+        on_progress: Called with a `WorkProgress` before each attack.
     """
 
     def attack_own(name: str) -> AttackResult:
@@ -104,7 +104,7 @@ def _audit(
             raise unknown_name("attack", name, known)
     names = only or known
     for number, name in enumerate(names, 1):
-        on_progress(AuditProgress(name, number, len(names)))
+        on_progress(WorkProgress("attacks", number, len(names), name))
         yield attack(name)
 
 

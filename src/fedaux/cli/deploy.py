@@ -146,7 +146,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show what the run and its sites are doing. Ends with 1 if the run is stuck or failed, or the server is down."""
-    from fedaux.deploy.status_panel import status_panel, watch
+    from fedaux.deploy.status import status_panel, watch
 
     read, console = _reader(folder, run, stuck_after), console_for(as_json)
     if as_json or once or not console.is_terminal:

@@ -174,8 +174,8 @@ def _run(
     experiment: Callable[..., FinishedRun], folder: Path, track: list[str] | None, threads: int, as_json: bool
 ) -> None:
     from fedaux.report.live import Live
+    from fedaux.runs.callbacks import make_callbacks
     from fedaux.runs.folders import how_to_continue
-    from fedaux.runs.trackers import make_callbacks
 
     callbacks = make_callbacks(track or [])
     set_threads(threads)

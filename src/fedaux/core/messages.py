@@ -228,10 +228,6 @@ class Failure:
     reason: str
     kind: str = INVALID  # or NO_ANSWER, or the client's own `Refusal`: few of them, to be counted
 
-    def under(self, name: str) -> Failure:
-        """The same as a failure of `name`: the region of the client, or the client itself."""
-        return self if name == self.client else Failure(name, f"{self.client}: {self.reason}", self.kind)
-
 
 @dataclass(frozen=True, eq=False)
 class Subtotal:

@@ -1,19 +1,32 @@
-"""Progress as typed events: `on_progress(event)` is called as work proceeds."""
+"""Progress as one stream of typed events: `on_progress(event)` is called as work proceeds.
+
+Panel, lines of a log, JSON lines, trackers, callbacks and the status file all listen to it. Readers of files and
+training loops lie far below the commands; they report to whoever listens in their context:
+
+    for file in track(files, "reading images"): …
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from fedaux.core.messages import Account, Failure
 from fedaux.core.results import RoundResult
 
 Task = Literal["release", "sums", "train"]
+Phase = Literal["", "connect", "pretrain", "features", "distil"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class ProgressEvent:
     """One of the types below."""
+
+    run: str = ""  # of a sweep: which of its runs, or the extractor that several of them share
 
 
 @dataclass(frozen=True)
@@ -27,84 +40,26 @@ class RunStarted(ProgressEvent):
 
 
 @dataclass(frozen=True)
-class PretrainingProgress(ProgressEvent):
-    """An epoch is done; or all of them at once, where the weights come from the cache or were published."""
-
-    prototype: str
-    epoch: int
-    epochs: int
-    source: Literal["training", "cache", "published"] = "training"
-    loss: float | None = None
-    rank: float | None = None  # effective rank of the features
-    views_per_second: float | None = None
-
-
-@dataclass(frozen=True)
 class WorkProgress(ProgressEvent):
-    """Steps of work that takes a while: images read, batches trained. It comes from `core/work.py`."""
+    """Steps of work that takes a while: images read, epochs of pre-training, sites connected, attacks of an audit.
+
+    `phase` is the part of a run that it is; work far below, which may occur in any of them, has none.
+    """
 
     task: str
     done: int
-    total: int
-
-
-@dataclass(frozen=True)
-class FeaturesProgress(ProgressEvent):
-    """Records that have passed a frozen extractor; features that are in the cache make no event."""
-
-    prototype: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True)
-class ReleasesProgress(ProgressEvent):
-    """Clients asked for their private release; bytes are the most that any of them is sent."""
-
-    round: int
-    done: int  # answered, failures included
-    total: int
-    failed: int
-    extractor_bytes: int  # 0 where all of them have it
-    public_bytes: int
-
-
-@dataclass(frozen=True)
-class SumsProgress(ProgressEvent):
-    """Clients asked for sums of their features; bytes are the most that any of them is sent."""
-
-    round: int
-    done: int  # answered, failures included
-    total: int
-    failed: int
-    extractor_bytes: int  # 0 where all of them have it
-
-
-@dataclass(frozen=True)
-class TrainingProgress(ProgressEvent):
-    """Clients asked for an update."""
-
-    round: int
-    done: int  # answered, failures included
-    total: int
-    failed: int
-
-
-@dataclass(frozen=True)
-class SitesConnected(ProgressEvent):
-    """So many of the sites that a run waits for are there."""
-
-    done: int
-    total: int
+    total: int  # 0 if its steps are not counted
+    note: str = ""
+    phase: Phase = ""
 
 
 @dataclass(frozen=True)
 class OrdersSent(ProgressEvent):
-    """Clients are asked for something: `runs/reporting.py` says so where somebody watches each of them."""
+    """Clients are asked for something; or regions, by the server that merges them."""
 
     task: Task
-    clients: tuple[str, ...]
     round: int | None  # of training
+    clients: tuple[str, ...]
     bytes: int  # of arrays, to all of them
 
 
@@ -112,18 +67,14 @@ class OrdersSent(ProgressEvent):
 class ReplyReceived(ProgressEvent):
     """A client has answered, or is given up."""
 
-    client: str
     task: Task
+    round: int | None
+    client: str
     bytes: int
     account: Account | None = None  # what it says that it has spent
     failure: Failure | None = None
-
-
-@dataclass(frozen=True)
-class AggregationStarted(ProgressEvent):
-    """Updates are in; the server averages, distils and tests."""
-
-    round: int
+    done: int = 0  # how many have answered, failures included,
+    total: int = 0  # of those asked; 0 for a reply that is refused after it was counted
 
 
 @dataclass(frozen=True)
@@ -145,26 +96,9 @@ class SweepProgress(ProgressEvent):
 
     done: int
     total: int
-    run: str = ""  # "" at the start
+    ended: str = ""  # "" at the start
     accuracy: float | None = None
     unit: str = "runs"
-
-
-@dataclass(frozen=True)
-class SweepRunProgress(ProgressEvent):
-    """What happens in one run of a sweep, or in the pre-training of an extractor that several share."""
-
-    run: str
-    event: ProgressEvent
-
-
-@dataclass(frozen=True)
-class AuditProgress(ProgressEvent):
-    """An attack starts, the n-th of all."""
-
-    attack: str
-    number: int
-    total: int
 
 
 @dataclass(frozen=True)
@@ -189,3 +123,43 @@ def each_of(*listeners: OnProgress) -> OnProgress:
 
 def no_progress(event: ProgressEvent) -> None:
     """Ignores every event."""
+
+
+Item = TypeVar("Item")
+_EVERY = 0.2  # seconds between two reports of the same work
+_listener: ContextVar[OnProgress] = ContextVar("listener", default=no_progress)
+
+
+@contextmanager
+def listening(on_progress: OnProgress) -> Iterator[None]:
+    """Who hears of the work inside; `no_progress` leaves that to whoever listens outside."""
+    token = _listener.set(_listener.get() if on_progress is no_progress else on_progress)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+class Work:
+    """So many steps of one task, reported when it begins, a few times a second, and when it ends."""
+
+    def __init__(self, task: str, total: int, done: int = 0) -> None:
+        self.task, self.total, self.done = task, total, done
+        self._report()
+
+    def step(self, count: int = 1) -> None:
+        self.done += count
+        if self.done >= self.total or time.monotonic() - self._last >= _EVERY:
+            self._report()
+
+    def _report(self) -> None:
+        self._last = time.monotonic()
+        _listener.get()(WorkProgress(self.task, min(self.done, self.total), self.total))
+
+
+def track(items: Sequence[Item], task: str) -> Iterator[Item]:
+    """The items, one by one, as a task."""
+    work = Work(task, len(items))
+    for item in items:
+        yield item
+        work.step()

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from fedaux.config.parsing import ConfigError
 from fedaux.core.cache import SOURCE
 from fedaux.core.io import cache_folder
-from fedaux.core.work import track
+from fedaux.core.progress import track
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, read_classes
 from fedaux.data.records import Corpus, Records, RecordsError
 

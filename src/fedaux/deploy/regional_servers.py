@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedaux.deploy.link import FlowerRun, Node
-from fedaux.runs.run_status import FILE, RunStatus
-from fedaux.runs.status_file import is_alive
+from fedaux.runs.status import FILE, RunStatus, is_alive
 
 FOLDER = "regions"  # as in server/regions.py, which would bring PyTorch along
 

@@ -5,24 +5,32 @@ Read afresh each time, and from outside: a run that hangs or was killed is seen 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import FedauxError
 from fedaux.core.messages import Refusal
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import FlowerRun, LinkError, Node
-from fedaux.report.terminal import format_seconds
-from fedaux.runs.run_status import RunStatus, SiteRecord
-from fedaux.runs.status_file import is_alive
+from fedaux.report.terminal import format_bytes, format_seconds
+from fedaux.runs.status import RunStatus, SiteRecord, is_alive
 
 RUN = "run"  # below the server's folder, as run.sh has it
 START_TIMEOUT = 120.0  # seconds in which a run that was handed in should have begun
+STYLES = {"running": "green", "finished": "green", "stuck": "bold red", "failed": "bold red", "starting": "cyan"}
+TIMES = {"phase_since", "started", "ended", "last_progress", "asked_at", "last_reply", "last_error_at"}
 State = Literal["none", "starting", "running", "stuck", "finished", "failed", "stopped"]
 
 
@@ -40,54 +48,51 @@ class SiteStatus:
 
     name: str
     connection: str  # online, offline, registered (never seen), unregistered, unknown
-    since: float | None  # of the connection
-    asked_for: str  # what it has not answered yet
-    asked_at: float | None
-    last_reply: float | None
-    replies: int
-    failures: Mapping[str, int]
-    epsilon: float | None  # spent, as the site says itself
-    left: float | None
-    last_error: str
-    last_error_at: float | None
+    since: float | None = None  # of the connection
+    left: float | None = None
+    record: SiteRecord = field(default_factory=SiteRecord)
 
 
 @dataclass(frozen=True)
 class Status:
+    """`record` is what the run says of itself: an empty one where it has not begun."""
+
     time: float
     state: State
-    run: str = ""
     flower_run: int | None = None
-    method: str = ""
-    round: int = 0  # the current one, or the last
-    finished_rounds: int = 0
-    rounds: int = 0
-    phase: str = ""
-    phase_since: float | None = None
-    started: float | None = None
-    ended: float | None = None
-    last_progress: float | None = None
     stuck_after: float | None = None  # seconds without progress
-    seconds: Mapping[str, float] = field(default_factory=dict)  # by phase, of all rounds
-    last_seconds: Mapping[str, float] = field(default_factory=dict)
-    bytes_sent: int = 0
-    bytes_received: int = 0
     link: bool = True  # whether the SuperLink answers
     error: str = ""
+    record: RunStatus = field(default_factory=RunStatus)
     sites: tuple[SiteStatus, ...] = ()
     problems: tuple[str, ...] = ()  # each with what to do; none: all is well
 
     @property
+    def phase(self) -> str:
+        """Of the run; "" if nothing goes on."""
+        return self.record.phase if self.record.rounds and self.state in ("running", "stuck") else ""
+
+    @property
+    def round(self) -> int:
+        """The current one, or the last; 0 without a run."""
+        current = self.record.finished_rounds + (self.record.phase != "between rounds")
+        return min(max(current, 1), self.record.rounds)
+
+    @property
     def silence(self) -> float:
         """Seconds without a sign of progress."""
-        return max(0.0, self.time - self.last_progress) if self.last_progress else 0.0
+        return max(0.0, self.time - self.record.last_progress) if self.record.last_progress else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: an ε without bound, of seeded noise, is null."""
-        table = asdict(self)
-        for site in table["sites"]:
-            site["epsilon"] = None if site["epsilon"] == float("inf") else site["epsilon"]
-        return table
+        """For JSON."""
+        sites = [_flat(site) for site in self.sites]
+        return {**_flat(self), "phase": self.phase, "round": self.round, "sites": sites}
+
+
+def _flat(status: Status | SiteStatus) -> dict[str, Any]:
+    """Its fields and its record's. A time that never was is None, and so is an ε without bound, of seeded noise."""
+    table = {**asdict(status.record), **{key: value for key, value in vars(status).items() if key != "record"}}
+    return {key: None if value == math.inf or (key in TIMES and not value) else value for key, value in table.items()}
 
 
 def server_folder(folder: Path) -> Path:
@@ -136,13 +141,12 @@ def read_status(
         time=now,
         state=state,
         flower_run=flower.run_id if flower else None,
+        stuck_after=limit if current else None,
         link=answers,
         error=reason,
-        sites=tuple(_sites(names, record, nodes, answers)),
-        **(_facts(current, limit) if current else {}),
+        record=current or RunStatus(),
+        sites=tuple(_sites(names, record, nodes, answers, waiting=state in ("running", "stuck"))),
     )
-    if state not in ("running", "stuck"):  # nobody is waited for
-        status = replace(status, phase="", sites=tuple(replace(site, asked_for="") for site in status.sites))
     return replace(status, problems=(*_run_problems(status, server), *problems))
 
 
@@ -173,51 +177,21 @@ def _state(
     return "failed", "the server's process is gone, and has not said why: it was killed, or its machine went down"
 
 
-def _facts(record: RunStatus, limit: float) -> dict[str, Any]:
-    current = record.finished_rounds + (record.phase != "between rounds")
-    return {
-        "run": record.run,
-        "method": record.method,
-        "round": min(max(current, 1), record.rounds),
-        "finished_rounds": record.finished_rounds,
-        "rounds": record.rounds,
-        "phase": record.phase,
-        "phase_since": record.phase_since,
-        "started": record.started,
-        "ended": record.ended or None,
-        "last_progress": record.last_progress,
-        "stuck_after": limit,
-        "seconds": record.seconds,
-        "last_seconds": record.last_seconds,
-        "bytes_sent": record.bytes_sent,
-        "bytes_received": record.bytes_received,
-    }
-
-
 def _sites(
-    names: Sequence[str], record: RunStatus | None, nodes: Sequence[Node], answers: bool
+    names: Sequence[str], record: RunStatus | None, nodes: Sequence[Node], answers: bool, waiting: bool
 ) -> Iterator[SiteStatus]:
-    """Of the settings, of the run, and whoever else has a key."""
-    known = record.sites if record else {}
+    """Of the settings, of the run, and whoever else has a key; `waiting` for those that have not answered."""
+    known, budget = (record.sites, record.budget) if record else ({}, 0.0)
     by_name = {name.strip(): node for node in nodes for name in node.name.split(",") if name.strip()}
     for name in dict.fromkeys([*names, *known, *by_name]):
         site, node = known.get(name, SiteRecord()), by_name.get(name)
-        spent, budget = site.epsilon, record.budget if record else 0.0
-        refused = site.last_error_kind == Refusal.BUDGET
-        left = 0.0 if refused else max(0.0, budget - (spent or 0.0)) if budget else None
+        left = max(0.0, budget - (site.epsilon or 0.0)) if budget else None
         yield SiteStatus(
-            name=name,
+            name,
             connection=node.status if node else "unregistered" if answers else "unknown",
             since=_seconds(node.since) if node and node.since else None,
-            asked_for=site.asked_for,
-            asked_at=site.asked_at or None,
-            last_reply=site.last_reply or None,
-            replies=site.replies,
-            failures=site.failures,
-            epsilon=spent,
-            left=left,
-            last_error=site.last_error,
-            last_error_at=site.last_error_at or None,
+            left=0.0 if site.last_error_kind == Refusal.BUDGET else left,
+            record=site if waiting else replace(site, asked_for=""),
         )
 
 
@@ -225,13 +199,13 @@ def _run_problems(status: Status, server: Path) -> Iterator[str]:
     deployed = (server / "run.sh").is_file()
     command, other = (server / "run.sh", "supernode.sh") if deployed else ("The same command", "flwr run")
     if status.state == "failed":
-        after = f" after round {status.finished_rounds}" if status.finished_rounds else ""
+        after = f" after round {status.record.finished_rounds}" if status.record.finished_rounds else ""
         reason = status.error.rstrip(".") or "see its log"
         yield f"the run has failed{after}: {reason}. {command} goes on with it."
     elif status.state == "stuck" and not status.phase:
         yield "a run was handed in and has not begun: is superexec.sh running?"
     elif status.state == "stuck":
-        waiting = [site for site in status.sites if site.asked_for]
+        waiting = [site for site in status.sites if site.record.asked_for]
         silent = f"no sign of progress for {format_seconds(status.silence)}, in the phase {status.phase}"
         if waiting:
             names = ", ".join(f"{site.name} ({site.connection})" for site in waiting[:10])
@@ -244,3 +218,89 @@ def _seconds(moment: str) -> float:
     """Of an ISO 8601 text; Flower's are in UTC."""
     found = datetime.fromisoformat(moment)
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def status_panel(status: Status) -> RenderableType:
+    """All of it for a terminal."""
+    parts: list[RenderableType] = [_facts(status), _site_table(status)]
+    for site in status.sites:
+        if site.record.last_error:
+            text = f"{site.name}, {_ago(site.record.last_error_at, status.time)}: {site.record.last_error}"
+            parts.append(Text(text, style="yellow", overflow="fold"))
+    parts += [Text(f"problem: {problem}", style="bold red", overflow="fold") for problem in status.problems]
+    return Panel(
+        Group(*parts),
+        title=Text(status.record.method or "fedaux", style="bold"),
+        title_align="left",
+        subtitle=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.time)),
+        subtitle_align="right",
+        border_style="dim",
+    )
+
+
+def watch(console: Console, read: Callable[[], Status], every: float) -> Status:
+    """The panel, drawn anew every few seconds until Ctrl-C; the last status."""
+    status = read()
+    with Live(status_panel(status), console=console, auto_refresh=False) as screen:
+        try:
+            while True:
+                time.sleep(every)
+                status = read()
+                screen.update(status_panel(status), refresh=True)
+        except KeyboardInterrupt:
+            return status
+
+
+def _facts(status: Status) -> Table:
+    grid, record = Table.grid(padding=(0, 2)), status.record
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column()
+    grid.add_row("run", Text(_run(status), style=STYLES.get(status.state, "")))
+    if record.last_progress and status.phase:
+        limit = f"; stuck after {format_seconds(status.stuck_after)}" if status.stuck_after else ""
+        grid.add_row("progress", f"{format_seconds(status.silence)} ago{limit}")
+    for name, seconds in (("last round", record.last_seconds), ("all rounds", record.seconds)):
+        if seconds:
+            grid.add_row(name, ", ".join(f"{phase} {value:.1f} s" for phase, value in seconds.items()))
+    if record.bytes_sent or record.bytes_received:
+        sent, received = format_bytes(record.bytes_sent), format_bytes(record.bytes_received)
+        grid.add_row("arrays", f"{sent} sent, {received} received")
+    return grid
+
+
+def _run(status: Status) -> str:
+    words = {"none": "none yet: run.sh starts one", "starting": "is being started"}
+    text, record = words.get(status.state, status.state), status.record
+    if not record.rounds:
+        return text
+    if not status.phase:
+        return f"{text} after round {record.finished_rounds} of {record.rounds}"
+    lasting = format_seconds(max(0.0, status.time - record.phase_since))
+    return f"{text}: round {status.round} of {record.rounds}, {status.phase} for {lasting}"
+
+
+def _site_table(status: Status) -> Table:
+    table, now = Table(header_style="bold", box=None, padding=(0, 2, 0, 0)), status.time
+    for name in ("site", "connection", "doing", "last reply", "ε spent", "left", "failed"):
+        table.add_column(name, no_wrap=name != "failed")
+    styles = {"online": "green", "offline": "red", "unregistered": "red"}
+    for site in status.sites:
+        record, spent = site.record, site.record.epsilon
+        table.add_row(
+            Text(site.name),
+            Text(f"{site.connection} {_for(site.since, now)}", style=styles.get(site.connection, "")),
+            Text(f"{record.asked_for} {_for(record.asked_at, now)}" if record.asked_for else ""),
+            Text(_ago(record.last_reply, now)),
+            Text("?" if spent is None else "∞" if math.isinf(spent) else f"{spent:.3g}"),
+            Text("" if site.left is None else f"{round(site.left, 3):g}"),
+            Text(", ".join(f"{kind} {count}" for kind, count in record.failures.items())),
+        )
+    return table
+
+
+def _for(moment: float | None, now: float) -> str:
+    return format_seconds(max(0.0, now - moment)) if moment else ""
+
+
+def _ago(moment: float | None, now: float) -> str:
+    return f"{_for(moment, now)} ago" if moment else "never"

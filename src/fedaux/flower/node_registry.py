@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import VERSION, Hello, HelloOrder
-from fedaux.core.progress import Notice, OnProgress, SitesConnected, no_progress
+from fedaux.core.progress import Notice, OnProgress, WorkProgress, no_progress
 from fedaux.flower.federation import is_lost, read_reply, stream_replies
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
 
@@ -61,11 +61,11 @@ class NodeRegistry:
     def wait_for_clients(self, timeout: float, minimum: int) -> dict[str, int]:
         """Wait until all clients are connected, or until the timeout if at least `minimum` are."""
         end, last = time.monotonic() + timeout, 0
-        self._on_progress(SitesConnected(last, len(self._expected)))
+        self._report_connected(last)
         while True:
             nodes = self.refresh()
             if len(nodes) != last:
-                self._on_progress(SitesConnected(len(nodes), len(self._expected)))
+                self._report_connected(len(nodes))
                 last = len(nodes)
             if len(nodes) == len(self._expected):
                 return nodes
@@ -80,6 +80,9 @@ class NodeRegistry:
             f"for {minimum}; missing: {', '.join(missing[:10])}. Start their SuperNodes, or raise "
             "federation.connect_timeout."
         )
+
+    def _report_connected(self, count: int) -> None:
+        self._on_progress(WorkProgress("sites connected", count, len(self._expected), phase="connect"))
 
     def _admit(self, node: int, registered: str, reply: Message) -> None:
         clients, problem = _validate_hello(reply, self._expected, self._classes)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.io import write_atomically
+from fedaux.core.progress import Work
 from fedaux.core.rng import derive_seed, torch_stream
-from fedaux.core.work import Work
 from fedaux.data.partition import batches
 from fedaux.data.records import Indices, Records
 from fedaux.models.compute import compute_of, place

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,40 +22,29 @@ PATIENCE, EVERY = 2.0, 10.0  # seconds before the first line and between two, wh
 @contextmanager
 def busy(console: Console, task: str) -> Iterator[None]:
     """`with busy(console, "writing the report"): …`; work inside that counts its steps shows them."""
-    start = time.monotonic()
-    if console.is_terminal:
-        with (
-            console.status(f"{task} …", spinner_style="dim") as status,
-            _heard(lambda words: status.update(f"{task}: {words}, {time.monotonic() - start:.0f} s")),
-        ):
-            yield
-        return
-    last, ended = [""], threading.Event()
-    lines = threading.Thread(target=_lines, args=(console, task, last, ended), daemon=True)
-    lines.start()
-    try:
-        with _heard(lambda words: last.__setitem__(0, f": {words}")):
-            yield
-    finally:
-        ended.set()
-        lines.join()
+    start, words, over = time.monotonic(), task, threading.Event()
 
+    def print_lines() -> None:
+        wait = None if console.is_terminal else PATIENCE
+        while not over.wait(wait):
+            passed = f"{time.monotonic() - start:.0f} s so far"
+            console.print(f"{words}, {passed}", highlight=False, markup=False, soft_wrap=True)
+            wait = EVERY
 
-@contextmanager
-def _heard(show: Callable[[str], None]) -> Iterator[None]:
-    from fedaux.core.work import listening
-    from fedaux.report.progress import describe
+    with console.status(f"{task} …", spinner_style="dim") as status:  # nothing where there is no terminal
+        from fedaux.core.progress import listening
+        from fedaux.report.progress import describe
 
-    def on_progress(event: ProgressEvent) -> None:
-        show(describe(event))
+        def on_progress(event: ProgressEvent) -> None:
+            nonlocal words
+            words = f"{task}: {describe(event)}"
+            status.update(f"{words}, {time.monotonic() - start:.0f} s")
 
-    with listening(on_progress):
-        yield
-
-
-def _lines(console: Console, task: str, last: list[str], ended: threading.Event) -> None:
-    start, wait = time.monotonic(), PATIENCE
-    while not ended.wait(wait):
-        passed = f"{time.monotonic() - start:.0f} s so far"
-        console.print(f"{task}{last[0]}, {passed}", highlight=False, markup=False, soft_wrap=True)
-        wait = EVERY
+        lines = threading.Thread(target=print_lines, daemon=True)
+        lines.start()
+        try:
+            with listening(on_progress):
+                yield
+        finally:
+            over.set()
+            lines.join()

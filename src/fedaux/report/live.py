@@ -26,25 +26,24 @@ from rich.text import Text
 
 from fedaux.core.errors import Exit
 from fedaux.core.progress import (
-    AggregationStarted,
     Notice,
-    PretrainingProgress,
+    OrdersSent,
     ProgressEvent,
+    ReplyReceived,
     RoundFinished,
     RunStarted,
     SweepProgress,
-    SweepRunProgress,
-    TrainingProgress,
     WorkProgress,
+    listening,
 )
 from fedaux.core.results import RoundResult
-from fedaux.core.work import listening
 from fedaux.report.progress import describe, step
 from fedaux.report.terminal import format_seconds, sparkline
 
 _EVERY = 10.0  # seconds between lines of one task where there is no terminal
 _SHOWN = 12  # finished runs of a sweep
-_SOON = 1.0  # seconds after which work that counts its steps has a line
+_SOON = 1.0  # seconds after which work far below has a line
+_STOPPED = "Stopped. The same command continues; what is finished is kept."
 _NAME = 30  # columns of the name of a bar: one line each in a terminal of 80
 
 
@@ -52,8 +51,7 @@ _NAME = 30  # columns of the name of a bar: one line each in a terminal of 80
 class _Run:
     started: RunStarted
     results: list[RoundResult]
-    privacy: str = ""
-    warning: str = ""
+    last: RoundFinished | None = None
 
     def facts(self) -> Table:
         grid = Table.grid(padding=(0, 2), expand=True)
@@ -70,10 +68,10 @@ class _Run:
             if (balanced := last.mean_metric("balanced_accuracy")) is not None:
                 text = f"{balanced:.3f}; the commonest class alone has accuracy {last.mean_metric('majority'):.3f}"
                 grid.add_row("balanced", Text(text))
-        if self.warning:
-            grid.add_row("warning", Text(self.warning, style="bold yellow", overflow="fold"))
-        if self.privacy:
-            grid.add_row("privacy", Text(self.privacy))
+        if self.last and self.last.warning:
+            grid.add_row("warning", Text(self.last.warning, style="bold yellow", overflow="fold"))
+        if self.last and self.last.privacy:
+            grid.add_row("privacy", Text(self.last.privacy))
         failures = [failure for result in self.results for failure in result.failures]
         if failures:
             text = f"{len(failures)}, last {failures[-1].client}: {failures[-1].reason}"
@@ -81,15 +79,11 @@ class _Run:
         return grid
 
 
-def _the_same_command() -> str:
-    return "Stopped. The same command continues; what is finished is kept."
-
-
 class Live:
     """`with Live(console) as live: run(…, on_progress=live.on_progress)`; `hint` is what Ctrl-C says."""
 
     def __init__(
-        self, console: Console, clock: Callable[[], float] = time.monotonic, hint: Callable[[], str] = _the_same_command
+        self, console: Console, clock: Callable[[], float] = time.monotonic, hint: Callable[[], str] = lambda: _STOPPED
     ) -> None:
         self.console, self._clock, self._hint = console, clock, hint
         self.bars = Progress(
@@ -123,38 +117,41 @@ class Live:
             raise SystemExit(Exit.STOPPED)
 
     def on_progress(self, event: ProgressEvent) -> None:
-        run, inner = (event.run, event.event) if isinstance(event, SweepRunProgress) else ("", event)
-        if isinstance(inner, Notice):
-            self.console.print(inner.text, highlight=False, markup=False, soft_wrap=True)
+        if isinstance(event, Notice):
+            self.console.print(event.text, highlight=False, markup=False, soft_wrap=True)
             return
-        if isinstance(inner, RunStarted):
-            self._running[run] = _Run(inner, list(inner.history))
-        elif isinstance(inner, RoundFinished):
-            self._running[run].results.append(inner.result)
-            self._running[run].privacy = inner.privacy
-            self._running[run].warning = inner.warning
-        elif isinstance(inner, TrainingProgress) and not inner.done:
-            self._restart(run)
-        bar = self._move(run, inner)
+        running = self._running.get(event.run)
+        if isinstance(event, RunStarted):
+            self._running[event.run] = _Run(event, list(event.history))
+        elif isinstance(event, RoundFinished) and running:
+            running.results.append(event.result)
+            running.last = event
+        elif isinstance(event, OrdersSent) and event.task == "train" and running and not running.last:
+            rounds = self._tasks[event.run, "rounds"]  # how long preparation took says nothing about them
+            self.bars.reset(rounds.id, total=rounds.total, completed=int(rounds.completed))
+        bar = self._move(event)
         if not self.console.is_terminal:
-            self._print(event, inner, bar)
-        if isinstance(inner, SweepProgress) and inner.run:
-            self._end(inner)
-        elif isinstance(inner, WorkProgress):
-            self._end_work(run, bar)
-        elif bar.finished and run and run not in self._running:  # an extractor that several runs share
-            self._remove(run)
+            self._print(event, bar)
+        if isinstance(event, SweepProgress) and event.ended:
+            self._remove(event.ended)
+            self._running.pop(event.ended, None)
+            self._finished.append((event.ended, "failed" if event.accuracy is None else f"{event.accuracy:.3f}"))
+        elif bar.finished and self._tasks.get((event.run, "work")) is bar:
+            self._remove(event.run, "work")
+        elif bar.finished and event.run and event.run not in self._running:  # an extractor that several runs share
+            self._remove(event.run)
 
-    def _move(self, run: str, event: ProgressEvent) -> Task:
+    def _move(self, event: ProgressEvent) -> Task:
         """The event's bar. Steps within a run share one; in a sweep they are the note of the run's own."""
-        name, done, total, note = step(event)
+        run, (name, done, total, note) = event.run, step(event)
         spans = isinstance(event, RunStarted | RoundFinished | SweepProgress)
-        if run and run in self._running and not spans:
+        if run in self._running and run and not spans:
             bar = self._tasks[run, "rounds"]
             self.bars.update(bar.id, note=f"{name}: {done}/{total}" if total else f"{name}: {note}")
             return bar
-        kind = "work" if isinstance(event, WorkProgress) else name if spans else "now"
-        key, name = (run, kind), run if spans and run else ", ".join(filter(None, (run, name)))
+        below = isinstance(event, WorkProgress) and not event.phase
+        key = (run, "work" if below else name if spans else "now")
+        name = run if spans and run else ", ".join(filter(None, (run, name)))
         if key not in self._tasks:
             number = self.bars.add_task(name, total=total, note=note)
             (self._tasks[key],) = (task for task in self.bars.tasks if task.id == number)
@@ -163,42 +160,27 @@ class Live:
             self.bars.reset(bar.id, total=total, description=name)
         if total:  # the first step says when the work began, the others how fast it goes
             self.bars.update(bar.id, total=total, completed=done)
-        self.bars.update(
-            bar.id, note=note if run or not isinstance(event, RoundFinished) else ""
-        )  # the panel has it below
+        in_panel = isinstance(event, RoundFinished) and not run  # the panel has it below
+        self.bars.update(bar.id, note="" if in_panel else note)
         return bar
 
-    def _restart(self, run: str) -> None:
-        """Rounds begin: what was prepared before them says nothing about how long they take."""
-        bar, running = self._tasks.get((run, "rounds")), self._running.get(run)
-        if bar and running and len(running.results) == len(running.started.history):
-            self.bars.reset(bar.id, total=bar.total, completed=int(bar.completed))
-
-    def _end_work(self, run: str, bar: Task) -> None:
-        if bar.finished and self._tasks.get((run, "work")) is bar:
-            self.bars.remove_task(self._tasks.pop((run, "work")).id)
-
-    def _remove(self, run: str) -> None:
-        for key in [key for key in self._tasks if key[0] == run]:
+    def _remove(self, run: str, kind: str = "") -> None:
+        for key in [key for key in self._tasks if key == (run, kind or key[1])]:
             self.bars.remove_task(self._tasks.pop(key).id)
 
-    def _end(self, event: SweepProgress) -> None:
-        self._remove(event.run)
-        self._running.pop(event.run, None)
-        self._finished.append((event.run, "failed" if event.accuracy is None else f"{event.accuracy:.3f}"))
-
-    def _print(self, event: ProgressEvent, inner: ProgressEvent, bar: Task) -> None:
+    def _print(self, event: ProgressEvent, bar: Task) -> None:
         """A line for what a person waits for; work that is often heard of has one every few seconds."""
-        if isinstance(inner, TrainingProgress | AggregationStarted):
+        if isinstance(event, OrdersSent | ReplyReceived) and event.task == "train":
             return  # the line of the round follows
-        if isinstance(event, SweepRunProgress) and not isinstance(inner, RoundFinished | PretrainingProgress):
-            return  # many runs have many small steps
+        phase = event.phase if isinstance(event, WorkProgress) else None
+        if phase == "distil" or (event.run and phase != "pretrain" and not isinstance(event, RoundFinished)):
+            return  # so it does here, and many runs have many small steps
         now, name = self._clock(), bar.description
-        if isinstance(inner, WorkProgress) and now - self._printed.setdefault(f"begin {name}", now) < _SOON:
+        if phase == "" and now - self._printed.setdefault(f"begin {name}", now) < _SOON:
             return
-        work = isinstance(inner, WorkProgress) and name not in self._printed
-        always = isinstance(inner, RunStarted | RoundFinished | SweepProgress) or (bar.finished and not work)
-        if always or now - self._printed.get(name, -_EVERY) >= _EVERY:
+        always = isinstance(event, RunStarted | RoundFinished | SweepProgress)
+        over = bar.finished and (phase != "" or name in self._printed)  # quick work far below has no line at all
+        if always or over or now - self._printed.get(name, -_EVERY) >= _EVERY:
             self._printed[name] = now
             left = None if bar.finished else bar.time_remaining
             more = f", about {format_seconds(left)} left" if left else ""

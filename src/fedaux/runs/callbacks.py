@@ -1,4 +1,4 @@
-"""Callbacks of a run: JSON lines always; `trackers` and your own on demand.
+"""Callbacks of a run: JSON lines always; TensorBoard, MLflow, Weights & Biases and your own on demand.
 
 A round is saved before any callback hears of it. One that raises costs its own record, never the round.
 """
@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.schema import Config
-from fedaux.core.io import write_atomically
+from fedaux.config.methods import find_method
+from fedaux.config.schema import Config, flatten
+from fedaux.core.errors import MissingPackageError, unknown_name
 from fedaux.core.metrics import METRIC_NAMES
+from fedaux.core.progress import OnProgress, ProgressEvent, RoundFinished, RunStarted
 from fedaux.core.results import RoundResult
 from fedaux.server.run_state import RunState
 
@@ -35,37 +40,40 @@ class Callback:
         """Also of a run that was stopped or has failed."""
 
 
-class Callbacks:
-    """Calls each in turn. What one raises is logged once; it is called again after the next round.
+@contextmanager
+def calling(
+    callbacks: Sequence[Callback], config: Config, folder: Path, saved: Callable[[], RunState | None]
+) -> Iterator[OnProgress]:
+    """A listener that calls callbacks at the events of a run, with the state last `saved`; and at the run's end.
 
-    One that fails to start is left out.
+    What a callback raises is logged once; it is called again after the next round. One that fails to start is left
+    out.
     """
+    active, warned = list(callbacks), set[int]()
 
-    def __init__(self, callbacks: Iterable[Callback]) -> None:
-        self._callbacks = list(callbacks)
-        self._warned: set[int] = set()
-
-    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
-        self._callbacks = [each for each in self._callbacks if self._call(each, "on_run_start", config, folder, state)]
-
-    def on_round_end(self, state: RunState) -> None:
-        for each in self._callbacks:
-            self._call(each, "on_round_end", state)
-
-    def on_run_end(self) -> None:
-        for each in self._callbacks:
-            self._call(each, "on_run_end")
-
-    def _call(self, callback: Callback, hook: str, *arguments: Any) -> bool:
+    def succeeds(callback: Callback, hook: str, *arguments: Any) -> bool:
         try:
             getattr(callback, hook)(*arguments)
         except Exception as error:
-            if id(callback) not in self._warned:
-                self._warned.add(id(callback))
+            if id(callback) not in warned:
+                warned.add(id(callback))
                 name, reason = type(callback).__name__, f"{type(error).__name__}: {error}"
                 log.warning("%s failed in %s (%s); the run continues, its record may have gaps", name, hook, reason)
             return False
         return True
+
+    def on_progress(event: ProgressEvent) -> None:
+        if isinstance(event, RunStarted):
+            active[:] = [one for one in active if succeeds(one, "on_run_start", config, folder, saved())]
+        elif isinstance(event, RoundFinished):
+            for one in active:
+                succeeds(one, "on_round_end", saved())
+
+    try:
+        yield on_progress
+    finally:
+        for one in active:
+            succeeds(one, "on_run_end")
 
 
 def round_metrics(result: RoundResult) -> Row:
@@ -101,28 +109,49 @@ def _named(prefix: str, values: Mapping[str, float]) -> Row:
     return {f"{prefix}/{name}": value for name, value in values.items()}
 
 
-class JsonLines(Callback):
-    """`metrics.jsonl` and `clients.jsonl`, and at the end the same as Parquet where pyarrow is installed."""
+class Tracker(Callback):
+    """Logs the metrics of every round once. What it missed is logged at the next round, or when the run is resumed."""
+
+    logged: int  # rounds
 
     def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
-        self._folder, self._written = folder, -1
-        self._write(state.history if state else ())
+        self.logged = 0
+        self.open(config, folder)
+        if state:
+            self.on_round_end(state)
 
     def on_round_end(self, state: RunState) -> None:
-        self._write(state.history)
+        for result in state.history[self.logged :]:
+            self.log(result)
+            self.logged = result.round
 
-    def _write(self, history: Sequence[RoundResult]) -> None:
-        """Append what is new. At the start, and after a write that failed, write everything anew."""
-        before, self._written = self._written, -1
-        for name, rows_of in ((METRICS, lambda result: [round_metrics(result)]), (CLIENTS, client_rows)):
-            rows = (row for result in history[max(before, 0) :] for row in rows_of(result))
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            if before < 0:
-                write_atomically(self._folder / name, text.encode())
-            else:
-                with (self._folder / name).open("a", encoding="utf-8") as file:
-                    file.write(text)
-        self._written = len(history)
+    def open(self, config: Config, folder: Path) -> None:
+        """Start, or continue; `logged` is how many rounds are there already."""
+        raise NotImplementedError
+
+    def log(self, result: RoundResult) -> None:
+        raise NotImplementedError
+
+
+class JsonLines(Tracker):
+    """`metrics.jsonl` and `clients.jsonl`, and at the end the same as Parquet where pyarrow is installed."""
+
+    def open(self, config: Config, folder: Path) -> None:
+        """Everything is written anew: what a killed run has left may be half a line, or of a round never saved."""
+        self._files = folder / METRICS, folder / CLIENTS
+        self._sizes = [0, 0]  # bytes that are complete
+        for path in self._files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"")
+
+    def log(self, result: RoundResult) -> None:
+        sizes, tables = [], ([round_metrics(result)], client_rows(result))
+        for path, size, rows in zip(self._files, self._sizes, tables, strict=True):
+            with path.open("ab") as file:
+                file.truncate(min(size, file.tell()))  # a write that failed may have left some of this round
+                file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+                sizes.append(file.tell())
+        self._sizes = sizes
 
     def on_run_end(self) -> None:
         try:
@@ -130,8 +159,95 @@ class JsonLines(Callback):
             from pyarrow import parquet
         except ImportError:
             return
-        for name in (METRICS, CLIENTS):
-            rows = [json.loads(line) for line in (self._folder / name).read_text(encoding="utf-8").splitlines()]
+        for path in self._files:
+            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
             columns = sorted({key for row in rows for key in row}, key=lambda key: (key != "round", key))
             table = pyarrow.table({key: [row.get(key) for row in rows] for key in columns})
-            parquet.write_table(table, (self._folder / name).with_suffix(".parquet"))
+            parquet.write_table(table, path.with_suffix(".parquet"))
+
+
+class TensorBoard(Tracker):
+    """Event files in `FOLDER/tensorboard`; look at them with `tensorboard --logdir FOLDER`."""
+
+    def __init__(self) -> None:
+        self._writer_class: Any = import_module("torch.utils.tensorboard").SummaryWriter
+
+    def open(self, config: Config, folder: Path) -> None:
+        self._writer = self._writer_class(str(folder / "tensorboard"), purge_step=0)  # everything is written anew
+        self._writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in flatten(config).items()))
+
+    def log(self, result: RoundResult) -> None:
+        for name, value in round_metrics(result).items():
+            self._writer.add_scalar(name, value, result.round)
+        self._writer.flush()
+
+    def on_run_end(self) -> None:
+        self._writer.close()
+
+
+class MLflow(Tracker):
+    """In `FOLDER/mlflow.db`, or where $MLFLOW_TRACKING_URI says; a run is found again by its folder's name and hash."""
+
+    def __init__(self) -> None:
+        self._mlflow: Any = import_module("mlflow")
+
+    def open(self, config: Config, folder: Path) -> None:
+        mlflow = self._mlflow
+        mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.absolute()}/mlflow.db")
+        experiment = mlflow.set_experiment("fedaux")
+        identity = f"{folder.name}-{config.hash}"
+        known = mlflow.search_runs([experiment.experiment_id], f"tags.fedaux = '{identity}'", output_format="list")
+        if known:
+            mlflow.start_run(run_id=known[0].info.run_id)
+            self.logged = int(known[0].data.metrics.get("round", 0))
+        else:
+            tags = {"fedaux": identity, "method": find_method(config.method).label}
+            mlflow.start_run(run_name=folder.name, tags=tags)
+            mlflow.log_params(flatten(config))
+
+    def log(self, result: RoundResult) -> None:
+        metrics = {name: float(value) for name, value in round_metrics(result).items()}
+        self._mlflow.log_metrics(metrics, step=result.round)
+
+    def on_run_end(self) -> None:
+        self._mlflow.end_run()
+
+
+class WandB(Tracker):
+    """Project `fedaux`, or $WANDB_PROJECT; with WANDB_MODE=offline below the run's folder, to be synced later."""
+
+    def __init__(self) -> None:
+        self._wandb: Any = import_module("wandb")
+
+    def open(self, config: Config, folder: Path) -> None:
+        self._run = self._wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "fedaux"),
+            name=folder.name,
+            id=f"{folder.name}-{config.hash}",
+            resume="allow",
+            dir=str(folder),
+            config=flatten(config),
+        )
+        self.logged = int(self._run.summary.get("round") or 0)
+
+    def log(self, result: RoundResult) -> None:
+        self._run.log(round_metrics(result), step=result.round)
+
+    def on_run_end(self) -> None:
+        self._run.finish()
+
+
+TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
+
+
+def make_callbacks(names: Iterable[str]) -> list[Callback]:
+    """By name, as `fedaux run --track NAME` has them."""
+    callbacks: list[Callback] = []
+    for name in names:
+        if name not in TRACKERS:
+            raise unknown_name("tracker", name, TRACKERS)
+        try:
+            callbacks.append(TRACKERS[name]())
+        except ImportError as error:
+            raise MissingPackageError(f"--track {name} needs {name}: pip install 'fedaux[{name}]'") from error
+    return callbacks

@@ -14,7 +14,7 @@ from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
-from fedaux.core.work import track
+from fedaux.core.progress import track
 from fedaux.data.federated import SAMPLE, client_names, open_data, open_public, shared_records
 from fedaux.data.records import Records, RecordSpec
 from fedaux.models import published_weights

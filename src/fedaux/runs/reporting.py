@@ -1,10 +1,16 @@
-"""A federation that says what it asks each client for, and what each answers, to whoever watches."""
+"""What a server's run tells: whom it asks for what, its status, and a log of what an operator or an alarm asks for."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from fedaux.config.schema import Config
+from fedaux.core.event_log import EventLog
 from fedaux.core.messages import (
     Account,
     Failure,
@@ -16,10 +22,24 @@ from fedaux.core.messages import (
     SumsOrder,
     TrainOrder,
 )
-from fedaux.core.progress import OnProgress, OrdersSent, ReplyReceived, Task
+from fedaux.core.progress import (
+    Notice,
+    OnProgress,
+    OrdersSent,
+    ProgressEvent,
+    ReplyReceived,
+    RoundFinished,
+    RunStarted,
+    Task,
+    WorkProgress,
+    each_of,
+)
 from fedaux.core.timing import payload_bytes
+from fedaux.report.progress import describe
+from fedaux.runs.status import outcome_of, status_file
 
 TASKS: dict[type[Order], Task] = {PrepareOrder: "release", SumsOrder: "sums", TrainOrder: "train"}
+LOGGED = {"connect": "sites-connected", "pretrain": "pretraining", "distil": "aggregation-started"}  # by phase
 
 
 @dataclass(frozen=True)
@@ -33,18 +53,65 @@ class ReportingFederation:
         """All orders of one call are of one kind."""
         if not orders:
             return
-        task, round_ = TASKS[type(orders[0])], getattr(orders[0], "round", None)
+        task, round_, done = TASKS[type(orders[0])], getattr(orders[0], "round", None), 0
         clients = tuple(order.client for order in orders)
-        self.on_progress(OrdersSent(task, clients, round_, sum(map(payload_bytes, orders))))
+        self.on_progress(OrdersSent(task, round_, clients, sum(map(payload_bytes, orders))))
         for reply in self.federation.ask(orders):
             if not isinstance(reply, Subtotal):  # which is no client's
-                self.on_progress(_received(task, reply))
+                done += 1
+                size, failure = payload_bytes(reply), reply if isinstance(reply, Failure) else None
+                account = None if isinstance(reply, Failure) else Account.from_json(reply.account)
+                self.on_progress(ReplyReceived(task, round_, reply.client, size, account, failure, done, len(clients)))
             yield reply
             del reply  # the next one is waited for without it
 
 
-def _received(task: Task, reply: Reply) -> ReplyReceived:
-    assert not isinstance(reply, Subtotal)
-    if isinstance(reply, Failure):
-        return ReplyReceived(reply.client, task, 0, failure=reply)
-    return ReplyReceived(reply.client, task, payload_bytes(reply), Account.from_json(reply.account))
+@contextmanager
+def reporting(folder: Path, config: Config, sites: Sequence[str] = ()) -> Iterator[OnProgress]:
+    """The status file of a server and its log in $FEDAUX_LOG: a listener for both, which hear how the run ended."""
+    with logged(EventLog.from_environment(config.run_id)) as log, status_file(folder, config, sites) as status:
+        yield each_of(status, log)
+
+
+@contextmanager
+def logged(log: EventLog) -> Iterator[OnProgress]:
+    """A listener that writes events as lines of a log, without steps in between; the run's end is a line as well."""
+    current = 1
+
+    def on_progress(event: ProgressEvent) -> None:
+        nonlocal current
+        facts: dict[str, Any] = {}
+        match event:
+            case RunStarted():
+                current = len(event.history) + 1
+                log.write("run-started", describe(event), rounds=event.rounds)
+            case WorkProgress(phase=phase) if phase in LOGGED:
+                facts = {"connected": event.done, "expected": event.total} if phase == "connect" else {}
+                log.write(LOGGED[phase], describe(event), round=current if phase == "distil" else None, **facts)
+            case OrdersSent():
+                facts = {"task": event.task, "clients": len(event.clients), "bytes": event.bytes}
+                log.write("orders-sent", describe(event), round=current, **facts)
+            case ReplyReceived():
+                facts = {"task": event.task, "bytes": event.bytes}
+                if event.failure is None:
+                    log.write("reply", describe(event), logging.INFO, event.client, current, **facts)
+                else:
+                    facts["kind"] = event.failure.kind
+                    log.write("reply-failed", describe(event), logging.WARNING, event.client, current, **facts)
+            case RoundFinished():
+                level, text = (logging.WARNING, f"; {event.warning}") if event.warning else (logging.INFO, "")
+                seconds, current = event.result.seconds, event.result.round
+                log.write("round-finished", describe(event) + text, level, round=current, seconds=seconds)
+                current += 1
+            case Notice():
+                log.write("notice", event.text)
+
+    try:
+        yield on_progress
+        log.write("run-finished", "the run is complete")
+    except BaseException as error:
+        outcome, text = outcome_of(error)
+        log.write(f"run-{outcome}", text, logging.ERROR, round=current)
+        raise
+    finally:
+        log.close()

@@ -18,11 +18,9 @@ from fedaux.config.methods import Method
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.core import here
-from fedaux.core.event_log import EventLog
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Federation
-from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, each_of, no_progress
-from fedaux.core.work import listening
+from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, each_of, listening, no_progress
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.flower.client_app import app
@@ -36,11 +34,10 @@ from fedaux.privacy.mechanism import Bounds
 from fedaux.privacy.module_validation import declare_modules
 from fedaux.report.live import Live
 from fedaux.runs.arguments import make_config
-from fedaux.runs.callbacks import Callback, Callbacks, JsonLines
+from fedaux.runs.callbacks import Callback, JsonLines, calling
 from fedaux.runs.folders import numbered_folder, stored_state
-from fedaux.runs.progress_log import ProgressLog
+from fedaux.runs.reporting import ReportingFederation, reporting
 from fedaux.runs.result import Result
-from fedaux.runs.status_file import StatusFile
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.planner import Planner
@@ -138,19 +135,16 @@ def run_over_regions(
             "head_init and methods that compute a head"
         )
     folder = Path(folder)
+    names = [part.name for part in Part.all(regions)]
     with RunLock(folder) as lock:
-        state, log = stored_state(config, folder), ProgressLog(EventLog.from_environment(config.run_id))
-        shown = {client: part.name for part in Part.all(regions) for client in part.clients(client_names(config))}
-        with log, StatusFile(folder, config, shown) as status:
-            status.restore(state)
-            watch = each_of(status.on_progress, log.on_progress)
-            on_progress = each_of(watch, on_progress)
+        state = stored_state(config, folder)
+        with reporting(folder, config, names) as report, listening(each_of(report, on_progress)):
+            on_progress = each_of(report, on_progress)
             server = make_server(config, on_progress, cache, state)
-            federation = Regions(folder, regions, on_progress=watch)
+            federation = Regions(folder, regions, on_progress=on_progress)
             where = f"which are started with out = {folder.absolute()}"
             on_progress(Notice(f"waiting for {regions} regional servers, {where}"))
-            with listening(on_progress):
-                result = run_in_folder(folder, server, federation, state, callbacks, lock=lock)
+            result = run_in_folder(folder, server, federation, state, callbacks, lock=lock)
             federation.end()
             return result
 
@@ -170,16 +164,18 @@ def run_in_folder(
     """
     server = server.in_folder(folder)
     state = replace(state, dealt=server.site_labels) if state else None
-    config, hooks, writer = server.config, Callbacks([JsonLines(), *callbacks]), RunWriter(folder, state)
-    finished = state.round if state else 0
+    config, writer, saved, finished = server.config, RunWriter(folder, state), state, state.round if state else 0
+    if not isinstance(federation, Regions):  # which reports for each region
+        federation = ReportingFederation(federation, server.on_progress)
     if server.standing:  # a run that was killed may have left some that do not count
         server.standing.keep(state.last_round if state else {})
 
     def save(state: RunState) -> None:
-        nonlocal finished
+        nonlocal saved, finished
         if lock:
             lock.check()
         writer.save(state)
+        saved = state
         if server.orders.known_accounts:
             server.orders.known_accounts.update(state.accounts)
         if server.standing:
@@ -187,16 +183,13 @@ def run_in_folder(
         if state.round == finished:  # prepared, or releases are in
             return
         finished = state.round
-        hooks.on_round_end(state)
         summary, warning = state.ledger.summary(), collapse_warning(state)
-        server.on_progress(RoundFinished(state.history[-1], config.rounds, summary, warning))
+        on_progress(RoundFinished(state.history[-1], config.rounds, summary, warning))
 
-    hooks.on_run_start(config, folder, state)
-    server.on_progress(RunStarted(server.method.label, describe(config), state.history if state else (), config.rounds))
-    try:
+    with calling([JsonLines(), *callbacks], config, folder, lambda: saved) as call:
+        on_progress = each_of(call, server.on_progress)
+        on_progress(RunStarted(server.method.label, describe(config), state.history if state else (), config.rounds))
         return Result(run_rounds(server, federation, state, save, until), folder)
-    finally:
-        hooks.on_run_end()
 
 
 def describe(config: Config) -> str:

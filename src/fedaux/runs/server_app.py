@@ -10,18 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedaux.config.schema import Config
-from fedaux.core.event_log import EventLog
-from fedaux.core.progress import each_of
-from fedaux.core.work import listening
+from fedaux.core.progress import each_of, listening
 from fedaux.export.export import write_models
 from fedaux.flower.server_app import Connect, server_app
 from fedaux.report.progress import print_progress
 from fedaux.report.run_page import write_run_report
 from fedaux.runs.folders import stored_state
-from fedaux.runs.progress_log import ProgressLog
-from fedaux.runs.reporting import ReportingFederation
+from fedaux.runs.reporting import reporting
 from fedaux.runs.runner import run_in_folder
-from fedaux.runs.status_file import StatusFile
 from fedaux.server.run_lock import RunLock
 from fedaux.server.server import make_server
 
@@ -29,17 +25,14 @@ ACCOUNTS = "accounts.json"  # beside the folders of a deployment's runs: how muc
 
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
-    log = ProgressLog(EventLog.from_environment(config.run_id))
-    with RunLock(folder) as lock, log, StatusFile(folder, config) as status:
-        on_progress = each_of(status.on_progress, log.on_progress, print_progress)
+    with RunLock(folder) as lock, reporting(folder, config) as report:
+        on_progress = each_of(report, print_progress)
         with listening(on_progress):
             state = stored_state(config, folder)
-            status.restore(state)
             server = make_server(config, on_progress, state=state)
             if config.federation.registered_only:  # names that mean the same sites in every run
                 server = server.with_accounts(folder.parent / ACCOUNTS)
-            federation = ReportingFederation(connect(server), on_progress)
-            result = run_in_folder(folder, server, federation, state, lock=lock)
+            result = run_in_folder(folder, server, connect(server), state, lock=lock)
         for path in write_models(result.state, folder / "model"):
             print(f"model: {path}", flush=True)
         print(f"report: {write_run_report(folder)}", flush=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.messages import Account, Failure, Federation, Subtotal, Update
-from fedaux.core.progress import AggregationStarted, TrainingProgress
+from fedaux.core.progress import ReplyReceived, WorkProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
 from fedaux.server.analytic_round import finish_round
@@ -67,7 +67,7 @@ def run(
         except NoAnswerError:
             save(state)  # the round is lost; what it cost the clients is not
             raise
-        server.on_progress(AggregationStarted(current.number))
+        server.on_progress(WorkProgress(f"round {current.number}", 0, 0, "averaging and distilling", "distil"))
         state, costs = current.finish(state), Costs()  # T2, T3
         save(state)
     return state
@@ -83,14 +83,13 @@ def train(
         for reply in federation.ask(current.costs.count_sent(orders)):
             if isinstance(reply, Update):
                 accounts[reply.client] = Account.from_json(reply.account)
-                current.add(reply)  # T2
+                if failure := current.add(reply):  # T2
+                    server.on_progress(ReplyReceived("train", current.number, reply.client, 0, failure=failure))
             elif isinstance(reply, Subtotal):
                 accounts |= current.merge(reply)  # T2, of many clients at once
             elif isinstance(reply, Failure):
                 current.failures.append(reply)
-            contributed, failed = len(current.client_metrics), len(current.failures)
-            server.on_progress(TrainingProgress(current.number, contributed + failed, len(chosen), failed))
-            if contributed >= wanted:
+            if len(current.client_metrics) >= wanted:
                 break  # those asked as a spare are not waited for
     return accounts
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
-from fedaux.core.messages import Account, Arrays, Failure, Federation, Order, Release, Sums
-from fedaux.core.progress import PretrainingProgress, ReleasesProgress, SumsProgress
+from fedaux.core.messages import Account, Failure, Federation, Order, Release, Sums
+from fedaux.core.progress import WorkProgress
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.methods.analytic_heads import FeatureSums
 from fedaux.models import flatten_state, published_weights
@@ -72,20 +71,23 @@ def refuse_carried_weights(server: Server) -> None:
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
     """P1: give a prototype its pre-trained extractor, and say where that is kept."""
-    config, progress = server.config.pretrain, partial(PretrainingProgress, spec.label)
+    config = server.config.pretrain
     network, extractor = server.learners.networks[spec.label], server.learners.extractors[spec.label]
 
+    def report(epoch: int, epochs: int, note: str) -> None:
+        server.on_progress(WorkProgress(f"pre-training {spec.label}", epoch, epochs, note, "pretrain"))
+
     def watch(epoch: EpochMetrics) -> None:
-        figures = epoch.loss, epoch.quality.rank, epoch.views_per_second
-        server.on_progress(progress(epoch.epoch, config.epochs, "training", *figures))
+        figures = f"loss {epoch.loss:.3f}, rank {epoch.quality.rank:.1f}, {epoch.views_per_second:,.0f} views/s"
+        report(epoch.epoch, config.epochs, figures)
 
     if published_weights(extractor):
         extractor.restore()  # type: ignore[operator]
-        server.on_progress(progress(1, 1, "published"))
+        report(1, 1, "published weights")
         return Path(published_weights(extractor))
     path, known = load_or_pretrain(spec, network, server.public.aux, config, server.cache or cache_folder(), watch)
     if known:
-        server.on_progress(progress(config.epochs, config.epochs, "cache"))
+        report(config.epochs, config.epochs, "from the cache")
     return path
 
 
@@ -128,13 +130,8 @@ def collect_releases(
     if not missing:
         return state, []
     orders = [server.orders.prepare(state, client) for client in missing]
-    sizes = max(_bytes(order.extractor) for order in orders), max(_bytes(order.public) for order in orders)
-
-    def report(done: int, failed: int) -> None:
-        server.on_progress(ReleasesProgress(state.round + 1, done, len(missing), failed, *sizes))
-
     failures: list[Failure] = []
-    replies = _replies(Release, federation, orders, "no score", failures, report, costs)
+    replies = _replies(Release, federation, orders, "no score", failures, costs)
     releases = {release.client: release for release in replies}
     accounts = {client: Account.from_json(release.account) for client, release in releases.items()}
     return state.with_releases(releases).with_accounts(missing, accounts), failures
@@ -148,14 +145,9 @@ def collect_sums(
     if not missing:
         return state, []
     orders = [server.orders.sums(state, client, sends) for client in missing]
-    extractor = max(_bytes(order.extractor) for order in orders)
-
-    def report(done: int, failed: int) -> None:
-        server.on_progress(SumsProgress(state.round + 1, done, len(missing), failed, extractor))
-
     sums = {label: FeatureSums.from_arrays(arrays) for label, arrays in state.sums.items()}
     accounts, records, failures = dict[str, Account](), dict[str, int](), list[Failure]()
-    for reply in _replies(Sums, federation, orders, "no sums", failures, report, costs):
+    for reply in _replies(Sums, federation, orders, "no sums", failures, costs):
         label, added = server.label_of(reply.client), FeatureSums.from_arrays(reply.arrays)
         sums[label] = sums[label] + added if label in sums else added
         accounts[reply.client], records[reply.client] = Account.from_json(reply.account), reply.records
@@ -169,18 +161,12 @@ def _replies(
     orders: Sequence[Order],
     noun: str,
     failures: list[Failure],
-    report: Callable[[int, int], None],
     costs: Costs,
 ) -> Iterator[T]:
-    """Replies of this kind as they arrive; `failures` gets those of the others, `report` (answered, failed)."""
-    for done, reply in enumerate(federation.ask(costs.count_sent(orders)), 1):
+    """Replies of this kind as they arrive; `failures` gets those of the others."""
+    for reply in federation.ask(costs.count_sent(orders)):
         costs.received += payload_bytes(reply)
         if isinstance(reply, kind):
             yield reply
         elif isinstance(reply, Failure):
             failures.append(replace(reply, reason=f"{noun}: {reply.reason}"))
-        report(done, len(failures))
-
-
-def _bytes(arrays: Arrays) -> int:
-    return sum(int(array.nbytes) for array in arrays.values())

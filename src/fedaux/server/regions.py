@@ -97,13 +97,14 @@ class Regions:
         task: Task = "release" if isinstance(orders[0], PrepareOrder) else "train"
         kind = "prepare" if task == "release" else "train"
         number, missing = self._request(kind, [order.client for order in orders]), list(self._parts)
-        names, round_ = tuple(part.name for part in missing), getattr(orders[0], "round", None)
-        self._on_progress(OrdersSent(task, names, round_, bytes=0))
+        round_ = getattr(orders[0], "round", None)
+        self._on_progress(OrdersSent(task, round_, tuple(part.name for part in missing), bytes=0))
         while missing:
             arrived = [part for part in missing if part.answer(self._folder, number).is_file()]
             for part in arrived:
-                yield from self._receive(part, task, part.answer(self._folder, number))
-            missing = [part for part in missing if part not in arrived]
+                missing.remove(part)
+                done = len(self._parts) - len(missing)
+                yield from self._receive(part, task, round_, done, part.answer(self._folder, number))
             if missing and not arrived:
                 self._wait()
 
@@ -111,13 +112,14 @@ class Regions:
         """All rounds are done, and regional servers may end."""
         self._request("end", [])
 
-    def _receive(self, part: Part, task: Task, path: Path) -> Iterator[Reply]:
+    def _receive(self, part: Part, task: Task, round_: int | None, done: int, path: Path) -> Iterator[Reply]:
         """A region's account is the largest of its clients'."""
         replies, accounts, failures = _read_answer(path)
-        account = max(accounts, key=lambda one: one.epsilon, default=None)
-        self._on_progress(ReplyReceived(part.name, task, path.stat().st_size, account))
+        account, size = max(accounts, key=lambda one: one.epsilon, default=None), path.stat().st_size
+        self._on_progress(ReplyReceived(task, round_, part.name, size, account, None, done, len(self._parts)))
         for failure in failures:
-            self._on_progress(ReplyReceived(part.name, task, 0, failure=failure.under(part.name)))
+            lost = Failure(part.name, f"{failure.client}: {failure.reason}", failure.kind)
+            self._on_progress(ReplyReceived(task, round_, part.name, 0, failure=lost))
         yield from replies
 
     def _request(self, kind: str, clients: list[str]) -> int:

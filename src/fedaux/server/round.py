@@ -96,8 +96,8 @@ class Round:
             weights = scored.teacher_weights(state.releases, [*asked, *known], part) if scored else None
         return cls(server, number, state.weights, norm_limits(state.history), weights, costs, part)
 
-    def add(self, update: Update) -> None:
-        """T2. An update that makes no sense costs its contribution, never the round."""
+    def add(self, update: Update) -> Failure | None:
+        """T2. An update that makes no sense costs its contribution, never the round; what is wrong with it."""
         self.costs.received += payload_bytes(update)
         if update.noise > 0:
             self.private_training[update.client] = PrivateTraining(update.noise, update.rate, update.steps)
@@ -109,10 +109,11 @@ class Round:
             contribution, share = self._contribution(update, label)
         except ValueError as error:
             self.failures.append(Failure(update.client, str(error)))
-            return
+            return self.failures[-1]
         self.total.merge(contribution)
         self.client_metrics[update.client] = ClientMetrics(update.records, update.loss, update.seconds, share)
         self.norms.setdefault(label, []).append(norm)
+        return None
 
     def subtotal(self, accounts: dict[str, Account]) -> Subtotal:
         """All that has been added so far, as one reply, and what those that answered have spent."""

@@ -12,7 +12,7 @@ from fedaux.config.methods import Method, find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder
-from fedaux.core.progress import FeaturesProgress, Notice, OnProgress, no_progress
+from fedaux.core.progress import Notice, OnProgress, WorkProgress, no_progress
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
@@ -107,7 +107,7 @@ class Server:
         return self.public.embedding(self.scorer, state.public, self.label_of, self.config.teachers)
 
     def report_features(self, label: str, done: int, total: int) -> None:
-        self.on_progress(FeaturesProgress(label, done, total))
+        self.on_progress(WorkProgress(f"features of {label}", done, total, phase="features"))
 
 
 def deal(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]) -> dict[str, PrototypeSpec]:

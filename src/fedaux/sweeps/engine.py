@@ -23,7 +23,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, SweepRunProgress, no_progress
+from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, no_progress
 from fedaux.report.arms import ArmResult, collapsed
 from fedaux.report.comparison_page import write_comparison
 from fedaux.report.statistics import HEADER as DIFFERENCES
@@ -248,7 +248,7 @@ def execute(
     by_folder = {str(each.folder): each for each in runs}
 
     def on_task_progress(task: Task, event: ProgressEvent) -> None:
-        on_progress(SweepRunProgress(by_folder[task.name].label if task.name in by_folder else task.name, event))
+        on_progress(replace(event, run=by_folder[task.name].label if task.name in by_folder else task.name))
 
     for task, error in run_tasks(_tasks(runs, cache, tuple(callbacks), jobs > 1), jobs, threads, on_task_progress):
         if task.name in by_folder:

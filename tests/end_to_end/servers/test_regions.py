@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedaux import run as run_here
-from fedaux.runs.run_status import RunStatus
+from fedaux.runs.status import RunStatus
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server

@@ -8,7 +8,7 @@ import pytest
 from fedaux.audit import run
 from fedaux.audit.attack import AttackResult, AttackSkipped, AuditConfig
 from fedaux.core.errors import UnknownNameError
-from fedaux.core.progress import AuditProgress, ProgressEvent
+from fedaux.core.progress import ProgressEvent, WorkProgress
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_all_attacks_in_order_or_those_that_are_named(folders: list[Path]) -> No
     assert [one.claimed for one in results] == [2.0, 2.0]
     assert len(set(folders)) == 2  # each has one of its own, and none stays
     assert not any(folder.exists() for folder in folders)
-    assert events == [AuditProgress("first", 1, 2), AuditProgress("second", 2, 2)]
+    assert events == [WorkProgress("attacks", 1, 2, "first"), WorkProgress("attacks", 2, 2, "second")]
     assert [one.name for one in run.audit_client(only=["second"])] == ["second"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from fedaux.core.progress import OrdersSent, ReplyReceived
 from fedaux.deploy.regional_servers import RegionalServers, merges_regions
 from fedaux.deploy.status import Status, read_status
-from fedaux.runs.run_status import FILE, RunStatus
+from fedaux.runs.status import FILE, RunStatus
 from fedaux.server.regions import FOLDER, Part
 from helpers.tiny import TINY_CONFIG
 
@@ -28,8 +28,8 @@ def run(tmp_path: Path) -> Path:
     for name, moment in zip(REGIONS, (NOW, NOW - 3600), strict=False):
         write(tmp_path / FOLDER / name, RunStatus.start(TINY_CONFIG, None, NOW - 7200), moment)
     status = RunStatus.start(TINY_CONFIG, None, NOW - 7200, REGIONS)
-    status.update(OrdersSent("release", tuple(REGIONS), None, 0), NOW - 7000)
-    status.update(ReplyReceived(REGIONS[0], "release", 10), NOW - 6900)
+    status.update(OrdersSent("release", None, tuple(REGIONS), 0), NOW - 7000)
+    status.update(ReplyReceived("release", None, REGIONS[0], 10), NOW - 6900)
     write(tmp_path, status, NOW)
     return tmp_path
 
@@ -41,12 +41,12 @@ def read(run: Path, **options: float) -> Status:
 def test_regions_by_name_with_what_each_is_asked_for(run: Path) -> None:
     found = read(run, stuck_after=1e6)
     assert (found.state, found.phase, found.link, found.problems) == ("running", "score", True, ())
-    assert [(site.name, site.connection, site.asked_for) for site in found.sites] == [
+    assert [(site.name, site.connection, site.record.asked_for) for site in found.sites] == [
         ("1of3", "online", ""),
         ("2of3", "offline", "release"),
         ("3of3", "unregistered", "release"),
     ]
-    assert found.sites[0].last_reply == NOW - 6900
+    assert found.sites[0].record.last_reply == NOW - 6900
     assert [site.since for site in found.sites] == [NOW - 7200, NOW - 3600, None]
 
 

@@ -1,5 +1,6 @@
 """What an operator is told, from a run's folder and a SuperLink; `end_to_end/test_operator.py` has real ones."""
 
+import io
 import json
 import os
 import socket
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from fedaux.config.schema import Config
 from fedaux.core.messages import NO_ANSWER, Account, Failure
@@ -16,8 +18,9 @@ from fedaux.core.progress import OrdersSent, ReplyReceived, RoundFinished
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import ControlLink, FlowerRun, LinkError, Node
-from fedaux.deploy.status import Status, read_status, server_folder
-from fedaux.runs.run_status import FILE, RunStatus
+from fedaux.deploy.status import State, Status, read_status, server_folder, status_panel, watch
+from fedaux.runs.status import FILE, RunStatus
+from helpers.statuses import NOW, PARIS, RUNNING
 
 START = 1_800_000_000.0
 RESULT = RoundResult(1, {"mlp": 0.5}, {"berlin": ClientMetrics(9, 0.1, 1.0)}, seconds={"train": 2.0})
@@ -58,10 +61,10 @@ def server(folder: Path) -> Path:
 def record(server: Path) -> RunStatus:
     """Of a run in its second round, 30 s after its start: berlin has answered, paris has not."""
     status = RunStatus.start(Config.load(server / "fedaux.toml"), None, START)
-    status.update(ReplyReceived("paris", "release", 0, failure=Failure("paris", "gone", NO_ANSWER)), START + 5)
+    status.update(ReplyReceived("release", None, "paris", 0, failure=Failure("paris", "gone", NO_ANSWER)), START + 5)
     status.update(RoundFinished(RESULT, 9, ""), START + 10)
-    status.update(OrdersSent("train", ("berlin", "paris"), 2, 2000), START + 20)
-    status.update(ReplyReceived("berlin", "train", 1000, SPENT), START + 30)
+    status.update(OrdersSent("train", 2, ("berlin", "paris"), 2000), START + 20)
+    status.update(ReplyReceived("train", 2, "berlin", 1000, SPENT), START + 30)
     return status
 
 
@@ -75,18 +78,33 @@ def read(server: Path, now: float = START + 40, link: Link | None = None, stuck_
 
 
 def test_a_run_that_goes_on(server: Path) -> None:
-    store(server, record(server))
+    status = record(server)
+    store(server, status)
     found = read(server)
     assert (found.state, found.problems, found.link) == ("running", (), True)
-    assert (found.round, found.finished_rounds, found.phase, found.phase_since) == (2, 1, "train", START + 20)
-    assert (found.silence, found.stuck_after, found.last_seconds) == (10.0, 300.0, {"train": 2.0})
-    berlin, paris = found.sites
-    assert (berlin.connection, berlin.since, berlin.last_reply) == ("online", START - 60, START + 30)
-    assert (berlin.epsilon, berlin.left, berlin.asked_for) == (0.75, 0.25, "")
-    assert (paris.connection, paris.since, paris.last_reply) == ("registered", None, None)
-    assert (paris.epsilon, paris.left) == (None, 1.0)
-    assert (paris.asked_for, paris.asked_at, paris.failures) == ("train", START + 20, {"no-answer": 1})
-    assert (paris.last_error, paris.last_error_at) == ("gone", START + 5)
+    assert (found.round, found.phase, found.silence, found.stuck_after) == (2, "train", 10.0, 300.0)
+    assert [(site.connection, site.since, site.left) for site in found.sites] == [
+        ("online", START - 60, 0.25),
+        ("registered", None, 1.0),
+    ]
+    assert [site.record for site in found.sites] == list(status.sites.values())
+
+
+def test_json_has_all_of_it_and_null_for_what_never_was(server: Path) -> None:
+    status = record(server)
+    status.update(ReplyReceived("train", 2, "berlin", 1, replace(SPENT, epsilon=float("inf"))), START + 31)
+    store(server, status)
+    table = json.loads(json.dumps(read(server).to_dict(), allow_nan=False))
+    keys = """time state run flower_run method round finished_rounds rounds phase phase_since started ended
+        last_progress stuck_after seconds last_seconds bytes_sent bytes_received link error sites problems"""
+    assert set(keys.split()) <= table.keys()
+    assert (table["phase"], table["round"], table["ended"], table["started"]) == ("train", 2, None, START)
+    keys = """name connection since asked_for asked_at last_reply replies failures epsilon left last_error
+        last_error_at"""
+    berlin, paris = table["sites"]
+    assert set(keys.split()) <= paris.keys()
+    assert (berlin["name"], berlin["epsilon"], berlin["left"], berlin["last_error_at"]) == ("berlin", None, 0.0, None)
+    assert (paris["asked_at"], paris["last_reply"], paris["failures"]) == (START + 20, None, {"no-answer": 1})
 
 
 def test_one_without_progress_is_stuck_and_who_is_waited_for_is_named(server: Path) -> None:
@@ -97,7 +115,7 @@ def test_one_without_progress_is_stuck_and_who_is_waited_for_is_named(server: Pa
     assert read(server, START + 330).state == "running"
     assert read(server, START + 330, stuck_after=299).state == "stuck"
     status = record(server)
-    status.update(ReplyReceived("paris", "train", 1000, SPENT), START + 31)
+    status.update(ReplyReceived("train", 2, "paris", 1000, SPENT), START + 31)
     store(server, status, alive=START + 400)
     assert "the server's own work" in read(server, START + 401).problems[0]
 
@@ -111,7 +129,7 @@ def test_a_process_that_was_killed_has_failed_unless_it_was_told_to_stop(server:
     stopped = FlowerRun(7, "finished:stopped", "", iso(START - 5))
     found = read(server, START + 91, Link(run=stopped))
     assert (found.state, found.problems, found.flower_run) == ("stopped", (), 7)
-    assert [site.asked_for for site in found.sites] == ["", ""]  # nobody is waited for
+    assert [site.record.asked_for for site in found.sites] == ["", ""]  # nobody is waited for
 
 
 @pytest.mark.parametrize(
@@ -123,16 +141,10 @@ def test_the_runs_own_word_counts_when_it_has_ended(server: Path, outcome: str, 
     store(server, status)
     found = read(server, START + 36)
     assert (found.state, found.error, len(found.problems)) == (outcome, "no quorum", problems)
-    assert (found.phase, found.finished_rounds) == ("", 1)
+    assert (found.phase, found.record.finished_rounds) == ("", 1)
     stopped = read(server, START + 36, Link(run=FlowerRun(7, "finished:stopped", "", iso(START - 5))))
     assert stopped.state == ("finished" if outcome == "finished" else "stopped")
     assert stopped.problems == ()
-
-
-def test_no_run_at_all(server: Path) -> None:
-    found = read(server)
-    assert (found.state, found.problems, found.rounds) == ("none", (), 0)
-    assert [(site.name, site.connection) for site in found.sites] == [("berlin", "online"), ("paris", "registered")]
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["first", "after another"])
@@ -166,49 +178,35 @@ def test_a_server_that_is_down_is_a_problem_and_all_else_is_still_told(server: P
     found = read(server, link=Link(down="start superlink.sh"))
     assert (found.state, found.link, found.problems) == ("running", False, ("start superlink.sh",))
     assert {site.connection for site in found.sites} == {"unknown"}
+    (server / "fedaux.toml").write_text("rounds = -1\n")
+    assert "cannot be read: rounds must be" in read(server).problems[0]
 
 
 def test_a_site_that_refused_for_its_budget_has_none_left(server: Path) -> None:
     status = record(server)
-    status.update(ReplyReceived("berlin", "train", 0, failure=Failure("berlin", "budget", "budget")), START + 31)
+    status.update(ReplyReceived("train", 2, "berlin", 0, failure=Failure("berlin", "budget", "budget")), START + 31)
     store(server, status)
     assert read(server).sites[0].left == 0.0
 
 
 def test_sites_without_a_key_and_keys_without_a_site(server: Path) -> None:
     found = read(server, link=Link(known=[Node("rome, oslo", 3, "offline", iso(START - 5))]))
-    assert [(site.name, site.connection) for site in found.sites] == [
-        ("berlin", "unregistered"),
-        ("paris", "unregistered"),
-        ("rome", "offline"),
-        ("oslo", "offline"),
-    ]
+    assert (found.state, found.problems, found.record.rounds) == ("none", (), 0)
+    connections = {"berlin": "unregistered", "paris": "unregistered", "rome": "offline", "oslo": "offline"}
+    assert {site.name: site.connection for site in found.sites} == connections
 
 
 def test_a_regional_server_has_its_run_elsewhere_and_the_sites_of_its_region(server: Path, tmp_path: Path) -> None:
     whole = Config.load(server / "fedaux.toml")
     part = replace(whole, federation=replace(whole.federation, sites=("berlin",)))
     status = RunStatus.start(part, None, START)
-    status.update(OrdersSent("train", ("berlin",), 1, 2000), START + 20)
+    status.update(OrdersSent("train", 1, ("berlin",), 2000), START + 20)
     (tmp_path / FILE).write_text(status.to_json())
     os.utime(tmp_path / FILE, (START + 30, START + 30))
     link = Link(known=[Node("berlin", 1, "online", iso(START - 60))])
     found = read_status(server, link, START + 40, folder=tmp_path)
     assert (found.state, found.round, [site.name for site in found.sites]) == ("running", 1, ["berlin"])
     assert read(server, link=link).state == "none"
-
-
-def test_settings_that_cannot_be_read_are_a_problem(server: Path) -> None:
-    (server / "fedaux.toml").write_text("rounds = -1\n")
-    assert "cannot be read: rounds must be" in read(server).problems[0]
-
-
-def test_json_is_json(server: Path) -> None:
-    status = record(server)
-    status.update(ReplyReceived("berlin", "train", 1, replace(SPENT, epsilon=float("inf"))), START + 31)
-    store(server, status)
-    table = json.loads(json.dumps(read(server).to_dict(), allow_nan=False))
-    assert (table["state"], table["sites"][0]["epsilon"], table["sites"][0]["left"]) == ("running", None, 0.0)
 
 
 def test_the_folder_may_be_the_servers_or_the_deployments(folder: Path) -> None:
@@ -235,3 +233,58 @@ def test_a_server_that_says_nothing_is_not_waited_for(
     found = read_status(server, ControlLink(server))
     assert f"the server at {silent} does not answer" in found.problems[0]
     assert "Start superlink.sh" in found.problems[0]
+
+
+def shown(status: Status, width: int = 100) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(status_panel(status))
+    return [" ".join(line.strip("│╭╮╰╯─ \n").split()) for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+def test_the_panel_has_all_that_is_known() -> None:
+    lines = shown(RUNNING)
+    assert lines[0] == "FedAUX"
+    assert lines[1:6] == [
+        "run running: round 2 of 5, train for 1:05",
+        "progress 10 s ago; stuck after 5:00",
+        "last round train 9.5 s, distil 0.2 s",
+        "all rounds train 19.5 s, distil 0.5 s",
+        "arrays 2.5 MB sent, 840 kB received",
+    ]
+    assert lines[7:10] == [
+        "berlin online 3:20 10 s ago 0.75 0.25",
+        "paris offline 1:10 train 1:05 never ? 1 no-answer 2",
+        "paris, 1:01 ago: [b]gone",  # as it came, not as markup
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "rounds", "text"),
+    [
+        ("none", 0, "none yet: run.sh starts one"),
+        ("starting", 0, "is being started"),
+        ("failed", 5, "failed after round 3 of 5"),
+    ],
+)
+def test_the_panel_of_a_run_that_does_not_go_on_is_not_cut_in_80_columns(state: State, rounds: int, text: str) -> None:
+    run = RunStatus(finished_rounds=3, rounds=rounds)
+    lines = shown(Status(NOW, state, record=run, problems=("run.sh goes on",), sites=(PARIS,)), 80)
+    assert f"run {text}" in lines
+    assert "problem: run.sh goes on" in lines
+    assert "paris offline 1:10 train 1:05 never ? 1 no-answer 2" in lines
+
+
+def test_the_panel_is_drawn_until_somebody_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Status(NOW, "finished", record=RunStatus(finished_rounds=5, rounds=5))
+    found, looks = iter([RUNNING, RUNNING, ended]), iter([None, None])
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 7.0
+        if next(looks, "over") == "over":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedaux.deploy.status.time.sleep", sleep)
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    assert watch(console, lambda: next(found), 7.0).state == "finished"
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.index("running: round 2 of 5") < text.index("finished after round 5 of 5")

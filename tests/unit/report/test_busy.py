@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fedaux.core.work import Work
+from fedaux.core.progress import Work
 from fedaux.report import busy as module
 from fedaux.report.busy import busy
 from helpers.terminals import console, printed
@@ -30,8 +30,3 @@ def test_lines_elsewhere_and_only_if_it_takes_a_while(monkeypatch: pytest.Monkey
         Work("reading files", 10, 3)
         time.sleep(0.5)
     assert printed(on).splitlines() == ["slow work: reading files: 3/10, 0 s so far"]
-
-
-def test_an_error_ends_it() -> None:
-    with pytest.raises(ValueError, match="wrong"), busy(console(), "work"):
-        raise ValueError("wrong")

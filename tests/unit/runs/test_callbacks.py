@@ -1,14 +1,17 @@
-"""Lines of metrics have no gap and no half line, whatever was cut off."""
+"""Lines of metrics have no gap and no half line, whatever was cut off; trackers by name, and what they all share."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fedaux.config.schema import Config
+from fedaux.core.errors import MissingPackageError, UnknownNameError
 from fedaux.core.messages import Failure
-from fedaux.runs import callbacks
-from fedaux.runs.callbacks import CLIENTS, METRICS, JsonLines, client_rows, round_metrics
+from fedaux.core.results import RoundResult
+from fedaux.runs.callbacks import CLIENTS, METRICS, JsonLines, Tracker, client_rows, make_callbacks, round_metrics
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from helpers.runs import finished_run
@@ -52,15 +55,15 @@ def test_failures_are_rows_of_their_own(done: FinishedRun, tmp_path: Path) -> No
     assert lines(tmp_path / METRICS)[0]["failed"] == 1
 
 
-def test_a_write_that_failed_leaves_no_gap_and_no_half_line(
-    done: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_failed_leaves_no_gap_and_no_half_line(done: FinishedRun, tmp_path: Path) -> None:
     writer = JsonLines()
     writer.on_run_start(TINY_CONFIG, tmp_path, None)
-    with monkeypatch.context() as patch:
-        patch.setattr(callbacks, "client_rows", lambda result: 1 / 0)  # after the metrics were appended
-        with pytest.raises(ZeroDivisionError):
-            writer.on_round_end(replace(done.state, round=1, history=done.state.history[:1]))
+    (tmp_path / CLIENTS).unlink()
+    (tmp_path / CLIENTS).mkdir()
+    with pytest.raises(IsADirectoryError):  # after the metrics were appended
+        writer.on_round_end(replace(done.state, round=1, history=done.state.history[:1]))
+    assert len(lines(tmp_path / METRICS)) == 1
+    (tmp_path / CLIENTS).rmdir()
     writer.on_round_end(done.state)
     assert lines(tmp_path / METRICS) == metrics(done.state)
     assert lines(tmp_path / CLIENTS) == [row for result in done.state.history for row in client_rows(result)]
@@ -78,11 +81,37 @@ def test_a_row_has_the_figures_of_its_round_and_leaves_out_what_does_not_exist(d
     assert (two["accuracy"], two["accuracy/mlp"], two["accuracy/cnn"]) == (pytest.approx(0.3), 0.2, 0.4)
 
 
-def test_the_end_of_a_run_turns_lines_into_parquet(done: FinishedRun, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    writer = JsonLines()
-    writer.on_run_start(TINY_CONFIG, tmp_path, None)
-    writer.on_round_end(done.state)
-    writer.on_run_end()
-    assert parquet.read_table(tmp_path / "metrics.parquet").column("accuracy").to_pylist() == done.curve
-    assert parquet.read_table(tmp_path / "clients.parquet").num_rows == 6
+class Recorder(Tracker):
+    """Refuses to log once, as a server that is away."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.away = True
+
+    def open(self, config: Config, folder: Path) -> None: ...
+
+    def log(self, result: RoundResult) -> None:
+        if self.away:
+            self.away = False
+            raise ConnectionError
+        self.steps.append(result.round)
+
+
+def test_what_a_tracker_has_missed_it_logs_at_the_next_round_and_once(done: FinishedRun, tmp_path: Path) -> None:
+    tracker = Recorder()
+    tracker.on_run_start(TINY_CONFIG, tmp_path, None)
+    with pytest.raises(ConnectionError):
+        tracker.on_round_end(replace(done.state, round=1, history=done.state.history[:1]))
+    tracker.on_round_end(done.state)
+    tracker.on_round_end(done.state)
+    assert tracker.steps == [1, 2]
+    tracker.on_run_start(TINY_CONFIG, tmp_path, done.state)  # another run, as in a sweep
+    assert tracker.steps == [1, 2, 1, 2]
+
+
+def test_a_tracker_that_is_none_and_one_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'tensorboard'"):
+        make_callbacks(["tensorbord"])
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[mlflow\]'"):
+        make_callbacks(["mlflow"])

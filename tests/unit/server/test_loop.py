@@ -9,7 +9,7 @@ import pytest
 
 from fedaux import Config
 from fedaux.core.messages import Account, Order, PrepareOrder, Reply, TrainOrder, Update
-from fedaux.core.progress import AggregationStarted, ReleasesProgress, TrainingProgress
+from fedaux.core.progress import ProgressEvent, ReplyReceived, WorkProgress
 from fedaux.server.loop import NoAnswerError, quorum, run, sample
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
@@ -191,12 +191,13 @@ def test_a_stopped_run_goes_on_to_the_same_bits() -> None:
     assert same_weights(whole, rest)
 
 
-def test_progress_counts_those_that_answered() -> None:
-    events: list[Any] = []
-    server = replace(make_server(replace(CONFIG, rounds=1)), on_progress=events.append)
-    run(server, Scripted({"a": fails(TrainOrder)}), None, lambda state: None)
-    releases = [event for event in events if isinstance(event, ReleasesProgress)]
-    training = [event for event in events if isinstance(event, TrainingProgress)]
-    assert [(event.done, event.total, event.failed) for event in releases] == [(n, 4, 0) for n in (1, 2, 3, 4)]
-    assert [(event.done, event.total, event.failed) for event in training] == [(n, 4, 1) for n in (1, 2, 3, 4)]
-    assert isinstance(events[-1], AggregationStarted)
+def test_a_reply_that_makes_no_sense_is_reported_as_a_failure() -> None:
+    events: list[ProgressEvent] = []
+    server = replace(make_server(replace(CONFIG, rounds=2)), on_progress=events.append)
+    run(server, Scripted({"a": odd}), None, lambda state: None)
+    refused = [event for event in events if isinstance(event, ReplyReceived)]
+    assert [(event.round, event.client, event.done, event.total) for event in refused] == [(2, "a", 0, 0)]
+    assert refused[0].failure is not None
+    assert "the limit" in refused[0].failure.reason
+    assert isinstance(events[-1], WorkProgress)
+    assert events[-1].phase == "distil"

@@ -10,7 +10,7 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.messages import Failure, PrepareOrder
-from fedaux.core.progress import PretrainingProgress
+from fedaux.core.progress import ProgressEvent, WorkProgress
 from fedaux.core.timing import Costs
 from fedaux.models import flatten_state, load_state
 from fedaux.privacy.module_validation import UnsupportedModuleError
@@ -39,7 +39,7 @@ def test_a_network_that_cannot_train_privately_is_refused_before_anybody_is_aske
 def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
     """Images, as SimCLR wants them, come in `tests/unit/pretraining`; here it matters who asks for it."""
     config = replace(CONFIG, method="fedavg", pretrain=PretrainConfig(epochs=1))
-    events: list[PretrainingProgress] = []
+    events: list[ProgressEvent] = []
     server = replace(make_server(config, tmp_path), on_progress=events.append)
     initial_state(server)
     assert events == []
@@ -52,14 +52,14 @@ def test_published_weights_are_restored_instead_of_trained() -> None:
     server = make_server()
     extractor = server.learners.extractors[MLP.label]
     published = {name: array + array.dtype.type(1) for name, array in flatten_state(extractor).items()}
-    events: list[PretrainingProgress] = []
+    events: list[ProgressEvent] = []
 
     extractor.published_weights = "somewhere"
     extractor.restore = lambda: load_state(extractor, published)
     path = pretrain_extractor(replace(server, on_progress=events.append), MLP)
     assert path == Path("somewhere")
     assert np.array_equal(flatten_state(extractor)["parameters"], published["parameters"])
-    assert [event.source for event in events] == ["published"]
+    assert events == [WorkProgress(f"pre-training {MLP.label}", 1, 1, "published weights", "pretrain")]
 
 
 OWN = """

@@ -2,9 +2,8 @@
 
 import pytest
 
-from fedaux.core import work as module
-from fedaux.core.progress import ProgressEvent, WorkProgress, no_progress
-from fedaux.core.work import Work, listening, track
+from fedaux.core import progress as module
+from fedaux.core.progress import ProgressEvent, Work, WorkProgress, listening, no_progress, track
 
 
 def test_items_come_as_they_are_and_their_count_is_heard() -> None:
