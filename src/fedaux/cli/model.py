@@ -133,7 +133,7 @@ def evaluate(
     from fedaux.export.evaluation import evaluate_model
     from fedaux.export.input_files import InputReader
     from fedaux.export.model import Model
-    from fedaux.report.evaluation_page import FIGURES, SITES, figure_rows, recall_rows, site_rows, write_evaluation_page
+    from fedaux.report.model_pages import FIGURES, SITES, figure_rows, recall_rows, site_rows, write_evaluation_page
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
@@ -154,9 +154,8 @@ def evaluate(
     console.print(results_table(f"{model.name} on {count:,} records of {data}", FIGURES, figure_rows(found.total)))
     if found.sites:
         console.print(results_table("Sites, in %", SITES, site_rows(found.sites)))
-    console.print(
-        results_table("Classes", ("class", "records", "recall, %", "95 % interval"), recall_rows(found, loaded))
-    )
+    classes = recall_rows(found.total, loaded.classes)
+    console.print(results_table("Classes", ("class", "records", "recall, %", "95 % interval"), classes))
     if page is not None:
         console.print(f"Page: [bold]{escape(str(page))}[/bold]", soft_wrap=True)
 
