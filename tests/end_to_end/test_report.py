@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedaux import Config, run
-from fedaux.report.facts import load_facts
-from fedaux.report.run_page import write_run_report
+from fedaux.report.run_page import load_facts, write_run_report
 from fedaux.server.result import Result
 from helpers.pages import Page
 from helpers.tiny import TINY

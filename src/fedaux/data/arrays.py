@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.parsing import ConfigError
-from fedaux.core.cache import SOURCE
+from fedaux.core.cache import SOURCE, CacheKind
 from fedaux.core.io import cache_folder
 from fedaux.core.work import track
 from fedaux.data.array_values import decoded, load_values
@@ -34,6 +34,7 @@ from fedaux.data.records import Corpus, Records
 Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
 
 VERSION = 1  # of the converters' output; part of the cache key
+CACHED = (CacheKind(r"(\w+)-\w{8,}", r"decoded \1", private=True),)  # folders of `convert_once`
 ALIASES = {  # names of the arrays in files of Keras and MedMNIST
     "x": ("x", "x_train", "train_images"),
     "y": ("y", "y_train", "train_labels"),

@@ -12,10 +12,15 @@ import numpy as np
 from numpy.lib import format as npy
 from torch import nn
 
+from fedaux.core.cache import CacheKind
 from fedaux.data.records import Records
 from fedaux.models.inference import Rows, cached_fingerprint, fingerprint, predict_batches, stack_blocks
 from fedaux.privacy import per_record
 
+CACHED = (
+    CacheKind(r"features-alone-.*", "features of private records", private=True),
+    CacheKind(r"features-.*", "features"),
+)
 _PER_RECORD = "alone-1-"  # version of the per-record computation, part of the file name
 
 
