@@ -45,13 +45,6 @@ def test_its_figures_are_those_of_the_run(page: str, done: Result) -> None:
         assert page.count(client) >= 3
 
 
-def test_real_sites_have_no_split_and_numbers_no_favourites(done: Result, tmp_path: Path) -> None:
-    result = run(Config.from_dict({**TINY, "method": "fedavg"}), tmp_path / "run", cache=tmp_path / "cache")
-    text = write_run_report(result.folder, tmp_path / "cache").read_text()
-    assert Page(text).sections == ["learning", "split", "classes", "clients", "privacy", "costs", "settings"]
-    assert "nothing was released under differential privacy" in text
-
-
 def test_favourites_of_one_class_clients_are_of_their_class(tmp_path: Path) -> None:
     """With hardly any noise, the public digits that score highest are mostly the client's own digit."""
     config = Config.from_dict(

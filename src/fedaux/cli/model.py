@@ -90,10 +90,10 @@ def predict(
         for names, x in reader.blocks(inputs):
             found += _named(loaded, names, x, top)
             advance(len(found))
-    table = {"model": str(model), "classes": list(loaded.classes), "predictions": found}
-    table["skipped"] = [str(file) for file in reader.skipped]
+    skipped = [str(file) for file in reader.skipped]
+    table = {"model": str(model), "classes": list(loaded.classes), "predictions": found, "skipped": skipped}
     if out is not None:
-        _write(found, out) if out.suffix != ".json" else _write_json(table, out)
+        _write(table, out)
     if as_json:
         print_json(table)
         return
@@ -211,17 +211,15 @@ def _row(one: dict[str, Any]) -> tuple[str, str, str, str]:
     return escape(one["input"]), escape(best["class"]), f"{best['probability']:.3f}", escape(rest)
 
 
-def _write_json(table: dict[str, Any], out: Path) -> None:
-    from fedaux.core.io import write_atomically
-
-    write_atomically(out, json.dumps(table, indent=1, ensure_ascii=False).encode())
-
-
-def _write(found: list[dict[str, Any]], out: Path) -> None:
-    """One line a record: its name, then class and probability of each rank."""
+def _write(table: dict[str, Any], out: Path) -> None:
+    """JSON, or CSV with one line a record: its name, then class and probability of each rank."""
     from fedaux.core.io import write_atomically
     from fedaux.report.tables import to_csv
 
+    if out.suffix == ".json":
+        write_atomically(out, json.dumps(table, indent=1, ensure_ascii=False).encode())
+        return
+    found = table["predictions"]
     ranks = range(1, 1 + max((len(one["top"]) for one in found), default=0))
     lines = [["input", *(word for rank in ranks for word in (f"class_{rank}", f"probability_{rank}"))]]
     for one in found:
