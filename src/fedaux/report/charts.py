@@ -83,7 +83,7 @@ class Chart(ABC):
             text = f"{suffix} files are drawn by matplotlib: pip install 'fedaux[figures]'."
             raise MissingPackageError(text) from error
         colours = read_colours()
-        style = {
+        style: Any = {
             "pdf.fonttype": 42,  # fonts are embedded, as publishers ask
             "font.size": 9,
             "text.parse_math": False,  # names of classes and clients are no formulas
