@@ -32,8 +32,7 @@ from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.data.partition import dirichlet
-from fedaux.report.figure_files import save_chart
-from fedaux.report.line_chart import Line, line_chart
+from fedaux.report.charts import Line, LineChart
 from fedaux.runs.callbacks import JsonLines
 from fedaux.runs.runner import run_in_folder
 from fedaux.server.round import norm_limits
@@ -237,10 +236,8 @@ def main() -> None:
         drawn.append(Line(CURVES[name].what, [time / times[0] for time in times], f"t{len(drawn)}"))
     if asked.picture:
         steps = [f"× {4**step}" for step in range(4)]
-        chart = line_chart(
-            drawn[:4], "size", "processor time of a round, times that at the smallest size", x_values=steps
-        )
-        save_chart(chart, asked.picture, "How a round grows")
+        what = "processor time of a round, times that at the smallest size"
+        LineChart(drawn[:4], "size", what, x_values=steps).save(asked.picture, "How a round grows")
 
 
 if __name__ == "__main__":

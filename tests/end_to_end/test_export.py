@@ -85,10 +85,3 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
 
     with pytest.raises(OnnxError, match="the ONNX graph differs from the network"):
         to_onnx(Prototype(Fickle(), 3), RecordSpec("numbers", (5,)))
-
-
-def test_a_trained_run_is_exported_with_the_accuracy_that_it_reported(result: FinishedRun, tmp_path: Path) -> None:
-    test = open_data(result.state.config).test
-    for spec, folder in zip(result.state.config.prototypes, export_model(result.folder, tmp_path), strict=True):
-        found = Model.from_pretrained(folder).predict(test.gather()).argmax(axis=1)
-        assert float((found == test.labels).mean()) == result.state.history[-1].accuracy[spec.label]

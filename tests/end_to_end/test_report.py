@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedaux import Config, run
-from fedaux.report.facts import load_facts
-from fedaux.report.run_page import write_run_report
+from fedaux.report.run_page import load_facts, write_run_report
 from fedaux.server.result import FinishedRun
 from helpers.pages import Page
 from helpers.tiny import TINY
@@ -44,13 +43,6 @@ def test_its_figures_are_those_of_the_run(page: str, done: FinishedRun) -> None:
     assert "clients = 3" in page
     for client in ("client-000", "client-002"):
         assert page.count(client) >= 3
-
-
-def test_real_sites_have_no_split_and_numbers_no_favourites(done: FinishedRun, tmp_path: Path) -> None:
-    result = run(Config.from_dict({**TINY, "method": "fedavg"}), tmp_path / "run", cache=tmp_path / "cache")
-    text = write_run_report(result.folder, tmp_path / "cache").read_text()
-    assert Page(text).sections == ["learning", "split", "classes", "clients", "privacy", "costs", "settings"]
-    assert "nothing was released under differential privacy" in text
 
 
 def test_favourites_of_one_class_clients_are_of_their_class(tmp_path: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from fedaux.cli.common import Json, console_for, examples, print_json, print_result
-from fedaux.core.cache import clean_cache, list_cache
+from fedaux.cli.common import Json, console_for, examples, loading, print_json, print_result
 from fedaux.core.errors import Exit
+
+if TYPE_CHECKING:
+    from fedaux.core.cache import CacheEntry
 
 app = typer.Typer(no_args_is_help=True, help="Decoded data, features and extractors on this machine.")
 
@@ -22,11 +24,9 @@ Folder = Annotated[
 @app.command("list", epilog=examples("fedaux cache list", "fedaux cache list --folder sites/berlin/vault/decoded"))
 def list_(folder: Folder = None, as_json: Json = False) -> None:
     """What is kept, how large it is, when it was last used, and whether it may hold private records."""
-    from fedaux.core.io import cache_folder
     from fedaux.report.terminal import format_bytes, results_table
 
-    place = folder or cache_folder()
-    entries = list_cache(place)
+    place, entries = _read(folder, as_json)
     if as_json:
         print_json({"folder": str(place), "entries": [{**vars(one), "path": str(one.path)} for one in entries]})
         return
@@ -59,11 +59,11 @@ def clean(
     as_json: Json = False,
 ) -> None:
     """Delete it. Nothing is lost but time: data are decoded, and extractors trained, when they are needed again."""
-    from fedaux.core.io import cache_folder
+    from fedaux.core.cache import clean_cache
     from fedaux.report.terminal import format_bytes, plural
 
-    place = folder or cache_folder()
-    entries = [one for one in list_cache(place) if one.days >= unused and (one.private or not private)]
+    place, found = _read(folder, as_json)
+    entries = [one for one in found if one.days >= unused and (one.private or not private)]
     size = format_bytes(sum(one.bytes for one in entries))
     count = plural(len(entries), "entry", "entries")
     if entries and not yes and not typer.confirm(f"Delete {count}, {size}, from {place}?", err=True):
@@ -75,3 +75,16 @@ def clean(
         "bytes": sum(e.bytes for e in entries),
     }
     print_result(as_json, facts, f"Deleted {count}, {size}, from {place}.")
+
+
+def _read(folder: Path | None, as_json: bool) -> tuple[Path, list[CacheEntry]]:
+    """The folder, and what each part of the package keeps in it."""
+    with loading(console_for(as_json)):
+        from fedaux.core.cache import list_cache
+        from fedaux.core.io import cache_folder
+        from fedaux.data import arrays
+        from fedaux.pretraining import store
+        from fedaux.scoring import features
+
+    place = folder or cache_folder()
+    return place, list_cache(place, (*features.CACHED, *store.CACHED, *arrays.CACHED))

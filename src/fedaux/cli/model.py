@@ -90,10 +90,10 @@ def predict(
         for names, x in reader.blocks(inputs):
             found += _named(loaded, names, x, top)
             advance(len(found))
-    table = {"model": str(model), "classes": list(loaded.classes), "predictions": found}
-    table["skipped"] = [str(file) for file in reader.skipped]
+    skipped = [str(file) for file in reader.skipped]
+    table = {"model": str(model), "classes": list(loaded.classes), "predictions": found, "skipped": skipped}
     if out is not None:
-        _write(found, out) if out.suffix != ".json" else _write_json(table, out)
+        _write(table, out)
     if as_json:
         print_json(table)
         return
@@ -133,7 +133,7 @@ def evaluate(
     from fedaux.export.evaluation import evaluate_model
     from fedaux.export.input_files import InputReader
     from fedaux.export.model import Model
-    from fedaux.report.evaluation_page import FIGURES, SITES, figure_rows, recall_rows, site_rows, write_evaluation_page
+    from fedaux.report.model_pages import FIGURES, SITES, figure_rows, recall_rows, site_rows, write_evaluation_page
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
@@ -154,9 +154,8 @@ def evaluate(
     console.print(results_table(f"{model.name} on {count:,} records of {data}", FIGURES, figure_rows(found.total)))
     if found.sites:
         console.print(results_table("Sites, in %", SITES, site_rows(found.sites)))
-    console.print(
-        results_table("Classes", ("class", "records", "recall, %", "95 % interval"), recall_rows(found, loaded))
-    )
+    classes = recall_rows(found.total, loaded.classes)
+    console.print(results_table("Classes", ("class", "records", "recall, %", "95 % interval"), classes))
     if page is not None:
         console.print(f"Page: [bold]{escape(str(page))}[/bold]", soft_wrap=True)
 
@@ -212,17 +211,15 @@ def _row(one: dict[str, Any]) -> tuple[str, str, str, str]:
     return escape(one["input"]), escape(best["class"]), f"{best['probability']:.3f}", escape(rest)
 
 
-def _write_json(table: dict[str, Any], out: Path) -> None:
-    from fedaux.core.io import write_atomically
-
-    write_atomically(out, json.dumps(table, indent=1, ensure_ascii=False).encode())
-
-
-def _write(found: list[dict[str, Any]], out: Path) -> None:
-    """One line a record: its name, then class and probability of each rank."""
+def _write(table: dict[str, Any], out: Path) -> None:
+    """JSON, or CSV with one line a record: its name, then class and probability of each rank."""
     from fedaux.core.io import write_atomically
     from fedaux.report.tables import to_csv
 
+    if out.suffix == ".json":
+        write_atomically(out, json.dumps(table, indent=1, ensure_ascii=False).encode())
+        return
+    found = table["predictions"]
     ranks = range(1, 1 + max((len(one["top"]) for one in found), default=0))
     lines = [["input", *(word for rank in ranks for word in (f"class_{rank}", f"probability_{rank}"))]]
     for one in found:

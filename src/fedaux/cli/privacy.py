@@ -132,17 +132,16 @@ def plan(
 
 def _draw(planner: Planner, records: int, out: Path) -> None:
     """What is left of the signal over ε, for a quarter, once and four times as many records."""
-    from fedaux.report.figure_files import save_chart
-    from fedaux.report.line_chart import Line, line_chart
+    from fedaux.report.charts import Line, LineChart
     from fedaux.report.terminal import plural
 
     epsilons = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
     sizes = {max(1, round(factor * records)): tone for factor, tone in ((0.25, "t3"), (1, "hero"), (4, "t0"))}
     lines = [Line(plural(size, "record"), planner.curve(epsilons, size), tone) for size, tone in sizes.items()]
     values = [f"{epsilon:g}" for epsilon in epsilons]
-    chart = line_chart(lines, "ε", "share of the noiseless signal", top=1.0, percent=True, x_values=values)
+    chart = LineChart(lines, "ε", "share of the noiseless signal", top=1.0, percent=True, x_values=values)
     privacy = planner.privacy
-    save_chart(chart, out, f"{plural(planner.clients, 'client')}, δ = {privacy.delta:g}, {privacy.adjacency}")
+    chart.save(out, f"{plural(planner.clients, 'client')}, δ = {privacy.delta:g}, {privacy.adjacency}")
 
 
 def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:

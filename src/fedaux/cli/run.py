@@ -119,7 +119,7 @@ def prepare(
         from fedaux.runs.runner import pretrain
         from fedaux.runs.runner import probe as probe_experiment
     from fedaux.report.live import Live
-    from fedaux.report.pretraining_page import write_pretraining_page
+    from fedaux.report.model_pages import write_pretraining_page
     from fedaux.report.terminal import results_table
 
     set_threads(threads)

@@ -238,7 +238,7 @@ def show(result: SweepResult, console: Console, title: str) -> None:
     pivoted = pivot(result.arms)
     table = pivoted or result.table
     title = f"{result.caption} After the last round:" if pivoted else title or result.caption
-    console.print(results_table(title, table.header, table.texts()))
+    console.print(results_table(title, table.header, table.texts(), best=table.best()))
     if result.collapsed:
         console.print(f"[bold yellow]{escape(result.collapsed)}[/bold yellow]\n")
     if result.privacy:

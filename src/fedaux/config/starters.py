@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import tomlkit
 
 from fedaux.config.toml import toml_value
 from fedaux.core.errors import Exit, FedauxError, unknown_name
@@ -41,17 +42,14 @@ def write_starter(kind: str, folder: Path, values: Mapping[str, Any] | None = No
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """A TOML template with other values for some of its keys; comments stay."""
-    table, lines, missing = "", [], dict(values)
-    for line in template.splitlines():
-        if header := re.match(r"\[([\w.]+)\]", line):
-            table = f"{header[1]}."
-        setting = re.match(r"(\w+) = (.*?)(\s*)(#.*)?$", line)
-        key = f"{table}{setting[1]}" if setting else ""
-        if setting and key in missing:
-            text = f"{setting[1]} = {toml_value(missing.pop(key))}"
-            comment = f"{' ' * max(1, COMMENTS - len(text))}{setting[4]}" if setting[4] else ""
-            line = f"{text}{comment}"
-        lines.append(line)
-    assert not missing, f"the template does not have {', '.join(missing)}"
-    return "\n".join(lines) + "\n"
+    """A TOML template with other values for some of its keys, by dotted key; comments stay."""
+    document = tomlkit.parse(template)
+    for key, value in values.items():
+        table, _, name = key.rpartition(".")
+        holder: Any = document[table] if table else document
+        assert name in holder, f"the template does not have {key}"
+        text = toml_value(value)
+        holder[name] = tomlkit.value(text)
+        if holder.item(name).trivia.comment:
+            holder.item(name).trivia.comment_ws = " " * max(1, COMMENTS - len(f"{name} = {text}"))
+    return tomlkit.dumps(document)

@@ -1,4 +1,7 @@
-"""What the cache holds: decoded data, features, extractors; how much room they take, and how to be rid of them."""
+"""What the cache holds, how much room it takes, and how to be rid of it.
+
+Whoever writes into the cache says in a `CacheKind` how to recognise it: decoded data, features, extractors.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,15 @@ from pathlib import Path
 DECODED = "decoded"  # in a site's vault: what was decoded of its own data
 SOURCE = "source.txt"  # in a folder of decoded data: where they came from
 _DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class CacheKind:
+    """Entries whose whole name matches `pattern`, a regular expression; `label` may quote its groups."""
+
+    pattern: str
+    label: str
+    private: bool = False
 
 
 @dataclass(frozen=True)
@@ -30,10 +42,10 @@ class CacheEntry:
         return max(0.0, time.time() - self.used) / _DAY
 
 
-def list_cache(folder: Path) -> list[CacheEntry]:
-    """Everything of ours in a folder, largest first; other files are none of our business."""
+def list_cache(folder: Path, kinds: Sequence[CacheKind]) -> list[CacheEntry]:
+    """Everything of these kinds in a folder, largest first; the first kind that matches counts."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = [entry for path in paths if (entry := _entry(path)) is not None]
+    found = [entry for path in paths if (entry := _entry(path, kinds)) is not None]
     return sorted(found, key=lambda entry: -entry.bytes)
 
 
@@ -47,22 +59,14 @@ def clean_cache(entries: Sequence[CacheEntry]) -> int:
     return sum(entry.bytes for entry in entries)
 
 
-def _entry(path: Path) -> CacheEntry | None:
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    size = sum(file.stat().st_size for file in files)
-    stats = [file.stat() for file in files] or [path.stat()]
-    used = max(max(stat.st_atime, stat.st_mtime) for stat in stats)
+def _entry(path: Path, kinds: Sequence[CacheKind]) -> CacheEntry | None:
     name, half = path.name.removeprefix("."), "half-written " if path.name.startswith(".") else ""  # of a killed run
-    if path.is_dir() and (match := re.fullmatch(r"(\w+)-[\w]{8,}", name)):
-        source = (path / SOURCE).read_text("utf-8").strip() if (path / SOURCE).is_file() else ""
-        kind = f"{half}data" if half else f"decoded {match[1]}"
-        return CacheEntry(path, kind, size, used, source, private=True)
-    if name.startswith("features-"):
-        alone = name.startswith("features-alone-")
-        kind = "features of private records" if alone else "features"
-        return CacheEntry(path, half + kind, size, used, "", alone)
-    if name.startswith("extractor-"):
-        kinds = {".checkpoint": "unfinished pre-training", ".safetensors": "extractor"}
-        kind = f"{half}extractor" if half else kinds.get(path.suffix, "card of an extractor")
-        return CacheEntry(path, kind, size, used)
-    return None
+    matches = ((kind, re.fullmatch(kind.pattern, name)) for kind in kinds)
+    kind, match = next(((kind, match) for kind, match in matches if match), (None, None))
+    if kind is None or match is None:
+        return None
+    stats = [file.stat() for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path.stat()]
+    used = max(max(stat.st_atime, stat.st_mtime) for stat in stats or [path.stat()])
+    source = (path / SOURCE).read_text("utf-8").strip() if (path / SOURCE).is_file() else ""
+    size = sum(stat.st_size for stat in stats)
+    return CacheEntry(path, half + match.expand(kind.label), size, used, source, kind.private)

@@ -29,7 +29,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from fedaux.config.parsing import ConfigError
-from fedaux.core.cache import SOURCE
+from fedaux.core.cache import SOURCE, CacheKind
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import track
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, read_classes
@@ -39,6 +39,7 @@ Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ..
 
 WHOLE = re.compile(r"\A(-?[0-9]+)\.0+\Z")  # 1.0 in an array of texts: a number that came among them
 VERSION = 1  # of the converters' output; part of the cache key
+CACHED = (CacheKind(r"(\w+)-\w{8,}", r"decoded \1", private=True),)  # folders of `convert_once`
 ALIASES = {  # names of the arrays in files of Keras and MedMNIST
     "x": ("x", "x_train", "train_images"),
     "y": ("y", "y_train", "train_labels"),

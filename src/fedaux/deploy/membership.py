@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import tomlkit
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
@@ -112,13 +113,11 @@ def _members(folder: Path) -> tuple[str, ...]:
 def _set_members(folder: Path, sites: Sequence[str]) -> None:
     """In the text of the server's settings, all else of which is the operator's own."""
     path = folder / "server" / "fedaux.toml"
-    text = path.read_text(encoding="utf-8")
-    names = f"sites = {json.dumps(list(sites))}"
-    head, section, rest = text.partition("[federation]")
-    changed, count = re.subn(r"^sites\s*=\s*\[[^\]]*\]", names, rest, count=1, flags=re.MULTILINE)
-    if not section or not count:
-        raise DeployError(f"{path} has no `sites = [...]` below [federation]; write {names} there")
-    write_atomically(path, (head + section + changed).encode())
+    document: Any = tomlkit.parse(path.read_text(encoding="utf-8"))
+    if "sites" not in document.get("federation", {}):
+        raise DeployError(f"{path} has no `sites = [...]` below [federation]; write {json.dumps(list(sites))} there")
+    document["federation"]["sites"] = list(sites)
+    write_atomically(path, tomlkit.dumps(document).encode())
 
 
 def _unregister(link: Link, name: str) -> None:

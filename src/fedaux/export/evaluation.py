@@ -15,10 +15,9 @@ from fedaux.data.images import list_images, subfolders
 from fedaux.data.labels import relabel_strictly
 from fedaux.data.records import RecordsError
 from fedaux.data.sources import open_source
-from fedaux.export.input_files import BLOCK, InputReader
+from fedaux.export.input_files import ARRAYS, BLOCK, TABLES, InputReader, suffix_of
 from fedaux.export.model import Model
 
-SOURCES = {".npz": "npz", ".npy": "npy", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 OnRecords = Callable[[int, int], None]  # (done, total)
 Labelled = tuple[str, list[str], Any, NDArray[np.int64]]  # site, names, records, labels
 
@@ -109,11 +108,11 @@ def _images(model: Model, path: Path, reader: InputReader, on_records: OnRecords
 
 
 def _rows(model: Model, path: Path, reader: InputReader, label: str) -> tuple[Any, NDArray[np.int64]]:
-    suffix = ".npy" if path.is_dir() else Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
-    if suffix not in SOURCES:
-        raise RecordsError(f"{path}: give a folder of images, {', '.join(SOURCES)} with labels")
-    options = {"text": reader.column, "label": label} if suffix in (".csv", ".jsonl", ".parquet") else {}
-    corpus = relabel_strictly(open_source(SOURCES[suffix], path, **options), model.classes)
+    suffix = ".npy" if path.is_dir() else suffix_of(path)
+    if suffix not in (*ARRAYS, *TABLES):
+        raise RecordsError(f"{path}: give a folder of images, {', '.join((*ARRAYS, *TABLES))} with labels")
+    options = {"text": reader.column, "label": label} if suffix in TABLES else {}
+    corpus = relabel_strictly(open_source(suffix[1:], path, **options), model.classes)
     records = corpus.test or corpus.train
     x = records.gather()
     return list(x) if model.record_spec.kind == "text" else x, records.labels

@@ -6,13 +6,15 @@ import re
 from pathlib import Path
 from typing import cast
 
+from fedaux import __version__
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.data.federated import open_public
+from fedaux.data.federated import PublicData, client_names, open_public
 from fedaux.data.records import RecordSpec
-from fedaux.export.card import make_card
-from fedaux.export.model import Model
+from fedaux.export.model import FORMAT, Card, Model
 from fedaux.export.onnx_graph import check_onnx_support
 from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
+from fedaux.models.inference import fingerprint_arrays
+from fedaux.server.result import last_evaluations
 from fedaux.server.run_state import RunState, StateError
 
 
@@ -68,3 +70,44 @@ def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpe
     else:
         load_state(network, state.weights[spec.label])
     return network.eval()
+
+
+def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_spec: RecordSpec) -> Card:
+    """The card of one prototype of a finished run; `save_pretrained` adds what it knows of the files."""
+    config, accuracy = state.config, state.history[-1].accuracy
+    split: dict[str, Card] = {"dirichlet": {"alpha": config.data.alpha}, "shards": {"shards": config.data.shards}}
+    return {
+        "format": FORMAT,
+        "fedaux": __version__,
+        "prototype": {"name": spec.name, "options": dict(spec.options)},
+        "extractor_hash": fingerprint_arrays(state.extractors.get(spec.label, {})) if state.extractors else "",
+        "hidden": config.random_features,  # of the head; 0: it is linear
+        "record": record_spec.to_card(),
+        "classes": list(public.classes),
+        "method": config.method,
+        "rounds": state.round,
+        "metrics": {
+            "accuracy": accuracy[spec.label],
+            "accuracy_per_prototype": accuracy,
+            "test_records": len(public.test),
+            **_figures(state, spec, public.classes),
+        },
+        "privacy": state.ledger.to_dict(),
+        "data": {
+            "source": config.data.source,
+            "clients": len(client_names(config)),
+            "split": {"partition": config.data.partition, **split.get(config.data.partition, {})},
+            "auxiliary": {
+                "source": config.aux.source or f"held out of {config.data.source}",
+                "records": len(public.aux),
+            },
+        },
+        "config": config.to_dict(),
+    }
+
+
+def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> Card:
+    """Everything that belongs beside an accuracy, and what is wrong with the model, if anything is."""
+    evaluation = last_evaluations(state)[spec.label]
+    recalls = {name: vars(evaluation.of_class(label)) for label, name in enumerate(classes) if evaluation.counts[label]}
+    return {**evaluation.summary(), "recall": recalls, "warning": evaluation.collapse(classes)}

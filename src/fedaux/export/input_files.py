@@ -15,12 +15,12 @@ from PIL import Image, ImageOps
 
 from fedaux.core.errors import FedauxError
 from fedaux.data.images import SUFFIXES, UNREADABLE, list_images
-from fedaux.data.records import Corpus, RecordsError, RecordSpec
-from fedaux.data.text import csv_text, jsonl_text, parquet_text
+from fedaux.data.records import RecordsError, RecordSpec
+from fedaux.data.sources import open_source
 
 BLOCK = 512  # records in memory at a time
 ARRAYS = (".npy", ".npz")
-TABLES: dict[str, Callable[..., Corpus]] = {".csv": csv_text, ".jsonl": jsonl_text, ".parquet": parquet_text}
+TABLES = (".csv", ".jsonl", ".parquet")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 TAKES = {
     "image": "image files, folders of them, .npy or .npz",
@@ -67,12 +67,12 @@ class InputReader:
     def _count(self, path: Path) -> int | None:
         if path.is_dir():
             return len(list_images(path))
-        return 1 if _suffix(path) in SUFFIXES else None
+        return 1 if suffix_of(path) in SUFFIXES else None
 
     def _reader(self, path: Path) -> Callable[[Path], Iterator[Block]]:
         if not path.exists():
             raise RecordsError(f"there is no file or folder {path}; give {TAKES[self.record_spec.kind]}")
-        suffix = _suffix(path)
+        suffix = suffix_of(path)
         if suffix in ARRAYS and path.is_file() and self.record_spec.kind != "text":
             return self._arrays
         if self.record_spec.kind == "image" and (path.is_dir() or suffix in SUFFIXES):
@@ -132,10 +132,10 @@ class InputReader:
         yield from _numbered(path, x)
 
     def _texts(self, path: Path) -> Iterator[Block]:
-        if _suffix(path) == ".txt":
+        if suffix_of(path) == ".txt":
             texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
         else:
-            texts = list(TABLES[_suffix(path)](path, text=self.column, label="").train.x)
+            texts = list(open_source(suffix_of(path)[1:], path, text=self.column, label="").train.x)
         yield from _numbered(path, texts)
 
 
@@ -145,7 +145,7 @@ def _numbered(path: Path, records: Any) -> Iterator[Block]:
         yield [f"{path}[{start + index}]" for index in range(len(block))], block
 
 
-def _suffix(path: Path) -> str:
+def suffix_of(path: Path) -> str:
     """`.csv` of `a.csv` and of `a.csv.gz`."""
     return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 

@@ -9,21 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
+from jinja2 import Environment, PackageLoader
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
+from fedaux.core.metrics import METRIC_NAMES
 from fedaux.data.objects import as_rows
 from fedaux.data.records import Records, RecordSpec
-from fedaux.export.card import FORMAT, Card, render_page
 from fedaux.export.onnx_graph import to_onnx
 from fedaux.models import Prototype, build
 from fedaux.models.compute import place_by_settings
@@ -32,7 +35,12 @@ from fedaux.models.inference import predict
 from fedaux.models.registry import hidden_head
 from fedaux.server.run_state import FILE
 
+FORMAT = 1  # of the card
 CARD, WEIGHTS, ONNX, PAGE, TOKENIZER = "card.json", "model.safetensors", "model.onnx", "README.md", "tokenizer"
+TASKS = {"image": "image-classification", "numbers": "tabular-classification", "text": "text-classification"}
+SHOWN = 50  # classes listed in README.md
+
+Card = dict[str, Any]  # card.json: what programs read; README.md is made of it
 
 
 class ModelError(FedauxError, ValueError):
@@ -146,6 +154,39 @@ def read_card(folder: Path) -> Card:
     if version != FORMAT:
         raise ModelError(f"{folder / CARD} was written by another version of fedaux (format {version}, not {FORMAT})")
     return dict(card)
+
+
+def render_page(card: Card, folder: str) -> str:
+    """README.md: front matter for model hubs, then the card as text. `folder` is the model's name in the examples.
+
+    The front matter is YAML with JSON values, which quote names safely.
+    """
+    record_spec, source, method = RecordSpec.from_card(card["record"]), card["data"]["source"], card["method"]
+    task = TASKS[record_spec.kind]
+    tags = ["federated-learning", "fedaux", *(["differential-privacy"] if card["privacy"]["weights_covered"] else [])]
+    result = {
+        "task": {"type": task},
+        "dataset": {"name": source, "type": source},
+        "metrics": [
+            {"type": name, "value": round(card["metrics"][name], 4)}
+            for name in ("accuracy", "balanced_accuracy", "macro_f1", "auc")
+            if name in card["metrics"]
+        ],
+    }
+    environment = Environment(loader=PackageLoader("fedaux.export"), trim_blocks=True, keep_trailing_newline=True)
+    environment.filters["json"] = partial(json.dumps, ensure_ascii=False)
+    return environment.get_template("README.md").render(
+        card=card,
+        folder=folder,
+        task=task,
+        tags=tags,
+        index=[{"name": card["prototype"]["name"], "results": [result]}],
+        method=METHODS[method].label if method in METHODS else method,  # a card may come from anywhere: no import
+        takes=record_spec.description,
+        split=", ".join(f"{key} {value}" for key, value in card["data"]["split"].items()),
+        shown=SHOWN,
+        names=METRIC_NAMES,
+    )
 
 
 def _spec(card: Card, folder: Path) -> PrototypeSpec:

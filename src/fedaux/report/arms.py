@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
-from fedaux.report.facts import require_rounds
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import FILE, RunState, StateError
 
@@ -42,6 +41,13 @@ class ArmResult:
             "curves": self.curves.tolist(),
             "privacy": self.privacy,
         }
+
+
+def require_rounds(state: RunState, folder: Path) -> RunState:
+    """The state, if there is a round to report."""
+    if not state.history:
+        raise StateError(f"{folder} has not finished a round yet; continue with `fedaux resume {folder}`.")
+    return state
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.data.federated import client_names, open_data, open_public
-from fedaux.report.accuracy_section import accuracy_section, percent, statistics_sections
 from fedaux.report.arms import ArmResult, find_runs, group
-from fedaux.report.facts import recall, seconds, tones
-from fedaux.report.line_chart import MAX_CURVES, Line, line_chart
+from fedaux.report.charts import MAX_CURVES, Bars, Bubbles, Heat, Line, LineChart
 from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
-from fedaux.report.run_page import FILE, describe_setting, settings_section, write_run_report
-from fedaux.report.shapes import bubbles, heat
+from fedaux.report.run_page import FILE, describe_setting, recall, seconds, settings_section, write_run_report
+from fedaux.report.statistics import HEADER, default_target, describe_rounds, differences, rounds_to_target
+from fedaux.report.svg import tone
+from fedaux.report.tables import Cell, summary, tasks
 from fedaux.report.terminal import format_bytes, format_seconds, plural
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
+
+Runs = Mapping[str, Sequence[FinishedRun]]  # of each arm, by its label
 
 
 def write_report(
@@ -56,9 +59,9 @@ def write_comparison(
 ) -> Path:
     """`report.html` in `folder`, for arms that have at least one finished run each; `note` stands below its title."""
     runs = {arm.label: [FinishedRun(RunState.load(one), one) for one in arm.folders] for arm in arms}
-    makers = (accuracy_section, _split, _classes, _teachers, _privacy, _costs, _runs)
+    makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
-    sections[1:1] = statistics_sections(arms, target)
+    sections[1:1] = _statistics(arms, target)
     config = next(iter(runs.values()))[0].state.config
     sections.append(
         settings_section(f"Of {arms[0].label}, first seed: every key that differs from its default.", config)
@@ -69,15 +72,12 @@ def write_comparison(
     return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, formats=formats, warnings=warnings)
 
 
-Runs = dict[str, list[FinishedRun]]
-
-
 def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
     ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
-    best = Tile(percent(ranked[0].curves[:, -1]), f"{ranked[0].label}, the best after the last round")
+    best = Tile(_percent(ranked[0].curves[:, -1]), f"{ranked[0].label}, the best after the last round")
     tiles = [best]
     if len(ranked) > 1:
-        tiles.append(Tile(percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next"))
+        tiles.append(Tile(_percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next"))
     total = sum(seconds(one.state) for results in runs.values() for one in results)
     count = sum(map(len, runs.values()))
     return [
@@ -85,6 +85,95 @@ def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
         Tile(str(count), f"{'run' if count == 1 else 'runs'}, {plural(max(map(len, runs.values())), 'seed')}"),
         Tile(format_seconds(total), "in all"),
     ]
+
+
+def _accuracy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
+    """Curves, or bars where there is one round only, and a table in which the best of each column is bold."""
+    table = summary({arm.label: arm.curves for arm in arms}, "", tasks(arms))
+    cells = [
+        (label, *(f"{cell} %" for cell in texts), str(len(arm.curves)))
+        for arm, (label, *texts) in zip(arms, table.texts(), strict=True)
+    ]
+    several = any(arm.curves.shape[1] > 1 for arm in arms)
+    figures = list(_curves(arms)) if several else [_bars(arms)]
+    return Section("accuracy", "Accuracy", "", figures, HtmlTable((*table.header, "seeds"), cells, table.best()))
+
+
+def _bars(arms: Sequence[ArmResult]) -> Figure:
+    ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
+    rows = [(arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1])) for arm in ranked]
+    return Figure(Bars(rows, tones=tones([arm.label for arm in arms])), "After the last round.", file="bars")
+
+
+def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
+    """Where two settings vary, a chart for each value of the second; the method, if it is one, comes first."""
+    keys = sorted(arms[0].labels, key=lambda key: key != "method")
+    if len(keys) != 2:
+        yield _curve_figure({arm.label: arm for arm in arms}, "curves")
+        return
+    row, column = keys
+    for value in dict.fromkeys(arm.labels[column] for arm in arms):
+        name = re.sub(r"[^\w.+]+", "-", f"{column} {value.split(' = ')[-1]}", flags=re.ASCII).strip("-")
+        chosen = {arm.labels[row]: arm for arm in arms if arm.labels[column] == value}
+        yield _curve_figure(chosen, f"curves-{name}", value)
+
+
+def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> Figure:
+    ends = {label: float(arm.curves[:, -1].mean()) for label, arm in arms.items()}
+    ranked = sorted(ends, key=lambda label: -ends[label])
+    tone, shown = tones(list(arms)), set(ranked[:MAX_CURVES])
+    pretrained, several = any(label.endswith("+P") for label in arms), any(len(arm.curves) > 1 for arm in arms.values())
+    lines = [
+        Line(
+            label,
+            arm.curves.mean(axis=0).tolist(),
+            tone[label],
+            thin=pretrained and tone[label] != "hero" and not label.endswith("+P"),
+            spread=arm.curves.std(axis=0, ddof=1).tolist() if len(arm.curves) > 1 else (),
+            best=len(arms) > 1 and label == ranked[0],
+        )
+        for label, arm in arms.items()
+        if label in shown
+    ]
+    caption = f"{title}. " if title else ""
+    caption += "Mean over seeds." if several else "One seed."
+    if several:
+        pointed = "; a band appears when you point at its curve." if len(lines) > 2 else "."
+        caption += f" Bands are ± one standard deviation{pointed}"
+    caption += " Thin: from random weights; thick: pre-trained on auxiliary data." if pretrained else ""
+    if len(shown) < len(arms):
+        caption += f" The {len(shown)} best of {len(arms)} after the last round; the table has all of them."
+    return Figure(LineChart(lines, "round", "test accuracy", top=1.0, percent=True), caption, file=file, title=title)
+
+
+def tones(labels: Sequence[str]) -> dict[str, str]:
+    """A class of the style sheet for each: FedAUX has the same colour on all pages, +P shares that of its method."""
+    found: dict[str, str] = {}
+    for label in labels:
+        base = label.removesuffix("+P")
+        found.setdefault(base, "hero" if base == "FedAUX" else tone(len(set(found) - {"FedAUX"})))
+    return {label: found[label.removesuffix("+P")] for label in labels}
+
+
+def _statistics(arms: Sequence[ArmResult], target: float | None) -> list[Section]:
+    """Differences paired by seed, where there are seeds enough; rounds to a target."""
+    found, sections = differences(arms), []
+    if found:
+        best = ", ".join(dict.fromkeys(one.reference for one in found))
+        text = (
+            f"Accuracy after the last round less that of {best}, paired by seed: the same seed has the same split "
+            "and the same start. Intervals and p-values are Student's; p is corrected for the number of comparisons "
+            "(Holm). They speak of other seeds of this setting, not of other data."
+        )
+        rows = [one.cells() for one in found]
+        sections.append(Section("differences", "Differences", text, table=HtmlTable(HEADER, rows)))
+    if len(arms) > 1 and arms[0].curves.shape[1] > 1:
+        chosen = default_target(arms) if target is None else target
+        rows = [(arm.label, describe_rounds(rounds_to_target(arm.curves, chosen))) for arm in arms]
+        why = "" if target is not None else ", which is what the second best has after the last round"
+        text = f"The first round with a test accuracy of at least {100 * chosen:g} %{why}."
+        sections.append(Section("target", "Rounds to a target", text, table=HtmlTable(("", "rounds"), rows)))
+    return sections
 
 
 def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
@@ -97,7 +186,7 @@ def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | Non
     except (ValueError, OSError, ImportError):
         return None
     caption = f"{plural(len(data.private), 'private record')}, split of seed {first.seed}; area is a number of records."
-    chart = partial(bubbles, data.counts(), client_names(first), data.classes)
+    chart = Bubbles(data.counts(), client_names(first), data.classes)
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
 
 
@@ -113,9 +202,8 @@ def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | N
         classes = tuple(map(str, range(max(sizes))))
     shares = np.array([np.mean(each, axis=0) for each in tables.values()])
     text = "Accuracy on each class after the last round, in %. A collapsed model knows few of them."
-    return Section(
-        "classes", "Classes", text, [Figure(partial(heat, shares, list(tables), classes, "", "class"), file="classes")]
-    )
+    chart = Heat(shares, list(tables), classes, "", "class")
+    return Section("classes", "Classes", text, [Figure(chart, file="classes")])
 
 
 def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
@@ -129,12 +217,8 @@ def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | 
     text = (
         "Mean over the public examples; with uniform weights it is the number of teachers: clients, or FedBE's draws."
     )
-    return Section(
-        "teachers",
-        "Effective teachers",
-        text,
-        [Figure(partial(line_chart, lines, "round", "effective number of teachers"))],
-    )
+    chart = LineChart(lines, "round", "effective number of teachers", height=240.0)
+    return Section("teachers", "Effective teachers", text, [Figure(chart)])
 
 
 def _privacy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
@@ -167,6 +251,10 @@ def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     ]
     text = "The command fedaux report FOLDER makes a page of its own for any of them."
     return Section("runs", "Runs", text, table=HtmlTable(("", "seed", "accuracy", "folder"), rows))
+
+
+def _percent(values: NDArray[np.float64]) -> str:
+    return f"{Cell.of(values)} %"
 
 
 def _relative(path: Path, folder: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
@@ -10,13 +10,8 @@ from pathlib import Path
 
 from fedaux import __version__
 from fedaux.core.io import write_atomically
-from fedaux.report.facts import TopExamples
-from fedaux.report.figure_files import save_chart
-from fedaux.report.shapes import Part
-from fedaux.report.svg import NARROW, WIDE, Chart, read_style
-
-PANEL = 262.0  # width of one of several small charts, three in a row
-Draw = Callable[..., Chart]  # takes `width`
+from fedaux.report.charts import Chart
+from fedaux.report.svg import NARROW, WIDE, read_style
 
 
 @dataclass(frozen=True)
@@ -30,20 +25,31 @@ class Tile:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart that is drawn twice, for wide screens and for phones, and small ones of its parts."""
+    """A chart that is drawn twice, for wide screens and for phones."""
 
-    draw: Draw
+    chart: Chart
     caption: str = ""
-    legend: Sequence[Part] = ()
     file: str = ""  # also saved under this name, beside the page
     title: str = ""  # of the file; the section's name, if it has none of its own
-    panels: Sequence[tuple[str, Draw]] = ()  # each below its name
 
 
 @dataclass(frozen=True)
 class HtmlTable:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+    best: Sequence[Sequence[bool]] = ()  # of each cell after the first of its row: whether it is bold
+
+    def is_best(self, row: int, column: int) -> bool:
+        return bool(self.best) and 0 < column <= len(self.best[row]) and self.best[row][column - 1]
+
+
+@dataclass(frozen=True)
+class TopExamples:
+    """The public examples that a client's release scores highest: one strip of images, or texts."""
+
+    client: str
+    image: str = ""  # data: URI
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,15 +87,14 @@ def write_page(
         for figure in section.figures:
             for suffix in formats if figure.file else ():
                 name = f"{title}: {figure.title or section.name}"
-                save_chart(figure.draw(width=WIDE), path.parent / f"{figure.file}.{suffix}", name)
+                figure.chart.save(path.parent / f"{figure.file}.{suffix}", name)
     page = template.render(
         title=title,
         subtitle=subtitle,
         tiles=tiles,
         warnings=warnings,
         sections=sections,
-        draw=lambda figure: Markup(figure.draw(width=WIDE).inline("wide") + figure.draw(width=NARROW).inline("narrow")),
-        panel=lambda draw: Markup(draw(width=PANEL).inline()),
+        draw=lambda chart: Markup(chart.svg(WIDE).inline("wide") + chart.svg(NARROW).inline("narrow")),
         style=Markup(read_style() + (home / "page.css").read_text("utf-8")),
         version=__version__,
         date=date.today().isoformat(),

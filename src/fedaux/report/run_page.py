@@ -1,29 +1,42 @@
-"""The report of one run: accuracy, split, classes, clients, teachers, privacy, costs, failures, settings."""
+"""The report of one run: what its folder and its data say, and the page of it.
+
+Accuracy, split, classes, clients, teachers, public examples, privacy, costs, failures, settings.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
+from fedaux.core.metrics import METRIC_NAMES, Evaluation
 from fedaux.core.results import ClientMetrics
+from fedaux.data.federated import client_names, open_data, open_public
+from fedaux.data.records import Records, is_image, is_text
 from fedaux.privacy.accounting import round_up
-from fedaux.report.classes_section import classes_section
-from fedaux.report.facts import MAX_LISTED, RunFacts, expected_accuracy, load_facts, recall, seconds
-from fedaux.report.line_chart import Line, line_chart
-from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
-from fedaux.report.shapes import Part, bars, bubbles, stack
+from fedaux.report.arms import require_rounds
+from fedaux.report.charts import Bars, Bubbles, Line, LineChart
+from fedaux.report.model_pages import MAX_LISTED, class_figures
+from fedaux.report.page import Figure, HtmlTable, Section, Tile, TopExamples, write_page
 from fedaux.report.svg import tone
 from fedaux.report.terminal import format_bytes, format_seconds, plural
+from fedaux.server.result import FinishedRun
+from fedaux.server.run_state import RunState
+from fedaux.server.server import make_server
 
 FILE = "report.html"
+SHOWN, EACH = 12, 10  # clients, and top examples of each
+PUBLISHED = ("digits", "cifar10", "cifar100", "stl10", "svhn", "tinyimagenet", "imagenet32")  # sources
 _PHASES = {
     "prepare": "preparation of the server",
     "score": "releases of clients",
@@ -35,6 +48,99 @@ _PHASES = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class RunFacts:
+    """`counts` is None where nobody knows who holds what: real sites keep it to themselves."""
+
+    result: FinishedRun
+    classes: tuple[str, ...]
+    clients: tuple[str, ...]
+    counts: NDArray[np.int64] | None
+    top_examples: tuple[TopExamples, ...]
+    missing: str  # why the data could not be opened, or ""
+
+    @property
+    def state(self) -> RunState:
+        return self.result.state
+
+
+def confusion(state: RunState) -> NDArray[np.int64]:
+    """Of the last round, summed over prototypes: true class (rows) by predicted class."""
+    matrices = state.history[-1].confusion or {}
+    return np.asarray(np.sum([np.array(matrix, np.int64) for matrix in matrices.values()], axis=0))
+
+
+def recall(state: RunState) -> NDArray[np.float64]:
+    """Test accuracy on each class after the last round; NaN for one that the test data lack."""
+    return Evaluation(confusion(state)).recalls
+
+
+def seconds(state: RunState) -> float:
+    """Of all rounds and all their phases."""
+    return float(sum(sum(result.seconds.values()) for result in state.history))
+
+
+def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
+    """Of the run in `folder`. Nothing is trained; top examples need features of the auxiliary data."""
+    state = require_rounds(RunState.load(folder), folder)
+    names, counts, top_examples, missing = tuple(client_names(state.config)), None, list[TopExamples](), ""
+    classes = tuple(map(str, range(len(confusion(state)))))
+    try:
+        classes = open_public(state.config).classes
+        if state.config.data.partition != "own":
+            counts = open_data(state.config).counts()
+        if find_method(state.config.method).scores and state.releases and may_show(state.config):
+            top_examples = find_top_examples(state, cache)
+    except (ValueError, OSError, ImportError) as error:
+        missing = str(error)
+    return RunFacts(FinishedRun(state, folder), classes, names, counts, tuple(top_examples), missing)
+
+
+def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each client can expect on its own mix of classes: Σ_c p_i(c) · accuracy on class c."""
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return np.asarray(shares @ np.nan_to_num(recall))
+
+
+def may_show(config: Config) -> bool:
+    """Whether records of D_aux may be shown: their owner says so, or they were published with their dataset."""
+    return config.aux.public or (config.aux.source or config.data.source) in PUBLISHED
+
+
+def find_top_examples(state: RunState, cache: Path | None) -> list[TopExamples]:
+    """For some clients, the examples of D_distill with the highest odds of being theirs."""
+    server = make_server(state.config, cache=cache, state=state)
+    embedding, clients = server.restore(state), sorted(state.releases)[:SHOWN]
+    if embedding is None:
+        return []
+    weights = embedding.teacher_weights(state.releases, clients)
+    top = {client: np.argsort(-weights.log_odds(client), kind="stable")[:EACH] for client in clients}
+    shown = [_shown(client, server.public.distill.take(rows)) for client, rows in top.items()]
+    return [top_examples for top_examples in shown if top_examples is not None]
+
+
+def _shown(client: str, records: Records) -> TopExamples | None:
+    rows = records.gather()
+    if is_image(rows):
+        return TopExamples(client, image=image_strip(rows))
+    if is_text(rows):
+        return TopExamples(client, texts=tuple(str(text)[:160] for text in rows[:4]))
+    return None
+
+
+def image_strip(images: NDArray[np.uint8], height: int = 48) -> str:
+    """Images (N, H, W, C) side by side as a PNG in a data: URI, enlarged without smoothing if they are small."""
+    from PIL import Image
+
+    scale = max(1, round(height / images.shape[1]))
+    tiles = [np.kron(image, np.ones((scale, scale, 1), np.uint8)) for image in images]
+    gap = np.full((tiles[0].shape[0], 3, tiles[0].shape[2]), 255, np.uint8)
+    row = np.concatenate([part for tile in tiles for part in (tile, gap)][:-1], axis=1)
+    file = io.BytesIO()
+    Image.fromarray(row[..., 0] if row.shape[2] == 1 else row[..., :3]).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
 def write_run_report(folder: Path, cache: Path | None = None, formats: Sequence[str] = ("svg",)) -> Path:
     """`report.html` in the folder of a run that has finished at least one round."""
     facts = load_facts(folder, cache)
@@ -42,7 +148,7 @@ def write_run_report(folder: Path, cache: Path | None = None, formats: Sequence[
     makers = (
         _learning,
         _split,
-        classes_section,
+        _classes,
         _clients,
         _teachers,
         _top_examples,
@@ -71,7 +177,12 @@ def describe_setting(config: Config) -> str:
 
 
 def tiles(facts: RunFacts) -> list[Tile]:
-    ledger, history = facts.result.ledger, facts.state.history
+    ledger, last = facts.result.ledger, facts.state.history[-1]
+    found = [Tile(f"{100 * facts.result.accuracy:.1f} %", f"test accuracy after round {facts.state.round}")]
+    balanced, majority = (last.mean_metric(name) for name in ("balanced_accuracy", "majority"))
+    if balanced is not None and majority is not None:
+        label = f"balanced accuracy; the commonest class alone has accuracy {100 * majority:.1f} %"
+        found.append(Tile(f"{100 * balanced:.1f} %", label, warn=bool(facts.result.warning)))
     covered = "scores and models" if ledger.models_covered else "scores only; models are not covered"
     covered = covered if ledger.models else "scores, which the head is made of"
     private = Tile(f"ε = {round_up(ledger.max_epsilon)}", f"at δ = {ledger.delta:g}: {covered}")
@@ -79,26 +190,10 @@ def tiles(facts: RunFacts) -> list[Tile]:
         private = Tile("not private", "the noise was drawn from a known seed", warn=True)
     elif not ledger.clients:
         private = Tile("no ε", "nothing was released under differential privacy", warn=True)
-    crossed = sum(result.bytes_sent + result.bytes_received for result in history)
-    failed = len({failure.client for result in history for failure in result.failures})
-    return [
-        Tile(f"{100 * facts.result.accuracy:.1f} %", f"test accuracy after round {facts.state.round}"),
-        *_beside(facts),
-        private,
-        Tile(format_seconds(seconds(facts.state)), f"for {plural(facts.state.round, 'round')}"),
-        Tile(format_bytes(crossed), "sent and received"),
-        Tile(str(failed), f"{'client' if failed == 1 else 'clients'} failed at least once", warn=failed > 0),
-    ]
-
-
-def _beside(facts: RunFacts) -> list[Tile]:
-    """Balanced accuracy, and what the commonest class alone would have."""
-    last = facts.state.history[-1]
-    balanced, majority = (last.mean_metric(name) for name in ("balanced_accuracy", "majority"))
-    if balanced is None or majority is None:
-        return []
-    label = f"balanced accuracy; the commonest class alone has accuracy {100 * majority:.1f} %"
-    return [Tile(f"{100 * balanced:.1f} %", label, warn=bool(facts.result.warning))]
+    found += [private, Tile(format_seconds(seconds(facts.state)), f"for {plural(facts.state.round, 'round')}")]
+    if failed := len({failure.client for result in facts.state.history for failure in result.failures}):
+        found.append(Tile(str(failed), f"{'client' if failed == 1 else 'clients'} failed at least once", warn=True))
+    return found
 
 
 def _learning(facts: RunFacts) -> Section:
@@ -110,9 +205,9 @@ def _learning(facts: RunFacts) -> Section:
     if len(labels) == 1:
         lines = [Line("student", lines[0].values, "hero")]
     else:
-        lines.append(Line("mean", [result.mean_accuracy for result in history], "hero"))
+        lines.append(Line("mean", [result.mean_accuracy for result in history], "hero", best=True))
     text = "Accuracy on test data that played no part in training. No round was chosen by it: the last one counts."
-    chart = partial(line_chart, lines, "round", "test accuracy", top=1.0, percent=True)
+    chart = LineChart(lines, "round", "test accuracy", top=1.0, percent=True)
     return Section("learning", "Learning", text, [Figure(chart, file="curves")])
 
 
@@ -122,8 +217,30 @@ def _split(facts: RunFacts) -> Section | None:
     caption = (
         f"{plural(int(facts.counts.sum()), 'private record')}. Area is the number of records of a class at a client."
     )
-    chart = partial(bubbles, facts.counts, facts.clients, facts.classes)
+    chart = Bubbles(facts.counts, facts.clients, facts.classes)
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
+
+
+def _classes(facts: RunFacts) -> Section:
+    figures = class_figures(Evaluation(confusion(facts.state)), facts.classes)
+    return Section("classes", "Classes", "", figures, _figures_table(facts))
+
+
+def _figures_table(facts: RunFacts) -> HtmlTable | None:
+    """All figures of each prototype after the last round, beside its baseline."""
+    metrics = facts.state.history[-1].metrics
+    names = [name for name in METRIC_NAMES if any(name in each for each in metrics.values())]
+    if not names:
+        return None
+    rows = [
+        (
+            label,
+            f"{100 * facts.state.history[-1].accuracy[label]:.1f} %",
+            *(f"{100 * each[name]:.1f} %" if name in each else "–" for name in names),
+        )
+        for label, each in metrics.items()
+    ]
+    return HtmlTable(("network", "accuracy", *(METRIC_NAMES[name] for name in names)), rows)
 
 
 def _clients(facts: RunFacts) -> Section:
@@ -134,7 +251,7 @@ def _clients(facts: RunFacts) -> Section:
         shown = np.argsort(expected, kind="stable")[:MAX_LISTED]
         rows = [(facts.clients[i], float(expected[i]), f"{100 * expected[i]:.1f} %") for i in shown]
         caption = "What each client can expect of the student on its own mix of classes, worst first."
-        figures = [Figure(partial(bars, rows, "t0"), caption)]
+        figures = [Figure(Bars(rows), caption)]
     taken: dict[str, list[ClientMetrics]] = {}
     for result in history:
         for name, metrics in result.client_metrics.items():
@@ -170,7 +287,7 @@ def _teachers(facts: RunFacts) -> Section | None:
     if not history:
         return None
     lines = [Line("effective", [result.effective_teachers or 0 for result in history], "hero")]
-    chart = partial(line_chart, lines, "round", "effective number of teachers")
+    chart = LineChart(lines, "round", "effective number of teachers", height=240.0)
     count = history[-1].teachers or len(history[-1].client_metrics)
     text = (
         f"Of the {count} teachers of the last round, mean over the public examples: 1 if one decides alone, their "
@@ -200,16 +317,15 @@ def _privacy(facts: RunFacts) -> Section:
 
 def _costs(facts: RunFacts) -> Section:
     history = facts.state.history
-    spent = {name: sum(result.seconds.get(name, 0.0) for result in history) for name in _PHASES}
-    parts = [Part(f"{_PHASES[n]}, {format_seconds(s)}", s, tone(i)) for i, (n, s) in enumerate(spent.items()) if s > 0]
-    total = sum(spent.values())
-    figures = [Figure(partial(stack, parts, format_seconds(total)), "Seconds of the whole run.", parts)]
-    both = [sum(result.bytes_sent for result in history), sum(result.bytes_received for result in history)]
-    names = ("to clients", "from clients")
-    ways = [Part(f"{way}, {format_bytes(n)}", n, f"t{i}") for i, (way, n) in enumerate(zip(names, both, strict=True))]
-    caption = "Bytes of models, extractors and releases; what the transport adds is not counted."
-    figures.append(Figure(partial(stack, ways, format_bytes(sum(both))), caption, ways))
-    return Section("costs", "Time and communication", "", figures)
+    spent = {name: sum(result.seconds.get(key, 0.0) for result in history) for key, name in _PHASES.items()}
+    total = sum(spent.values()) or 1.0
+    rows = [(name, value / total, format_seconds(value)) for name, value in spent.items() if value > 0]
+    sent, received = (sum(getattr(result, f"bytes_{way}") for result in history) for way in ("sent", "received"))
+    text = (
+        f"{format_bytes(sent)} to clients and {format_bytes(received)} from them: models, extractors and releases, "
+        "without what the transport adds."
+    )
+    return Section("costs", "Time and communication", text, [Figure(Bars(rows), "Where the time went.")])
 
 
 def _failures(facts: RunFacts) -> Section | None:

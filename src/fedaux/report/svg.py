@@ -1,18 +1,15 @@
-"""A chart as SVG, for a page or as a file of its own. On a page it takes the page's ink and paper, light or dark.
-
-Drawn here because a chart library would put megabytes of script into every report.
-"""
+"""SVG by hand: elements, the style sheet and its palette, and how much room words need."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 
 WIDE, NARROW = 820.0, 350.0  # of a chart on a desk and on a phone, in pixels
-CHARACTER, CAPITAL = 7.3, 8.7  # pixels of one at 12 px, in the widest of the common fonts
+CHARACTER, _CAPITAL = 7.3, 8.7  # pixels of one at 12 px, in the widest of the common fonts
 TONES = 6  # colours beside that of FedAUX
 
 
@@ -26,8 +23,14 @@ def read_colours() -> dict[str, str]:
     return {name: colours.get(value[6:-1], value) for name, value in colours.items()}
 
 
+def tone(index: int) -> str:
+    """Classes of the style sheet for the n-th of several things: after the last colour, the first with a marker."""
+    marker = f" m{index // TONES}" if index >= TONES else ""
+    return f"t{index % TONES}{marker}"
+
+
 @dataclass(frozen=True)
-class Chart:
+class Svg:
     """`body` is SVG, `width` × `height` in its own units."""
 
     width: float
@@ -52,20 +55,11 @@ class Chart:
             f"{text(0, -24, title, 'title')}{self.body}</svg>"
         )
 
-    def _repr_svg_(self) -> str:
-        """What a notebook shows."""
-        return self.standalone()
-
-
-def tone(index: int) -> str:
-    """Classes of the style sheet for the n-th of several things: after the last colour, the first with a marker."""
-    marker = f" m{index // TONES}" if index >= TONES else ""
-    return f"t{index % TONES}{marker}"
-
 
 def text_width(words: Iterable[str]) -> float:
     """Of the longest, at most."""
-    widths = (sum(CAPITAL if letter.isupper() or letter in "+=±%mw→" else CHARACTER for letter in one) for one in words)
+    wide = "+=±%mw→"
+    widths = (sum(_CAPITAL if c.isupper() or c in wide else CHARACTER for c in one) for one in words)
     return max(widths, default=0.0)
 
 
@@ -78,12 +72,18 @@ def shorten(words: str, room: float) -> str:
     return f"{words}…"
 
 
+def fit(names: Sequence[str], room: float) -> tuple[list[str], float]:
+    """Names that fit into so many pixels, and how many they need."""
+    short = [shorten(name, room - 12) for name in names]
+    return short, 12 + text_width(short)
+
+
 def text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+def line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="grid" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
 def rect(x: float, y: float, width: float, height: float, kind: str, title: str = "", opacity: float = 1.0) -> str:
@@ -94,6 +94,10 @@ def rect(x: float, y: float, width: float, height: float, kind: str, title: str 
 
 def circle(x: float, y: float, radius: float, kind: str, title: str = "") -> str:
     return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{_title(title)}</circle>'
+
+
+def polyline(pairs: Iterable[tuple[float, float]], kind: str) -> str:
+    return f'<polyline class="{kind}" points="{points(pairs)}"/>'
 
 
 def points(pairs: Iterable[tuple[float, float]]) -> str:

@@ -16,6 +16,7 @@ from numpy.lib import format as npy
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.cache import CacheKind
 from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
 from fedaux.models import load_state
@@ -31,6 +32,10 @@ from fedaux.models.inference import (
 )
 from fedaux.privacy import per_record
 
+CACHED = (
+    CacheKind(r"features-alone-.*", "features of private records", private=True),
+    CacheKind(r"features-.*", "features"),
+)
 _PER_RECORD = "alone-1-"  # version of the per-record computation, part of the file name
 
 

@@ -11,18 +11,14 @@ import pytest
 import torch
 from PIL import Image
 
-from fedaux import Config
 from fedaux.data.federated import open_data
-from fedaux.data.records import RecordSpec
 from fedaux.export.export import export_model
-from fedaux.export.input_files import InputReader
 from fedaux.export.model import Model
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState, RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run
 from helpers.tiny import CNN, MLP, TINY_CONFIG
-from helpers.tiny_text import publish_encoder, write_texts
 
 
 @pytest.fixture(scope="module")
@@ -39,39 +35,34 @@ def images() -> np.ndarray:
     return open_data(TINY_CONFIG).test.gather(slice(0, 30))
 
 
-def predictions(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object
-) -> tuple[list[str], np.ndarray]:
-    """(names, best class of each) from the command's JSON."""
-    assert fedaux(monkeypatch, "predict", *words, "--json") == 0
-    found = json.loads(capsys.readouterr().out)["predictions"]
-    return [one["input"] for one in found], np.array([int(one["top"][0]["class"]) for one in found])
-
-
-def test_arrays_folders_and_files_give_the_same_answers(
+def test_folders_and_files(
     model: Path,
     images: np.ndarray,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    wanted = Model.from_pretrained(model).predict(images).argmax(axis=1)
-    np.save(tmp_path / "x.npy", images)
-    np.save(tmp_path / "grey.npy", images[..., 0])
-    np.savez(tmp_path / "both.npz", x=images, y=wanted)
-    np.savez(tmp_path / "only.npz", images)
-    for name in ("x.npy", "grey.npy", "both.npz", "only.npz"):
-        names, found = predictions(monkeypatch, capsys, model, tmp_path / name)
-        assert found.tolist() == wanted.tolist()
-        assert names[7] == f"{tmp_path / name}[7]"
-    folder = tmp_path / "images"
+    """Damaged images of a folder are left out; one that is named alone must be read."""
+    folder = tmp_path / "scans"
     (folder / "deeper").mkdir(parents=True)
     for index, image in enumerate(images):
         Image.fromarray(image[..., 0]).save(folder / ("deeper" if index > 9 else ".") / f"{index:03}.PNG")
     (folder / "notes.txt").write_text("not an image")
-    names, found = predictions(monkeypatch, capsys, model, folder, folder / "003.PNG")
-    assert names == [*sorted(names[:-1]), str(folder / "003.PNG")]
-    assert found.tolist() == [*wanted, wanted[3]]
+    (folder / "030.png").write_bytes(b"no image")
+    Image.fromarray(np.kron(images[0, ..., 0], np.ones((2, 2), np.uint8))).save(tmp_path / "large.png")
+    words = (folder, folder / "003.PNG", tmp_path / "large.png", "--resize", "--out", tmp_path / "all.json")
+    assert fedaux(monkeypatch, "predict", model, *words) == 0
+    assert "1 of the files could not be read and were left out" in paragraph(capsys.readouterr().out)
+    table = json.loads((tmp_path / "all.json").read_text())
+    assert table["skipped"] == [str(folder / "030.png")]
+    names = [one["input"] for one in table["predictions"]]
+    assert names == [*sorted(names[:30]), str(folder / "003.PNG"), str(tmp_path / "large.png")]
+    wanted = Model.from_pretrained(model).predict(images).argmax(axis=1)
+    found = [int(one["top"][0]["class"]) for one in table["predictions"]]
+    assert found == [*wanted, wanted[3], wanted[0]]
+    for words in ((folder, "--strict"), (folder / "030.png",)):
+        assert fedaux(monkeypatch, "predict", model, *words) == 4
+        assert "030.png cannot be read as an image" in paragraph(capsys.readouterr().err)
 
 
 def test_table_and_csv(
@@ -82,17 +73,22 @@ def test_table_and_csv(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    np.save("x.npy", images)
+    np.save("[bold]x.npy", images)  # a name is shown as it is
     probabilities = Model.from_pretrained(model).predict(images)
     best = np.sort(probabilities, axis=1)[:, ::-1]
-    assert fedaux(monkeypatch, "predict", model, "x.npy", "--top", 2, "--out", "p.csv") == 0
+    assert fedaux(monkeypatch, "predict", model, "[bold]x.npy", "--top", 2, "--out", "p.csv") == 0
     said = capsys.readouterr().out
     assert "30 records, the first 20" in said
-    assert "x.npy[19]" in said
-    assert "x.npy[20]" not in said
+    assert "[bold]x.npy[19]" in said
+    assert "[bold]x.npy[20]" not in said
     second = int(np.argsort(-probabilities[0])[1])
     cells = [cell.strip() for cell in next(line for line in said.splitlines() if "x.npy[0]" in line).split("│")]
-    assert cells[1:5] == ["x.npy[0]", str(probabilities[0].argmax()), f"{best[0, 0]:.3f}", f"{second} {best[0, 1]:.3f}"]
+    assert cells[1:5] == [
+        "[bold]x.npy[0]",
+        str(probabilities[0].argmax()),
+        f"{best[0, 0]:.3f}",
+        f"{second} {best[0, 1]:.3f}",
+    ]
     assert "All predictions are in p.csv." in said
     with Path("p.csv").open(newline="") as file:
         rows = list(csv.reader(file))
@@ -101,26 +97,9 @@ def test_table_and_csv(
     assert [float(row[2]) for row in rows[1:]] == pytest.approx(best[:, 0], rel=1e-5)
     assert [int(row[1]) for row in rows[1:]] == probabilities.argmax(axis=1).tolist()
     assert [float(row[4]) for row in rows[1:]] == pytest.approx(best[:, 1], rel=1e-5)
-    assert fedaux(monkeypatch, "predict", model, "x.npy", "--top", 99, "--json") == 0
+    assert fedaux(monkeypatch, "predict", model, "[bold]x.npy", "--top", 99, "--json") == 0
     top = json.loads(capsys.readouterr().out)["predictions"][0]["top"]
     assert sorted(one["class"] for one in top) == [str(digit) for digit in range(10)]  # there are no more
-
-
-def test_images_of_another_size_only_when_told(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rng = np.random.default_rng(0)
-    pixels = rng.integers(0, 256, (16, 20, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "large.png")
-    assert fedaux(monkeypatch, "predict", model, tmp_path / "large.png") == 4
-    said = paragraph(capsys.readouterr().err)
-    assert "large.png has 20×16 pixels, this model takes 8×8; --resize makes it fit" in said
-    _, found = predictions(monkeypatch, capsys, model, tmp_path / "large.png", "--resize")
-    grey = np.asarray(Image.fromarray(pixels).convert("L"), dtype=np.float64)[:, 2:18]  # the middle
-    small = np.rint(grey.reshape(8, 2, 8, 2).mean(axis=(1, 3))).astype(np.uint8)
-    made = next(iter(InputReader(RecordSpec("image", (8, 8, 1)), resize=True).blocks([tmp_path / "large.png"])))[1]
-    assert np.abs(made[0, ..., 0].astype(int) - small).max() <= 1
-    assert found.tolist() == Model.from_pretrained(model).predict(made).argmax(axis=1).tolist()
 
 
 def test_what_cannot_be_classified(
@@ -138,6 +117,7 @@ def test_what_cannot_be_classified(
     np.save("pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
     for name in ("damaged.npy", "damaged.npz", "damaged.png"):
         Path(name).write_bytes(b"damaged")
+    Image.fromarray(np.zeros((16, 20), np.uint8)).save("large.png")
     Path("empty").mkdir()
     Path("a.csv").write_text("text\nhello\n")
     expected = {
@@ -149,6 +129,7 @@ def test_what_cannot_be_classified(
         "damaged.npy": "damaged.npy cannot be read",
         "damaged.npz": "damaged.npz cannot be read",
         "damaged.png": "damaged.png cannot be read as an image",
+        "large.png": "large.png has 20×16 pixels, this model takes 8×8; --resize makes it fit",
         "empty": "there is not one image in empty",
         "a.csv": "a.csv: this model takes uint8 images",
     }
@@ -162,56 +143,6 @@ def test_what_cannot_be_classified(
     for words, code in ((["good.npy"], 2), ([model], 2), ([model, "good.npy", "--top", 0], 2), (["empty", "x"], 5)):
         assert fedaux(monkeypatch, "predict", *words) == code
     assert "empty holds no model (card.json is missing)" in paragraph(capsys.readouterr().err)
-
-
-def test_texts_in_every_format(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")
-    texts = write_texts(tmp_path / "a.csv", 90, seed=1).read_text().replace("label,text", "label,body")
-    (tmp_path / "a.csv").write_text(texts)
-    options = {"text": "body"}
-    table = {
-        "rounds": 1,
-        "head_only": True,
-        "prototypes": [{"name": "encoder", "folder": str(publish_encoder(tmp_path / "tiny"))}],
-        "data": {"source": "csv", "path": str(tmp_path / "a.csv"), "clients": 2, "alpha": 1.0, "options": options},
-        "aux": {"fraction": 0.4},
-        "privacy": {"embedding_dim": 4},
-    }
-    (model,) = export_model(finished_run(tmp_path / "run", Config.from_dict(table)).folder)
-    told = ["the rocket and the moon", "the league, the cup", "oil price"]
-    (tmp_path / "t.csv").write_text("body\n" + "".join(f'"{text}"\n' for text in told))  # the column of training
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"words": text}) + "\n" for text in told))
-    (tmp_path / "t.txt").write_text("\n\n".join(told))
-    wanted = Model.from_pretrained(model).predict(told)
-    for name, words in (("t.csv", []), ("t.jsonl", ["--column", "words"]), ("t.txt", [])):
-        assert fedaux(monkeypatch, "predict", model, tmp_path / name, "--top", 1, "--json", *words) == 0
-        found = json.loads(capsys.readouterr().out)
-        got = [one["top"][0]["probability"] for one in found["predictions"]]
-        assert got == pytest.approx(wanted.max(axis=1), abs=1e-6)
-        assert found["classes"] == ["money", "space", "sport"]
-    assert fedaux(monkeypatch, "predict", model, tmp_path / "t.jsonl") == 4
-    assert "nothing in body, there is words" in paragraph(capsys.readouterr().err)
-    (tmp_path / "damaged.jsonl").write_text("{")
-    assert fedaux(monkeypatch, "predict", model, tmp_path / "damaged.jsonl") == 4
-    assert "damaged.jsonl cannot be read" in paragraph(capsys.readouterr().err)
-    np.save(tmp_path / "x.npy", np.zeros(3))
-    assert fedaux(monkeypatch, "predict", model, tmp_path / "x.npy") == 4
-    assert "this model takes a list of texts; give .csv" in paragraph(capsys.readouterr().err)
-
-
-def test_names_with_brackets_are_shown_as_they_are(
-    model: Path,
-    images: np.ndarray,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.save("[bold]x.npy", images[:1])
-    assert fedaux(monkeypatch, "predict", model, "[bold]x.npy") == 0
-    assert "[bold]x.npy[0]" in capsys.readouterr().out
 
 
 def test_the_command_says_where_and_what(
@@ -251,27 +182,6 @@ def test_no_run_an_unfinished_one_and_a_damaged_one(
         assert "Traceback" not in out + err
         assert not (tmp_path / name / "model").exists()
     assert fedaux(monkeypatch, "export") == 2
-
-
-def test_predictions_as_json_and_damaged_images(
-    model: Path,
-    images: np.ndarray,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for index, image in enumerate(images[:3]):
-        (tmp_path / "scans").mkdir(exist_ok=True)
-        Image.fromarray(image[..., 0]).save(tmp_path / "scans" / f"{index}.png")
-    (tmp_path / "scans" / "3.png").write_bytes(b"no image")
-    assert fedaux(monkeypatch, "predict", model, tmp_path / "scans", "--out", tmp_path / "all.json") == 0
-    assert "1 of the files could not be read and were left out" in paragraph(capsys.readouterr().out)
-    table = json.loads((tmp_path / "all.json").read_text())
-    assert [Path(one["input"]).name for one in table["predictions"]] == ["0.png", "1.png", "2.png"]
-    assert table["skipped"] == [str(tmp_path / "scans" / "3.png")]
-    for words in ((tmp_path / "scans", "--strict"), (tmp_path / "scans" / "3.png",)):  # named alone, it must be read
-        assert fedaux(monkeypatch, "predict", model, *words) == 4
-        assert "3.png cannot be read as an image" in paragraph(capsys.readouterr().err)
 
 
 def test_evaluate_says_what_a_model_is_worth(

@@ -20,6 +20,7 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.cache import DECODED, list_cache
 from fedaux.core.messages import OrderError
+from fedaux.data.arrays import CACHED
 from fedaux.data.federated import open_data
 from fedaux.models import flatten_state
 from fedaux.server.preparation import initial_state
@@ -94,7 +95,7 @@ def test_what_a_site_decodes_stays_in_its_vault(tmp_path: Path, monkeypatch: pyt
     records = load_records(site, SimpleNamespace(client="berlin"))  # type: ignore[arg-type]
     assert len(records) == 4
     assert not (tmp_path / "shared").exists()
-    (entry,) = list_cache(tmp_path / "clients" / DECODED)
+    (entry,) = list_cache(tmp_path / "clients" / DECODED, CACHED)
     assert entry.private
     assert entry.path.stat().st_mode & 0o077 == 0
     assert entry.path.parent.stat().st_mode & 0o077 == 0

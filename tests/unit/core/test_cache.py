@@ -5,6 +5,11 @@ import time
 from pathlib import Path
 
 from fedaux.core.cache import SOURCE, clean_cache, list_cache
+from fedaux.data import arrays
+from fedaux.pretraining import store
+from fedaux.scoring import feature_cache
+
+KINDS = (*feature_cache.CACHED, *store.CACHED, *arrays.CACHED)  # as the command has them
 
 
 def filled(folder: Path) -> Path:
@@ -29,7 +34,7 @@ def filled(folder: Path) -> Path:
 
 
 def test_entries_are_known_by_their_names_largest_first(tmp_path: Path) -> None:
-    found = {entry.path.name: entry for entry in list_cache(filled(tmp_path))}
+    found = {entry.path.name: entry for entry in list_cache(filled(tmp_path), KINDS)}
     assert next(iter(found)) == "images-0123456789abcdef0123"
     assert set(found) == {path.name for path in tmp_path.iterdir()} - {"precision.json", "holiday.jpg"}
     decoded = found["images-0123456789abcdef0123"]
@@ -38,14 +43,15 @@ def test_entries_are_known_by_their_names_largest_first(tmp_path: Path) -> None:
     half = ".features-alone-1-def.npy.x1y2z3a4"
     assert private == {"images-0123456789abcdef0123", ".images-abcdefgh", "features-alone-1-abc.npy", half}
     assert found[half].kind == "half-written features of private records"
-    assert list_cache(tmp_path / "nowhere") == []
+    assert found["extractor-abc.json"].kind == "card of an extractor"
+    assert list_cache(tmp_path / "nowhere", KINDS) == []
 
 
 def test_deleted_is_what_was_chosen(tmp_path: Path) -> None:
     old = time.time() - 40 * 86_400
     os.utime(filled(tmp_path) / "features-abc.npy", (old, old))
-    chosen = [entry for entry in list_cache(tmp_path) if entry.days > 30]
+    chosen = [entry for entry in list_cache(tmp_path, KINDS) if entry.days > 30]
     assert clean_cache(chosen) == 400
     assert not (tmp_path / "features-abc.npy").exists()
-    clean_cache(list_cache(tmp_path))
+    clean_cache(list_cache(tmp_path, KINDS))
     assert {path.name for path in tmp_path.iterdir()} == {"precision.json", "holiday.jpg"}

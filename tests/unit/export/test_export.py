@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
-from fedaux import Config
+from fedaux import Config, __version__
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.errors import MissingPackageError
 from fedaux.data.federated import open_data
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
@@ -23,7 +23,7 @@ from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run, finished_state
-from helpers.tiny import CNN, TINY_CONFIG
+from helpers.tiny import CNN, MLP, TINY_CONFIG
 from helpers.tiny_text import publish_encoder, write_texts
 
 
@@ -46,6 +46,53 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: FinishedRun, t
         assert accuracy == result.state.history[-1].accuracy[spec.label] == model.card["metrics"]["accuracy"]
 
 
+def test_the_card_says_what_the_model_is(result: FinishedRun, tmp_path: Path) -> None:
+    card = card_of(export_model(result.folder, tmp_path)[1])
+    assert (card["format"], card["fedaux"]) == (1, __version__)
+    assert card["prototype"] == {"name": "cnn", "options": {"features": 8, "width": 4}}
+    assert card["record"]["kind"] == "image"
+    assert (card["record"]["shape"], card["record"]["network_sees"]) == ([8, 8, 1], [1, 8, 8])
+    assert card["record"]["scaling"].startswith("(x - 127.5) / 63.75")
+    assert card["classes"] == [str(digit) for digit in range(10)]
+    assert (card["method"], card["rounds"]) == ("fedaux", 2)
+    assert card["metrics"]["accuracy_per_prototype"] == result.state.history[-1].accuracy
+    assert card["metrics"]["test_records"] == 359
+    assert {"balanced_accuracy", "macro_f1", "auc", "majority"} <= set(card["metrics"])
+    assert set(card["metrics"]["recall"]["3"]) == {"records", "recall", "low", "high"}
+    assert card["data"]["clients"] == 3
+    assert card["data"]["split"] == {"partition": "dirichlet", "alpha": 1.0}
+    assert card["data"]["auxiliary"] == {"source": "held out of digits", "records": 100}
+    assert Config.from_dict(card["config"]) == result.state.config
+    assert card["privacy"]["statement"] == result.statement
+    assert "onnx" not in card
+
+
+def test_the_page_has_front_matter_as_hubs_read_it(result: FinishedRun, tmp_path: Path) -> None:
+    folder = export_model(result.folder, tmp_path)[0]
+    _, front, body = (folder / "README.md").read_text().split("---\n", 2)
+    table = yaml.safe_load(front)
+    assert "license" not in table  # which is the user's to choose, and the page says so
+    assert "Put `license:` into the lines at the top" in body
+    assert table["pipeline_tag"] == "image-classification"
+    assert "differential-privacy" not in table["tags"]  # the weights are not covered
+    assert "carry no guarantee" in body
+    (entry,) = table["model-index"]
+    accuracy = result.state.history[-1].accuracy[MLP.label]
+    assert entry["results"][0]["metrics"][0]["value"] == round(accuracy, 4)
+    warning = card_of(folder)["metrics"]["warning"]  # its networks have learned nothing
+    assert warning
+    for words in (
+        f"{100 * accuracy:.1f} % of the test records",
+        result.statement,
+        "0, 1, 2, 3, 4, 5, 6, 7, 8, 9",
+        "| balanced accuracy |",
+        "| always the commonest class |",
+        "\n| 3 | ",
+        f"**Warning: {warning}.**",
+    ):
+        assert words in body
+
+
 def test_seeded_noise_covers_nothing(tmp_path: Path) -> None:
     state = finished_state(replace(TINY_CONFIG, privacy=PrivacyConfig(unsafe_seed=0)))
     accounts = {name: replace(account, epsilon=math.inf) for name, account in state.accounts.items()}
@@ -66,14 +113,20 @@ def test_heads_alone_are_exported_with_their_frozen_network(tmp_path: Path) -> N
     assert model.card["weights"]["parameters"] == sum(p.numel() for p in build(CNN, (1, 8, 8), 10, 0).parameters())
 
 
-def test_text_brings_its_tokenizer(tmp_path: Path) -> None:
+def test_text_brings_its_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The texts' column is that of training, unless another is named."""
     pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")
     encoder = publish_encoder(tmp_path / "tiny")
+    texts = write_texts(tmp_path / "a.csv", 90, seed=1)
+    texts.write_text(texts.read_text().replace("label,text", "label,body"))
+    data = {"source": "csv", "path": str(texts), "clients": 2, "alpha": 1.0, "options": {"text": "body"}}
     table = {
         "rounds": 1,
         "head_only": True,
         "prototypes": [{"name": "encoder", "folder": str(encoder)}],
-        "data": {"source": "csv", "path": str(write_texts(tmp_path / "a.csv", 90, seed=1)), "clients": 2, "alpha": 1.0},
+        "data": data,
         "aux": {"fraction": 0.4},
         "privacy": {"embedding_dim": 4},
     }
@@ -91,6 +144,23 @@ def test_text_brings_its_tokenizer(tmp_path: Path) -> None:
     assert model.classes == ("money", "space", "sport")
     assert str(tmp_path) not in json.dumps(model.card["prototype"])
 
+    told = ["the rocket and the moon", "the league, the cup", "oil price"]
+    (tmp_path / "t.csv").write_text("body\n" + "".join(f'"{text}"\n' for text in told))
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"words": text}) + "\n" for text in told))
+    for name, words in (("t.csv", []), ("t.jsonl", ["--column", "words"])):
+        assert fedaux(monkeypatch, "predict", folder, tmp_path / name, "--top", 1, "--json", *words) == 0
+        given = json.loads(capsys.readouterr().out)["predictions"]
+        assert [one["top"][0]["probability"] for one in given] == pytest.approx(model.predict(told).max(axis=1), 1e-5)
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    (tmp_path / "damaged.jsonl").write_text("{")
+    for name, message in (
+        ("t.jsonl", "nothing in body, there is words"),
+        ("damaged.jsonl", "damaged.jsonl cannot be read"),
+        ("x.npy", "this model takes a list of texts; give .csv"),
+    ):
+        assert fedaux(monkeypatch, "predict", folder, tmp_path / name) == 4
+        assert message in paragraph(capsys.readouterr().err)
+
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_without_the_packages_for_onnx(
@@ -101,9 +171,7 @@ def test_without_the_packages_for_onnx(
     package: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingPackageError):
-        export_model(result.folder, tmp_path / "out", onnx=True)
-    assert not (tmp_path / "out").exists()
     assert fedaux(monkeypatch, "export", result.folder, "--out", tmp_path / "out", "--onnx") == 6
     assert "pip install 'fedaux[onnx]'" in paragraph(capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
     assert len(export_model(result.folder, tmp_path / "out")) == 2  # all else goes without them

@@ -1,12 +1,17 @@
-"""The page of several runs."""
+"""Runs side by side: those that differ in their seed alone are one arm, and a page shows all arms."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from fedaux.report.arms import find_runs, group
-from fedaux.report.comparison_page import write_comparison, write_report
+from fedaux.report.arms import ArmResult, find_runs, group
+from fedaux.report.charts import MAX_CURVES, LineChart
+from fedaux.report.comparison_page import tones, write_comparison, write_report
+from fedaux.server.result import FinishedRun
+from fedaux.server.run_state import RunState, RunWriter, StateError
 from helpers.pages import Page
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
@@ -16,61 +21,98 @@ from helpers.tiny import TINY_CONFIG
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("several")
     for method in ("fedavg", "fedaux"):
-        for seed in (0, 1):
+        for seed in range(3):
             finished_run(folder / "runs" / f"{method}-{seed}", replace(TINY_CONFIG, method=method, seed=seed))
     return folder
 
 
+def test_runs_that_differ_in_their_seed_are_one_arm(several: Path) -> None:
+    arms = group(find_runs([several, several / "runs" / "fedaux-0"]))  # named twice, it counts once
+    assert [(arm.label, arm.curves.shape) for arm in arms] == [("FedAUX", (3, 2)), ("FedAVG", (3, 2))]
+    assert arms[1].curves[1].tolist() == FinishedRun(RunState.load(several / "runs" / "fedavg-1"), several).curve
+    table = json.loads(json.dumps(arms[0].to_dict(several)))
+    assert (table["settings"], table["seeds"]) == ({"method": "fedaux"}, [0, 1, 2])
+    assert table["folders"][1] == "runs/fedaux-1"  # the whole can move
+    assert table["curves"] == arms[0].curves.tolist()
+
+
+@pytest.mark.parametrize(
+    ("key", "values"), [("data.alpha", (0.1, 1.0)), ("rounds", (1, 3))], ids=["data.alpha", "rounds"]
+)
+def test_arms_are_named_by_what_makes_them_differ(tmp_path: Path, key: str, values: tuple[float, ...]) -> None:
+    """Runs of different lengths were once cut to the shortest without a word."""
+    for value in values:
+        data = replace(TINY_CONFIG.data, alpha=value)
+        change = {"rounds": value} if key == "rounds" else {"data": data}
+        finished_run(tmp_path / str(value), replace(TINY_CONFIG, method="fedavg", **change))
+    found = group(find_runs([tmp_path]))
+    assert [arm.label for arm in found] == [f"FedAVG, {key} = {value}" for value in values]
+    assert [arm.curves.shape[1] for arm in found] == ([1, 3] if key == "rounds" else [2, 2])
+
+
+def test_an_arm_that_is_not_finished_is_cut_and_says_so(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        finished_run(tmp_path / str(seed), replace(TINY_CONFIG, method="fedavg", rounds=3, seed=seed))
+    state = RunState.load(tmp_path / "1")
+    RunWriter(tmp_path / "1").save(replace(state, round=1, history=(replace(state.history[-1], round=1),)))
+    (arm,) = group(find_runs([tmp_path]))
+    assert arm.curves.shape == (2, 1)
+    assert arm.note == "1 of 2 runs not finished, cut to 1 rounds: seed 1 (1)"
+    text = write_report(tmp_path).read_text()
+    assert "FedAVG: 1 of 2 runs not finished" in text
+    assert "FedAVG: 2 of 2 runs: the model does not beat" in text  # networks that have learned nothing
+    assert sorted(path.name for path in tmp_path.glob("[bc][au]*.svg")) == ["bars.svg"]  # one round has no curve
+
+
 def test_a_comparison_has_everything(several: Path) -> None:
-    text = write_comparison(several, "Two methods", group(find_runs([several]))).read_text()
+    path = write_report(several, target=0.99, formats=["svg", "pdf"])
+    assert path == several / "report.html"
+    text = path.read_text()
     found = Page(text)
-    assert found.sections == [
-        "accuracy",
-        "target",
-        "split",
-        "classes",
-        "teachers",
-        "privacy",
-        "costs",
-        "runs",
-        "settings",
-    ]
+    wanted = ["accuracy", "differences", "target", "split", "classes", "teachers", "privacy", "costs", "runs"]
+    assert found.sections == [*wanted, "settings"]
     assert not found.loads
+    assert "6 runs side by side" in text
     assert text.count("runs/fedaux-1") == 1
     assert "Bands are ± one standard deviation" in text
-    assert "2 seeds" in text
-    assert "seed(s)" not in text
-
-
-def test_a_single_run_has_a_page_of_its_own(several: Path) -> None:
-    path = write_report(str(several / "runs" / "fedavg-0"))
-    assert path == several / "runs" / "fedavg-0" / "report.html"
-    assert "learning" in Page(path.read_text()).sections
-
-
-def test_runs_below_a_folder_stand_side_by_side_in_it(several: Path) -> None:
-    path = write_report(several)
-    assert path == several / "report.html"
-    assert "4 runs side by side" in path.read_text()
-
-
-def test_several_folders_or_another_place(several: Path, tmp_path: Path) -> None:
-    one, other = several / "runs" / "fedavg-0", several / "runs" / "fedaux-0"
-    assert write_report(one, other, out=tmp_path / "both") == tmp_path / "both" / "report.html"
-    alone = write_report(one, out=tmp_path / "alone")
-    assert alone == tmp_path / "alone" / "report.html"
-    assert "accuracy" in Page(alone.read_text()).sections
-
-
-def test_three_seeds_are_compared_and_a_target_is_what_was_asked_for(tmp_path: Path) -> None:
-    for method in ("fedavg", "fedaux"):
-        for seed in range(3):
-            finished_run(tmp_path / f"{method}-{seed}", replace(TINY_CONFIG, method=method, seed=seed))
-    path = write_report(tmp_path, target=0.99, formats=["svg", "pdf"])
-    text = path.read_text()
-    assert Page(text).sections[:3] == ["accuracy", "differences", "target"]
+    assert "3 seeds" in text
     assert "at least 99 %" in text
     assert text.count("never") == 2
-    for name in ("curves", "bars", "split", "classes"):
-        assert (tmp_path / f"{name}.svg").is_file()
-        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    for name in ("curves", "split", "classes"):
+        assert (several / f"{name}.svg").is_file()
+        assert (several / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_page_of_one_run_or_in_another_place(several: Path, tmp_path: Path) -> None:
+    one, other = several / "runs" / "fedavg-0", several / "runs" / "fedaux-0"
+    assert write_report(str(one)) == one / "report.html"
+    assert "learning" in Page((one / "report.html").read_text()).sections
+    assert write_report(one, other, out=tmp_path / "both") == tmp_path / "both" / "report.html"
+    alone = write_report(one, out=tmp_path / "alone")
+    assert "accuracy" in Page(alone.read_text()).sections
+    with pytest.raises(StateError, match="holds no run"):
+        write_report(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("count", [2, MAX_CURVES, MAX_CURVES + 1])
+def test_every_arm_is_on_the_page_and_the_best_is_bold(
+    several: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    drawn: list[LineChart] = []
+    monkeypatch.setattr(LineChart, "save", lambda self, *rest: drawn.append(self))
+    folders = (several / "runs" / "fedavg-0",)
+    arms = [ArmResult(f"arm {i}", {}, {}, (0,), folders, np.full((1, 8), i / 20)) for i in range(count)]
+    text = write_comparison(tmp_path, "Many", arms).read_text()
+    assert len(drawn[0].lines) == min(count, MAX_CURVES)
+    assert [line.label for line in drawn[0].lines if line.best] == [f"arm {count - 1}"]
+    assert ("best of" in text) == (count > MAX_CURVES)
+    assert all(f"<td>arm {i}</td>" in text for i in range(count))
+    bold = f'<td class="best">{100 * (count - 1) / 20:.1f} %</td>'
+    assert text.count('<td class="best">') == text.count(bold) == 4
+    assert "mean of last 5" in text
+
+
+def test_pretrained_methods_share_a_colour() -> None:
+    found = tones(["FedAVG", "FedAVG+P", "FedDF+P", "FedAUX"])
+    assert found["FedAVG"] == found["FedAVG+P"] != found["FedDF+P"]
+    assert found["FedAUX"] == "hero"

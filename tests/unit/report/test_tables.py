@@ -29,19 +29,16 @@ ARMS = [
 
 def test_first_and_last_round_mean_of_five_and_best() -> None:
     curve = np.array([[0.9, 0.1, 0.2, 0.3, 0.4, 0.5]])
-    assert summary({"FedAVG": curve}).texts() == [("FedAVG", "90.0", "50.0", "30.0", "90.0")]
-
-
-def test_spread_over_seeds_is_that_of_a_sample() -> None:
+    table = summary({"FedAVG": curve})
+    assert table.texts() == [("FedAVG", "90.0", "50.0", "30.0", "90.0")]
+    assert table.header[3] == "mean of last 5"
     curves = np.array([[0.5, 0.6], [0.7, 0.8]])
-    assert summary({"a": curves, "b": curves[:1]}).texts() == [
-        ("a", "60.0 ± 14.1", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),
+    short = summary({"a": curves, "b": curves[:1]})
+    assert short.texts() == [
+        ("a", "60.0 ± 14.1", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),  # of a sample
         ("b", "50.0", "60.0", "55.0", "60.0"),
     ]
-
-
-def test_a_single_round() -> None:
-    assert summary({"a": np.array([[0.25]])}).texts() == [("a", "25.0", "25.0", "25.0", "25.0")]
+    assert short.header[3] == "mean of last 2"
 
 
 def test_markdown() -> None:
@@ -87,7 +84,9 @@ def test_the_long_csv_has_one_line_for_each_run_and_round() -> None:
 
 
 def test_latex_has_the_best_of_each_column_in_bold() -> None:
-    found = latex(summary({"FedAVG": ARMS[0].curves, "FedAUX": ARMS[2].curves}), "In %: α_1 & more", "Noise: 100 %")
+    found = latex(
+        summary({"FedAVG": ARMS[0].curves, "FedAUX": ARMS[2].curves}), "In %: α_1 & more", "Noise: 100 %", "tab:a"
+    )
     lines = found.splitlines()
     assert r"FedAVG & $20.0 \pm 14.1$ & $30.0 \pm 14.1$ & $25.0 \pm 14.1$ & $30.0 \pm 14.1$ \\" in lines
     bold = (
@@ -99,6 +98,7 @@ def test_latex_has_the_best_of_each_column_in_bold() -> None:
     assert rf"FedAUX & {' & '.join(bold)} \\" in lines
     assert r"\caption{In \%: $\alpha$\_1 \& more}" in lines
     assert r"{\footnotesize Noise: 100 \%\par}" in lines
+    assert r"\label{tab:a}" in lines
 
 
 def test_bold_compares_only_what_is_measured_on_the_same_problem() -> None:
@@ -120,16 +120,6 @@ def test_bold_compares_only_what_is_measured_on_the_same_problem() -> None:
     assert found is not None
     assert found.header[0] == "data.alpha"
     assert found.best() == [[False, False, True], [False, True, False]]
-
-
-def test_a_table_has_a_label() -> None:
-    assert "\\label{tab:digits}" in latex(summary({"a": ARMS[0].curves}), "Caption", label="tab:digits").splitlines()
-    assert "label" not in latex(summary({"a": ARMS[0].curves}), "Caption")
-
-
-def test_the_mean_says_of_how_many_rounds_it_is() -> None:
-    assert summary({"a": np.ones((1, 3))}).header[3] == "mean of last 3"
-    assert summary({"a": np.ones((1, 9))}).header[3] == "mean of last 5"
 
 
 def test_latex_is_balanced_whatever_the_labels_are() -> None:

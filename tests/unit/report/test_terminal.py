@@ -8,20 +8,15 @@ from rich.console import Console
 from fedaux.report.terminal import format_bytes, format_seconds, results_table, sparkline
 
 
-def console(terminal: bool = False) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
-
-
-def said(on: Console) -> str:
-    assert isinstance(on.file, io.StringIO)
-    return on.file.getvalue()
-
-
-def test_results_table() -> None:
-    on = console()
-    on.print(results_table("Accuracy", ("method", "last"), [("FedAVG", "30.0"), ("FedAUX", "80.0")]))
-    for word in ("Accuracy", "method", "last", "FedAVG", "30.0", "FedAUX", "80.0"):
-        assert word in said(on)
+def test_the_best_is_bold_whatever_its_name() -> None:
+    file = io.StringIO()
+    rows, best = [("FedAVG", "80.0"), ("FedAUX", "30.0")], [[True], [False]]
+    table = results_table("Accuracy", ("method", "last"), rows, best=best)
+    Console(file=file, force_terminal=True, width=120, no_color=True).print(table)
+    assert all(word in file.getvalue() for word in ("Accuracy", "method", "last", "FedAVG", "30.0", "FedAUX"))
+    assert "\x1b[1m80.0\x1b[0m" in file.getvalue()
+    assert "\x1b[1m30.0" not in file.getvalue()
+    assert "\x1b[1mFedAUX" not in file.getvalue()
 
 
 @pytest.mark.parametrize(
