@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import MissingPackageError
-from fedaux.data.adapters import from_huggingface, from_torch, huggingface, read_one_by_one
+from fedaux.data.adapters import attempt, from_huggingface, from_torch, huggingface, read_one_by_one
 from fedaux.data.labels import DeclaredClasses
 from fedaux.data.records import Records, RecordsError, RecordSpec
 from fedaux.data.sources import open_source
@@ -273,3 +273,12 @@ def test_labels_and_persons_may_be_tensors() -> None:
     found = read_one_by_one(items, 3, RecordSpec("text"), CLASSES)
     assert found.labels.tolist() == [1, 0, -1]
     assert found.persons.tolist() == [0, 0, 1]
+
+
+def test_only_errors_are_caught() -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    assert attempt(int, "x") is None
+    with pytest.raises(KeyboardInterrupt):
+        attempt(stop)

@@ -191,3 +191,10 @@ def test_labels_that_are_numbers_are_their_names_however_they_are_stored(tmp_pat
         file = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
         pq.write_table(pa.table({"label": labels, "text": ["a", "b", "c"]}), file)
         assert records(site("parquet", file, ("0", "1"))).labels.tolist() == [1, 0, -1]
+
+
+def test_a_line_that_is_no_object_is_nobodys_in_particular(tmp_path: Path) -> None:
+    file = write_table("jsonl", tmp_path, [Row("flu", "a", "ann"), Row("flu", "b"), Row("cold", "c", "ann")])
+    with file.open("a") as stream:
+        stream.write("{\n[1]\n")
+    assert records(site("jsonl", file, person="person")).persons.tolist() == [0, 1, 0, 1, 1]
