@@ -69,7 +69,7 @@ def write_off(
     privacy.epsilon_total.
     """
     from fedaux.config.schema import Config
-    from fedaux.deploy.env_files import read_env
+    from fedaux.deploy.layout import read_env
     from fedaux.privacy.budget import BudgetStore, account_folder
     from fedaux.privacy.write_off import write_off as enter
 
