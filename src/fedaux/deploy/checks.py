@@ -95,8 +95,8 @@ def check_server(address: str, ca: Path) -> CheckResult:
         ask_health(address, ca)
     except (httpx.HTTPError, OSError) as error:
         cause: BaseException = error
-        while cause.__cause__ is not None:  # as the system or OpenSSL said it
-            cause = cause.__cause__
+        while cause.__context__ is not None:  # as the system or OpenSSL said it
+            cause = cause.__context__
         if isinstance(cause, ssl.SSLCertVerificationError):
             detail = f"what answers at {address} does not prove to be the server: {cause.verify_message}"
             remedy = "send nothing; ask the server whether its certificate changed, and for the ca.crt that signs it"

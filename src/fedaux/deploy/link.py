@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import httpx
 
 REGIONS = "regions"  # as in server/regions.py, which would bring PyTorch along
-TIMEOUT = 5.0  # seconds for a server to answer
+CHECK_TIMEOUT = 5.0  # seconds for a server to answer
 
 
 class LinkError(FedauxError, RuntimeError):
@@ -62,7 +62,7 @@ def ask_health(address: str, ca: Path) -> httpx.Headers:
     import httpx
 
     authority = ssl.create_default_context(cafile=str(ca))
-    return httpx.get(f"https://{address}/health", verify=authority, timeout=TIMEOUT).headers
+    return httpx.get(f"https://{address}/health", verify=authority, timeout=CHECK_TIMEOUT).headers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Each change to Flower takes effect where Flower uses it, and ends the process if Flower is built otherwise."""
+"""Each change to Flower takes effect where Flower uses it, and ends the process if Flower is built otherwise.
+
+That a node asks about every app is in `test_supernode.py`.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -59,31 +62,6 @@ def test_a_node_starts_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None
         node.start_client_internal(
             state_factory=NodeStateFactory(ObjectStoreFactory()), server_address="x:1", node_config={}, insecure=True
         )
-
-
-@pytest.mark.parametrize("refuse", [lambda bundle: "it is odd", lambda bundle: ""])
-def test_a_node_asks_about_every_app(monkeypatch: pytest.MonkeyPatch, refuse: Callable[[bytes], str]) -> None:
-    """`test_supernode.py` has what becomes of the answer."""
-    asked: list[bytes] = []
-    patches.verify_apps_with(lambda bundle: asked.append(bundle) or refuse(bundle))  # type: ignore[func-returns-value]
-    monkeypatch.setattr(node, "get_fused_config_from_fab", stop)
-    monkeypatch.setattr(node, "Message", stop)
-    fab = node.Fab("h", b"bundle", {})
-    metadata = SimpleNamespace(group_id="", run_id=7, message_type="train", message_id="m")
-    state = SimpleNamespace(get_run=lambda run: None, delete_messages=stop)
-    with pytest.raises(UsedError):
-        node._pull_and_store_message(
-            state=state,
-            object_store=None,
-            node_config={},
-            receive=lambda: (SimpleNamespace(metadata=metadata), None),
-            get_run=lambda run: SimpleNamespace(fab_hash="h"),
-            get_fab=lambda name, run: fab,
-            pull_object=stop,
-            confirm_message_received=stop,
-            trusted_entities=None,
-        )
-    assert asked == [b"bundle"]
 
 
 def test_a_superexec_asks_at_the_socket() -> None:

@@ -200,7 +200,7 @@ def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
         base.head_only,
         base.rounds,
     )
-    assert site.privacy == replace(base.privacy, unsafe_seed=-1)
+    assert server.privacy == site.privacy == replace(base.privacy, unsafe_seed=-1)  # a known seed is never deployed
 
 
 def test_a_site_names_the_code_of_a_method_that_it_is_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,10 +222,6 @@ def test_a_site_names_the_method_that_sends_its_sums() -> None:
     assert set(comments("sums")) < set(site_notes(replace(base, head_init="ridge")))
     assert set(comments("sums")).isdisjoint(site_notes(base))
     assert site_config(replace(base, head_init="closed-form"), "a").head_init == "random"  # releases need no leave
-
-
-def test_a_known_seed_is_never_deployed() -> None:
-    assert server_config(ODD, ["a"]).privacy.unsafe_seed == site_config(ODD, "a").privacy.unsafe_seed == -1
 
 
 def test_paths_of_the_config_are_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
