@@ -33,7 +33,7 @@ unit *arguments="tests/unit":
 
 # Run whole runs, servers, attacks, the paper's rulings, and the documentation
 end-to-end:
-    python -m pytest -n 2 --dist worksteal -m "not slow" tests/end_to_end tests/attacks tests/paper tests/docs
+    python -m pytest -n 3 --dist worksteal -m "not slow" tests/end_to_end tests/attacks tests/paper tests/docs
 
 # Run what takes minutes: real servers, faults, long pages of the documentation
 slow *arguments:
@@ -41,7 +41,7 @@ slow *arguments:
 
 # Build the site; a warning is an error
 docs:
-    mkdocs build --strict
+    mkdocs build --quiet --strict
 
 # Serve the site at http://127.0.0.1:8000, rebuilt at every change
 serve:

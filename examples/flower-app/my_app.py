@@ -4,8 +4,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from torch import nn
 
-from fedaux.data.records import Corpus, Records
-from fedaux.models import Extractor
+from fedaux import Corpus, Extractor, Records
 
 
 def network(shape, width=32):

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 from split import HOSPITALS, class_names, open_set, split
 
-from fedaux import Config, Model
-from fedaux.data.sources import open_source
+from fedaux import Config, Model, open_source
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}

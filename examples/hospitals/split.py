@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedaux.data.records import Corpus, Records
-from fedaux.data.sources import open_source
+from fedaux import Corpus, Records, open_source
 
 HOSPITALS = ("berlin", "paris", "rome")
 STRAY = 0.05  # of each class, the share that is treated elsewhere than at its home

@@ -6,8 +6,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 from torch import nn
 
-from fedaux import Corpus, Records
-from fedaux.models import Extractor
+from fedaux import Corpus, Extractor, Records
 
 
 def network(shape: tuple[int, ...], width: int = 32) -> nn.Module:

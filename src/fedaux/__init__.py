@@ -16,13 +16,23 @@ if TYPE_CHECKING:
     from fedaux.core.progress import ProgressEvent as ProgressEvent
     from fedaux.core.progress import RoundFinished as RoundFinished
     from fedaux.core.results import RoundResult as RoundResult
+    from fedaux.data.adapters import from_huggingface as from_huggingface
+    from fedaux.data.adapters import from_torch as from_torch
+    from fedaux.data.federated import open_data as open_data
     from fedaux.data.records import Corpus as Corpus
     from fedaux.data.records import Records as Records
+    from fedaux.data.sources import open_source as open_source
     from fedaux.export.export import export_model as export_model
     from fedaux.export.model import Model as Model
     from fedaux.methods.hooks import ClientUpdate as ClientUpdate
     from fedaux.methods.hooks import Hooks as Hooks
+    from fedaux.models import Extractor as Extractor
     from fedaux.models import register as register
+    from fedaux.privacy.mechanism import GRID as GRID
+    from fedaux.privacy.mechanism import UNIT_SENSITIVITY as UNIT_SENSITIVITY
+    from fedaux.privacy.mechanism import Summary as Summary
+    from fedaux.privacy.mechanism import quantize as quantize
+    from fedaux.privacy.mechanism import unit_rows as unit_rows
     from fedaux.privacy.module_validation import keeps_records_apart as keeps_records_apart
     from fedaux.report.comparison_page import write_report as write_report
     from fedaux.runs.callbacks import Callback as Callback
@@ -32,6 +42,9 @@ if TYPE_CHECKING:
     from fedaux.runs.runner import pretrain as pretrain
     from fedaux.runs.runner import resume as resume
     from fedaux.runs.runner import run as run
+    from fedaux.scoring.base import Fitted as Fitted
+    from fedaux.scoring.base import Scorer as Scorer
+    from fedaux.scoring.base import check_shapes as check_shapes
     from fedaux.sweeps.compare import compare as compare
     from fedaux.sweeps.engine import SweepResult as SweepResult
     from fedaux.sweeps.engine import run_sweep as run_sweep
@@ -47,7 +60,10 @@ _HOMES = {
     "Config": "config.schema",
     "ConfigError": "config.parsing",
     "Corpus": "data.records",
+    "Extractor": "models",
     "FedauxError": "core.errors",
+    "Fitted": "scoring.base",
+    "GRID": "privacy.mechanism",
     "Hooks": "methods.hooks",
     "METHODS": "config.methods",
     "Method": "config.methods",
@@ -57,20 +73,30 @@ _HOMES = {
     "Result": "runs.result",
     "RoundFinished": "core.progress",
     "RoundResult": "core.results",
+    "Scorer": "scoring.base",
+    "Summary": "privacy.mechanism",
     "Sweep": "sweeps.grid",
     "SweepResult": "sweeps.engine",
+    "UNIT_SENSITIVITY": "privacy.mechanism",
     "audit_client": "audit.run",
+    "check_shapes": "scoring.base",
     "compare": "sweeps.compare",
     "export_model": "export.export",
+    "from_huggingface": "data.adapters",
+    "from_torch": "data.adapters",
     "keeps_records_apart": "privacy.module_validation",
     "make_callbacks": "runs.callbacks",
+    "open_data": "data.federated",
+    "open_source": "data.sources",
     "planner": "runs.runner",
     "pretrain": "runs.runner",
+    "quantize": "privacy.mechanism",
     "register": "models",
     "resume": "runs.runner",
     "run": "runs.runner",
     "run_sweep": "sweeps.engine",
     "tune": "sweeps.tuning",
+    "unit_rows": "privacy.mechanism",
     "write_report": "report.comparison_page",
     "write_results": "sweeps.engine",
 }

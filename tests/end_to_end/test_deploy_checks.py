@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fedaux.cli import app
-from fedaux.deploy import site_checks
+from fedaux.deploy import checks
 from fedaux.deploy.certificates import load_key
-from fedaux.deploy.server_checks import check_registration
+from fedaux.deploy.checks import check_registration
 from helpers.deployments import AWKWARD, deploy, fine, problem, unused_address
 
 
@@ -33,7 +33,7 @@ def test_a_key_that_wants_a_password(site: Path) -> None:
     (site / "key").unlink()
     words = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(site / "key")]
     subprocess.run(words, input="y\n", text=True, check=True)
-    problem(site_checks.check_key_pair(site), "is not a key that Flower takes", "fedaux deploy key")
+    problem(checks.check_key_pair(site), "is not a key that Flower takes", "fedaux deploy key")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The scripts for real, over TLS on this machine: a site comes up, takes part, comes back, and refuses others' code."""
 
-import json
 import os
 import shutil
 import signal
@@ -12,11 +11,7 @@ from typer.testing import CliRunner
 
 from fedaux.cli import app
 from fedaux.config.schema import Config
-from fedaux.deploy.layout import Address, init
-from fedaux.deploy.link import ControlLink, Node
-from fedaux.deploy.settings import demo_config
-from helpers.deployments import AWKWARD, playing, until
-from helpers.harness import free_port
+from helpers.deployments import AWKWARD, LiveDeployment, playing, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,49 +40,39 @@ def main(grid, context):
 """
 
 
+def fedaux(*words: str | Path) -> str:
+    done = CliRunner().invoke(app, ["deploy", *map(str, words)], catch_exceptions=False)
+    assert words[0] == "check" or done.exit_code == 0, done.output
+    return done.output
+
+
 def test_a_federation_of_one(tmp_path: Path) -> None:
-    folder, port = tmp_path / AWKWARD, free_port()
-    init(folder, ["berlin"], Address("127.0.0.1", port), demo_config())
-    server, site = folder / "server", folder / "sites" / "berlin"
-    flower = {**os.environ, "FLWR_HOME": str(server / "flwr-home"), "FLWR_TELEMETRY_ENABLED": "0"}
-
-    def flwr(*words: str) -> str:
-        done = subprocess.run(["flwr", *words], env=flower, capture_output=True, text=True, timeout=300, check=False)
-        return done.stdout + done.stderr
-
-    def status() -> str:
-        return str(json.loads(flwr("supernode", "list", "fedaux", "--format", "json"))["nodes"][0]["status"])
-
-    def checked() -> str:
-        return CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False).output
-
-    log, told = server / "superlink.log", site / "supernode.log"
-    with playing(server / "superlink.sh"), playing(server / "superexec.sh"):
-        until(lambda: "Uvicorn running" in log.read_text())
-        assert "does not know this key" in checked()
-        subprocess.run([str(server / "register.sh")], check=True, timeout=300)
-        assert "problem" not in checked()
-        assert status() == "registered"
+    with LiveDeployment(tmp_path / AWKWARD, ["berlin"]) as made:
+        server, site = made.server, made.site("berlin")
+        made.start("superlink.sh", "superexec.sh")
+        assert "does not know this key" in fedaux("check", site)
+        made.register()
+        assert "problem" not in fedaux("check", site)
+        assert made.nodes()["berlin"].status == "registered"
         with playing(site / "supernode.sh") as script:
-            until(lambda: status() == "online")
-
-            quick = 'set="rounds=1; pretrain.epochs=1; distill.epochs=1"'
-            run = [str(server / "run.sh"), "--run-config", quick]
-            done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=True)
-            assert "accuracy" in done.stdout, done.stdout
+            until(lambda: made.nodes()["berlin"].status == "online")
+            assert made.run(1).wait(300) == 0
+            assert "accuracy" in (server / "run.log").read_text()
             assert (server / "run" / "state.safetensors").is_file()
             assert Config.load(server / "fedaux.toml").rounds > 1  # the override was one
-            assert "ε = 1 of 1 spent in 1 entry" in checked()
+            assert "ε = 1 of 1 spent in 1 entry" in fedaux("check", site)
 
-            stranger = tmp_path / "stranger"
+            stranger, told = tmp_path / "stranger", site / "supernode.log"
             stranger.mkdir()
             (stranger / "stranger.py").write_text(STRANGER)
-            app_text = (server / "app" / "pyproject.toml").read_text()
-            app_text = app_text.replace("fedaux.runs.server_app:app", "stranger:server")
-            (stranger / "pyproject.toml").write_text(
-                app_text.replace("fedaux.flower.client_app:app", "stranger:client")
-            )
-            assert "ANSWER 7" in flwr("run", str(stranger), "fedaux", "--stream")
+            text = (server / "app" / "pyproject.toml").read_text()
+            text = text.replace("fedaux.runs.server_app:app", "stranger:server")
+            text = text.replace("fedaux.flower.client_app:app", "stranger:client")
+            (stranger / "pyproject.toml").write_text(text)
+            flower = {**os.environ, "FLWR_HOME": str(server / "flwr-home"), "FLWR_TELEMETRY_ENABLED": "0"}
+            words = ["flwr", "run", str(stranger), "fedaux", "--stream"]
+            done = subprocess.run(words, env=flower, capture_output=True, text=True, timeout=300, check=False)
+            assert "ANSWER 7" in done.stdout + done.stderr
             assert "carries files of its own: stranger.py" in told.read_text()
             assert not (site / "stolen").exists()
 
@@ -95,43 +80,30 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             os.kill(int(node.stdout), signal.SIGKILL)
             until(lambda: told.read_text().count("SuperNode ID") == 2)  # may be refused for a minute, and is let in
             assert "the node ended; it starts again" in told.read_text()
-        until(lambda: status() == "offline")
+        until(lambda: made.nodes()["berlin"].status == "offline")
 
 
 def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
     """By name: a site joins, gets another key with which alone it is let in, and is shut out."""
-    folder, port = tmp_path / AWKWARD, free_port()
-    init(folder, ["berlin", "paris"], Address("127.0.0.1", port), demo_config())
-    link, log = ControlLink(folder / "server"), folder / "server" / "superlink.log"
-
-    def fedaux(*words: str) -> str:
-        done = CliRunner().invoke(app, ["deploy", *words], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.output
-
-    def nodes() -> dict[str, Node]:
-        return {node.name: node for node in link.nodes()}
-
-    with playing(folder / "server" / "superlink.sh"):
-        until(lambda: "Uvicorn running" in log.read_text())
-        subprocess.run([str(folder / "server" / "register.sh")], check=True, timeout=120)
-        assert set(nodes()) == {"berlin", "paris"}
-        assert "Its key is registered" in fedaux("add-site", str(folder), "oslo")
-        assert {name: node.status for name, node in nodes().items()} == dict.fromkeys(
-            ("berlin", "paris", "oslo"), "registered"
-        )
-        with playing(folder / "sites" / "oslo" / "supernode.sh"):
-            until(lambda: nodes()["oslo"].status == "online")
-            fedaux("remove-site", str(folder), "oslo")
-            assert set(nodes()) == {"berlin", "paris"}
-        old = nodes()["berlin"].node_id
-        site = folder / "sites" / "berlin"
-        fedaux("key", str(site), "--replace")
-        fedaux("rotate-key", str(folder), "berlin")
-        assert nodes()["berlin"].node_id != old
-        with playing(site / "supernode.sh"):
-            until(lambda: nodes()["berlin"].status == "online")
-        fedaux("renew", str(folder))
-    with playing(folder / "server" / "superlink.sh"):
-        until(lambda: "Uvicorn running" in log.read_text())
-        assert set(nodes()) == {"berlin", "paris"}  # over TLS, with the new certificate
+    with LiveDeployment(tmp_path / AWKWARD) as made:
+        folder, site = made.folder, made.site("berlin")
+        with playing(made.server / "superlink.sh"):
+            until(lambda: made.status()[0] == 0)
+            made.register()
+            assert set(made.nodes()) == {"berlin", "paris"}
+            assert "Its key is registered" in fedaux("add-site", folder, "oslo")
+            statuses = {name: node.status for name, node in made.nodes().items()}
+            assert statuses == dict.fromkeys(("berlin", "paris", "oslo"), "registered")
+            with playing(made.site("oslo") / "supernode.sh"):
+                until(lambda: made.nodes()["oslo"].status == "online")
+                fedaux("remove-site", folder, "oslo")
+                assert set(made.nodes()) == {"berlin", "paris"}
+            old = made.nodes()["berlin"].node_id
+            fedaux("key", site, "--replace")
+            fedaux("rotate-key", folder, "berlin")
+            assert made.nodes()["berlin"].node_id != old
+            with playing(site / "supernode.sh"):
+                until(lambda: made.nodes()["berlin"].status == "online")
+            fedaux("renew", folder)
+        made.start("superlink.sh")
+        assert set(made.nodes()) == {"berlin", "paris"}  # over TLS, with the new certificate

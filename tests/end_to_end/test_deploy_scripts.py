@@ -78,20 +78,17 @@ def test_the_superexec_is_started_in_words_that_flower_knows(stage: Path, tmp_pa
         assert (stage / "server" / name).is_file()
 
 
-def test_all_scripts_keep_flower_to_itself_and_to_its_folder(stage: Path, tmp_path: Path) -> None:
-    for name in ("superlink", "superexec", "register", "run"):
-        play(stage / "server" / f"{name}.sh")
-    expected = f"{stage}/server/flwr-home|0|1|1|{stage}/server"
-    assert set((tmp_path / "calls.env").read_text().splitlines()) == {expected}
-
-
-def test_every_key_that_the_server_has_is_registered(stage: Path, tmp_path: Path) -> None:
+def test_every_key_is_registered_and_all_scripts_keep_flower_to_its_folder(stage: Path, tmp_path: Path) -> None:
     play(stage / "server" / "register.sh")
     register = ["flwr", "supernode", "register"]
     assert calls(tmp_path) == [
         [*register, "keys/berlin.pub", "fedaux", "--name", "berlin"],
         [*register, "keys/paris.pub", "fedaux", "--name", "paris"],
     ]
+    for name in ("superlink", "superexec", "run"):
+        play(stage / "server" / f"{name}.sh")
+    expected = f"{stage}/server/flwr-home|0|1|1|{stage}/server"
+    assert set((tmp_path / "calls.env").read_text().splitlines()) == {expected}
 
 
 REGISTER = """#!/bin/bash

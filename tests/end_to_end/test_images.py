@@ -13,13 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.deploy.layout import Address, init
-from fedaux.deploy.settings import demo_config
-from helpers.deployments import status, until
+from helpers.deployments import SITES, deploy, status, until
 from helpers.harness import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-SITES = ("berlin", "paris")
 QUICK = 'set="rounds=2; pretrain.epochs=1; distill.epochs=1"'
 INSIDE = "10001"  # who root's containers are, by compose.yaml
 
@@ -43,8 +40,7 @@ def run(*words: str | Path, cwd: Path | None = None) -> str:
 def test_a_federation_in_containers_of_the_image(tmp_path: Path) -> None:
     run("podman", "build", "--pull=never", *shlex.split(os.environ["FEDAUX_BUILD"]), "--tag", "fedaux-test", ROOT)
     assert re.match(r"fedaux \d", run("podman", "run", "--rm", "--network=none", "fedaux-test", "fedaux", "--version"))
-    folder = tmp_path / "hospitals"
-    init(folder, SITES, Address("127.0.0.1", free_port()), demo_config())
+    folder = deploy(tmp_path / "hospitals", port=free_port())
     owner = str(os.getuid())
     if owner == "0":
         owner = INSIDE

@@ -20,7 +20,7 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
 
-from fedaux.deploy.runtime_socket import SocketClient
+from fedaux.deploy.supernode import SocketClient
 from helpers.deployments import deploy
 from helpers.harness import SETTINGS, Patience, free_port
 

@@ -9,21 +9,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from fedaux.deploy.layout import Address, init
-from fedaux.deploy.scripts import monitoring_files
-from fedaux.deploy.settings import demo_config
-from helpers.deployments import AWKWARD, playing, status, until
+from fedaux.deploy.layout import monitoring_files
+from helpers.deployments import AWKWARD, SITES, LiveDeployment, until
 from helpers.harness import free_port
-
-SITES = ("berlin", "paris")
-QUICK = 'set="rounds={}; pretrain.epochs=1; distill.epochs=1"'
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -33,10 +27,7 @@ def events(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("flower-superexec") is None, reason="needs Flower's programs on the path")
 def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
-    folder, port, metrics_port = tmp_path / AWKWARD, free_port(), free_port()
-    init(folder, SITES, Address("127.0.0.1", port), demo_config())
-    env = folder / "server" / "server.env"
-    env.write_text(env.read_text().replace("METRICS_PORT=9464", f"METRICS_PORT={metrics_port}"))
+    metrics_port = free_port()
 
     def metrics() -> dict[str, float]:
         lines = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=60).text.splitlines()
@@ -44,28 +35,25 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
 
     def reached(state: str, rounds: int = 0) -> Callable[[], bool]:
         def reached() -> bool:
-            found = status(folder)[1]
+            found = made.status()[1]
             return bool(found["state"] == state and found["finished_rounds"] >= rounds)
 
         return reached
 
-    server = folder / "server"
-    assert status(folder)[0] == 1  # nobody answers
-    with ExitStack() as stack:
-        for script in ("superlink.sh", "superexec.sh", "metrics.sh"):
-            stack.enter_context(playing(server / script))
-        until(lambda: status(folder)[0] == 0)
-        subprocess.run([str(server / "register.sh")], check=True, timeout=120)
-        code, found = status(folder)
+    with LiveDeployment(tmp_path / AWKWARD) as made:
+        env = made.server / "server.env"
+        env.write_text(env.read_text().replace("METRICS_PORT=9464", f"METRICS_PORT={metrics_port}"))
+        assert made.status()[0] == 1  # nobody answers
+        made.start("superlink.sh", "superexec.sh", "metrics.sh")
+        made.register()
+        code, found = made.status()
         assert (code, found["state"], found["problems"]) == (0, "none", [])
         assert {site["name"]: site["connection"] for site in found["sites"]} == dict.fromkeys(SITES, "registered")
-        for name in SITES:
-            stack.enter_context(playing(folder / "sites" / name / "supernode.sh"))
-        until(lambda: [site["connection"] for site in status(folder)[1]["sites"]] == ["online"] * 2)
+        made.start_sites()
 
-        run = stack.enter_context(playing(server / "run.sh", "--run-config", QUICK.format(4)))
+        run = made.run(4)
         until(reached("running", rounds=1), 600)
-        _, found = status(folder)
+        _, found = made.status()
         assert (found["round"] >= 2, found["rounds"], found["link"]) == (True, 4, True)
         assert found["last_seconds"]["train"] > 0
         assert found["bytes_sent"] > found["bytes_received"] > 0
@@ -76,32 +64,30 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
         assert [now[f'fedaux_site_online{{site="{name}"}}'] for name in SITES] == [1, 1]
         assert time.time() - now["fedaux_run_last_progress_timestamp_seconds"] < 3600
 
-        process = json.loads((server / "run" / "status.json").read_text())["pid"]
-        os.kill(process, signal.SIGKILL)
+        os.kill(json.loads((made.server / "run" / "status.json").read_text())["pid"], signal.SIGKILL)
         until(reached("failed"))
-        code, found = status(folder)
+        code, found = made.status()
         assert code == 1
         assert re.search(r"failed after round \d: the server's process is gone", found["problems"][0])
         assert metrics()['fedaux_run_state{state="failed"}'] == 1
         assert run.wait(300) == 1
 
-        again = [str(server / "run.sh"), "--run-config", QUICK.format(4)]
-        subprocess.run(again, check=True, timeout=600, capture_output=True)
-        code, found = status(folder)
+        assert made.run(4).wait(600) == 0
+        code, found = made.status()
         assert (code, found["state"], found["finished_rounds"]) == (0, "finished", 4)
         assert metrics()['fedaux_run_state{state="finished"}'] == 1
 
-        stack.enter_context(playing(server / "run.sh", "--run-config", QUICK.format(9)))
+        made.run(9)
         until(reached("running", rounds=5), 600)
-        flower = {**os.environ, "FLWR_HOME": str(server / "flwr-home")}
-        number = str(status(folder)[1]["flower_run"])
+        flower = {**os.environ, "FLWR_HOME": str(made.server / "flwr-home")}
+        number = str(made.status()[1]["flower_run"])
         subprocess.run(["flwr", "stop", number, "fedaux"], env=flower, check=True, timeout=120, capture_output=True)
         until(reached("stopped"))
-        assert status(folder)[0] == 0
-    told = [(row["event"], row["round"], row["site"]) for row in events(server / "log" / "server.jsonl")]
+        assert made.status()[0] == 0
+    told = [(row["event"], row["round"], row["site"]) for row in events(made.server / "log" / "server.jsonl")]
     for name in SITES:
         assert {("reply", number, name) for number in range(1, 6)} <= set(told)
-        answered = events(folder / "sites" / name / "log" / "site.jsonl")
+        answered = events(made.site(name) / "log" / "site.jsonl")
         assert {row["task"] for row in answered} == {"hello", "prepare", "train"}
         assert {(row["event"], row["site"]) for row in answered} == {("order-answered", name)}
         assert {row["round"] for row in answered if row["task"] == "train"} >= {1, 2, 3, 4, 5}

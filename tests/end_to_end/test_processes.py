@@ -21,7 +21,7 @@ from fedaux.privacy.accounting import release_mechanism
 TOML = """
 prototypes = [{name = "cnn", width = 8, features = 16}]
 [pretrain]
-epochs = 30
+epochs = 10
 batch_size = 64
 min_crop_area = 0.5
 flip = false

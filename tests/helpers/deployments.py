@@ -11,25 +11,32 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, LocalConfig, PrivacyConfig
-from fedaux.deploy.layout import Address, init
-from fedaux.deploy.settings import demo_config
-from fedaux.deploy.site_checks import CheckResult
+from fedaux.deploy.checks import CheckResult
+from fedaux.deploy.layout import Address, demo_config, init
+from fedaux.deploy.link import ControlLink, Node
 from helpers.harness import Patience, free_port
 
 AWKWARD = "50% of $HOME & Anna's"
 
 
+SITES = ("berlin", "paris")
+
+
 def deploy(
-    folder: Path, sites: tuple[str, ...] = ("berlin", "paris"), host: str = "127.0.0.1", base: Config | None = None
+    folder: Path,
+    sites: Sequence[str] = SITES,
+    host: str = "127.0.0.1",
+    base: Config | None = None,
+    port: int = 8443,
 ) -> Path:
-    init(folder, sites, Address(host, 8443), base or demo_config())
+    init(folder, sites, Address(host, port), base or demo_config())
     return folder
 
 
@@ -59,6 +66,60 @@ def status(folder: Path, on: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
     words = [*on, sys.executable, "-m", "fedaux", "deploy", "status", "--json"]
     done = subprocess.run(words, cwd=folder / "server", capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, json.loads(done.stdout)
+
+
+class LiveDeployment(ExitStack):
+    """A deployment whose scripts run as its README says, until this context ends.
+
+    Args:
+        folder: A new folder.
+        sites: Their names.
+        host: Where sites find the server.
+        inside: The command that runs another on the machine of a site, or of the "server"; else all are on this one.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        sites: Sequence[str] = SITES,
+        host: str = "127.0.0.1",
+        inside: Callable[[str], Sequence[str]] = lambda name: (),
+    ) -> None:
+        super().__init__()
+        self.folder, self.sites, self.inside, self.server = folder, sites, inside, folder / "server"
+        deploy(folder, sites, host, port=free_port())
+
+    def site(self, name: str) -> Path:
+        return self.folder / "sites" / name
+
+    def start(self, *scripts: str) -> None:
+        """Scripts of the server; returns when the SuperLink answers."""
+        for script in scripts:
+            self.enter_context(playing(self.server / script, on=self.inside("server")))
+        until(lambda: self.status()[0] == 0)
+
+    def register(self) -> None:
+        subprocess.run([*self.inside("server"), str(self.server / "register.sh")], check=True, timeout=300)
+
+    def start_sites(self) -> None:
+        """Returns when all are online."""
+        for name in self.sites:
+            self.enter_context(playing(self.site(name) / "supernode.sh", on=self.inside(name)))
+        until(lambda: [site["connection"] for site in self.status()[1]["sites"]] == ["online"] * len(self.sites))
+
+    def run(self, rounds: int, more: str = "") -> subprocess.Popen[bytes]:
+        """A quick run; `more` has further settings."""
+        settings = f'set="rounds={rounds}; pretrain.epochs=1; distill.epochs=1; {more}"'
+        script = playing(self.server / "run.sh", "--run-config", settings, on=self.inside("server"))
+        return self.enter_context(script)
+
+    def status(self) -> tuple[int, dict[str, Any]]:
+        """(exit code, what it prints) of `fedaux deploy status --json`, called in the server's folder."""
+        return status(self.folder, on=self.inside("server"))
+
+    def nodes(self) -> dict[str, Node]:
+        """What the SuperLink has registered, by name."""
+        return {node.name: node for node in ControlLink(self.server).nodes()}
 
 
 class Answer(http.server.BaseHTTPRequestHandler):

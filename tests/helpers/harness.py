@@ -15,12 +15,14 @@ from pathlib import Path
 from types import TracebackType
 
 from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
+from fedaux.deploy.link import ControlLink
 
 BIN = Path(sys.executable).parent
 SETTINGS = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
     "PYTHONUNBUFFERED": "1",
@@ -78,6 +80,7 @@ class Servers:
             (folder / "ca.crt").write_bytes(authority.certificate_pem())
             (folder / "server.pem").write_bytes(server.certificate_pem())
             (folder / "server.key").write_bytes(server.key_pem())
+            (folder / "server.env").write_text(f"LOCAL=127.0.0.1:{self.port}\n")
 
     def __enter__(self) -> Servers:
         return self
@@ -133,9 +136,7 @@ class Servers:
         return folder / "key"
 
     def register(self, name: str) -> None:
-        key = self.key(name).with_suffix(".pub")
-        found = self.flwr("supernode", "register", str(key), "real")
-        assert found.returncode == 0, found.stdout + found.stderr
+        ControlLink(self.folder).register(self.key(name).with_suffix(".pub"), name)
 
     def node(self, name: str, settings: dict[str, str], *, key: str | None = None, root: Path | None = None) -> None:
         """A SuperNode whose own settings are these."""
@@ -143,11 +144,7 @@ class Servers:
         trust = ["--insecure"] if self.plain else ["--root-certificates", str(root or self.folder / "ca.crt")]
         trust += [] if self.plain or key == "" else ["--auth-supernode-private-key", str(self.key(key or name))]
         address = ["--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1", "--port", str(free_port())]
-        self.start(name, str(BIN / "flower-supernode"), *trust, *address, "--node-config", told)
-
-    def flwr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(BIN / "flwr"), *arguments]
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+        self.start(name, sys.executable, "-m", "helpers.quick_node", *trust, *address, "--node-config", told)
 
     def run(
         self,

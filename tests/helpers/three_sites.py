@@ -8,6 +8,7 @@ from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
 from fedaux.privacy.account import read_account
+from fedaux.server.run_state import RunState
 from helpers.harness import Servers
 from helpers.slow_training import FOLDER
 
@@ -51,3 +52,18 @@ class Federation:
     def spent(self, name: str) -> list[str]:
         """What the site's account has: one entry for each release that was ever begun."""
         return [entry.request for entry in read_account(self.folder / "vaults" / name)[1] if entry.steps]
+
+
+def run_to_the_end(folder: Path, config: Config, plain: bool = False, simulation: bool = False) -> tuple[RunState, str]:
+    """(state, log) of a run of three SuperNodes, or of Flower's simulation, which ended in `folder / "run"`."""
+    with Servers(folder / "servers", plain=plain or simulation) as servers:
+        made = Federation(folder, servers, config)
+        if simulation:
+            servers.superlink("--simulation")
+            nodes = ("real", "--federation-config", "num-supernodes=3 client-resources-num-cpus=1")
+            servers.run(made.file, made.out, connection=nodes)
+        else:
+            made.up()
+            made.begin()
+        log = servers.finish()
+    return RunState.load(made.out), log

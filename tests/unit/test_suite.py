@@ -64,6 +64,7 @@ def test_helpers_are_used() -> None:
         "kill_points",
         "lone_node",
         "memory_probe",
+        "quick_node",
         "slow_training",
     }  # run by name, in processes of their own
     for path in (TESTS / "helpers").glob("*.py"):

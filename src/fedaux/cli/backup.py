@@ -69,7 +69,7 @@ def write_off(
     privacy.epsilon_total.
     """
     from fedaux.config.schema import Config
-    from fedaux.deploy.env_files import read_env
+    from fedaux.deploy.layout import read_env
     from fedaux.privacy.account import BudgetStore, account_folder
 
     name, config = read_env(folder / "site.env")["NAME"], Config.load(folder / "site.toml")

@@ -49,9 +49,8 @@ def init(
 ) -> None:
     """Write all that a server and its sites need to start: TLS certificates, keys, settings, scripts, a README."""
     from fedaux.config.schema import Config
-    from fedaux.deploy.layout import Address
+    from fedaux.deploy.layout import Address, demo_config
     from fedaux.deploy.layout import init as write
-    from fedaux.deploy.settings import demo_config
 
     write(folder, site, Address(host, port), Config.load(config) if config else demo_config())
     readme = folder / "README.md"
@@ -178,8 +177,7 @@ def metrics(
 
 
 def _reader(folder: Path, run: Path | None, stuck_after: float | None) -> Callable[[], Status]:
-    from fedaux.deploy.link import ControlLink
-    from fedaux.deploy.regional_servers import RegionalServers, merges_regions
+    from fedaux.deploy.link import ControlLink, RegionalServers, merges_regions
     from fedaux.deploy.status import read_status, server_folder
 
     if merges_regions(folder):

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -52,8 +52,9 @@ def back_up(folder: Path, archive: Path) -> Backup:
     with tempfile.TemporaryDirectory(dir=archive.absolute().parent, prefix=".backup-") as name:
         staged = Path(name) / "files"
         staged.mkdir()
-        for path in _files(folder, SERVER if party == "server" else SITE):
-            _copy(path, staged / path.name)
+        for pattern in SERVER if party == "server" else SITE:
+            for path in sorted(folder.glob(pattern)):
+                _copy(path, staged / path.name)
         if (folder / DATABASE).is_file():
             _copy_database(folder / DATABASE, staged / DATABASE)
         made = datetime.now(UTC).isoformat(timespec="seconds")
@@ -97,11 +98,6 @@ def _party(folder: Path) -> str:
     raise DeployError(f"{folder} is the folder of neither a server nor a site: name one, such as hospitals/server")
 
 
-def _files(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
-    for pattern in patterns:
-        yield from sorted(folder.glob(pattern))
-
-
 def _copy(source: Path, target: Path) -> None:
     if not source.is_dir():
         shutil.copy2(source, target)
@@ -129,10 +125,9 @@ def _state(folder: Path) -> tuple[int, int]:
 
 def _copy_database(source: Path, target: Path) -> None:
     """As it is at one moment, while the SuperLink goes on writing."""
-    origin, copy = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(target)
-    try:
+    with (
+        closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as origin,
+        closing(sqlite3.connect(target)) as copy,
+    ):
         origin.backup(copy)
-    finally:
-        origin.close()
-        copy.close()
     target.chmod(0o600)

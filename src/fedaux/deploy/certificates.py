@@ -36,45 +36,67 @@ class IssuedCertificate:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def key_pem(self) -> bytes:
-        return self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        return private_bytes(self.key, serialization.PrivateFormat.PKCS8)
 
 
 def create_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
     """A self-signed authority for this deployment's server only: sites trust no other."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux deployment")])
-    usage = _usage(signs_certificates=True)
-    builder = _builder(name, name, key, key, days).add_extension(x509.BasicConstraints(True, 0), critical=True)
-    return IssuedCertificate(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
+    return _sign("fedaux deployment", None, days, [(x509.BasicConstraints(True, 0), True)])
 
 
 def issue_server_certificate(
-    authority: IssuedCertificate, hosts: Sequence[str], days: int = SERVER_DAYS
+    authority: IssuedCertificate, hosts: Sequence[str] | x509.Certificate, days: int = SERVER_DAYS
 ) -> IssuedCertificate:
-    """A certificate for all host names and addresses of the server."""
-    return _issue(authority, x509.SubjectAlternativeName([_host(host) for host in hosts]), days)
+    """A certificate, with a new key, for all host names and addresses of the server, or for those of another one."""
+    if isinstance(hosts, x509.Certificate):
+        names = hosts.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    else:
+        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    extensions = [(names, False), (x509.BasicConstraints(False, None), True), (usage, False)]
+    return _sign("fedaux server", authority, days, extensions)
 
 
-def issue_certificate_like(
-    certificate: x509.Certificate, authority: IssuedCertificate, days: int = SERVER_DAYS
+def _sign(
+    name: str, authority: IssuedCertificate | None, days: int, extensions: Sequence[tuple[x509.ExtensionType, bool]]
 ) -> IssuedCertificate:
-    """A new certificate, with a new key, for the hosts of one that ends."""
-    return _issue(authority, certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value, days)
+    """Signed by the authority, or by itself; valid since yesterday, for clocks that are behind.
 
-
-def _issue(authority: IssuedCertificate, hosts: x509.SubjectAlternativeName, days: int) -> IssuedCertificate:
+    Args:
+        extensions: Each with whether it is critical.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedaux server")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer, issuer_key = (authority.certificate.subject, authority.key) if authority else (subject, key)
+    day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
+    end = now + days * day
+    signs = authority is None
+    usage = x509.KeyUsage(
+        digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, content_commitment=False,
+        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
     builder = (
-        _builder(name, authority.certificate.subject, key, authority.key, days)
-        .add_extension(hosts, critical=False)
-        .add_extension(x509.BasicConstraints(False, None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(now, end) - day)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        .add_extension(usage, critical=True)
     )
-    return IssuedCertificate(builder.sign(authority.key, hashes.SHA256()), key)
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    return IssuedCertificate(builder.sign(issuer_key, hashes.SHA256()), key)
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def generate_key_pair(folder: Path, replace: bool = False) -> Path:
@@ -90,12 +112,13 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
         for name, old in (("key", "key.old"), ("key.pub", "key.old.pub")):
             (folder / name).replace(folder / old)
     key = ec.generate_private_key(ec.SECP384R1())
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    )
-    write_atomically(folder / "key", private, private=True)
+    write_atomically(folder / "key", private_bytes(key, serialization.PrivateFormat.OpenSSH), private=True)
     write_atomically(folder / "key.pub", public_key_bytes(key) + b"\n")
     return folder / "key.pub"
+
+
+def private_bytes(key: Key, form: serialization.PrivateFormat) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
 def public_key_bytes(key: Key) -> bytes:
@@ -111,41 +134,3 @@ def load_key(path: Path) -> Key:
     if not isinstance(key, Key):
         raise ValueError("it is not an ECDSA key")
     return key
-
-
-def _host(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: Key, issuer_key: Key, days: int) -> x509.CertificateBuilder:
-    """What both certificates have in common; valid since yesterday, for clocks that are behind."""
-    day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
-    end = now + days * day
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(min(now, end) - day)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
-    )
-
-
-def _usage(signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )

@@ -1,15 +1,60 @@
-"""`fedaux deploy check`: finds what would go wrong at a site before it takes part, with a remedy for each problem."""
+"""`fedaux deploy check`: finds what would go wrong at a site before it takes part, with a remedy for each problem.
+
+Checks read the site's own disk and call its server; what they find is sent nowhere.
+"""
 
 from __future__ import annotations
 
+import shutil
+import ssl
+import stat
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from importlib import metadata
 from pathlib import Path
 
-from fedaux.deploy import site_checks as site
-from fedaux.deploy.env_files import read_env
-from fedaux.deploy.server_checks import check_clock, check_registration, check_server
-from fedaux.deploy.site_checks import CheckResult
-from fedaux.privacy.account import account_folder
+import httpx
+import numpy as np
+
+from fedaux.config.parsing import ConfigError
+from fedaux.config.schema import Config
+from fedaux.config.sections import PrivacyConfig
+from fedaux.core.cache import DECODED
+from fedaux.core.errors import FedauxError
+from fedaux.core.io import caching_in
+from fedaux.data.federated import class_names, read_private
+from fedaux.data.records import UNDECLARED, Records
+from fedaux.deploy.certificates import load_key, public_key_bytes
+from fedaux.deploy.layout import read_env, sends_sums
+from fedaux.deploy.link import ask_health
+from fedaux.privacy.account import BudgetStore, account_folder
+from fedaux.privacy.accounting import BudgetError, round_up
+from fedaux.report.terminal import plural
+
+MAX_AHEAD, MAX_BEHIND = 6.0, 60.0  # seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
+MAX_FEATURE_BYTES = 2048 * 4  # of one record
+MARGIN_BYTES = 2**28  # for logs and models
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of `fedaux deploy check`. `ok` is None where the answer is not known."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, name: str, ok: bool, detail: str, remedy: str) -> CheckResult:
+        """With the remedy only where it is needed."""
+        return cls(name, ok, detail, "" if ok else remedy)
+
+
+NOT_ASKED = CheckResult("registered", None, "is found out when the node starts")
 
 
 def check_site(folder: Path) -> Iterator[CheckResult]:
@@ -17,10 +62,10 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     folder = folder.expanduser().absolute()
     env = read_env(folder / "site.env")
     ca, address, name = folder / "ca.crt", env["SERVER"], env["NAME"]
-    yield site.check_versions()
-    yield (authority := site.check_certificate(ca))
-    yield site.check_key_pair(folder)
-    yield site.check_key_mode(folder / "key")
+    yield check_versions()
+    yield (authority := check_certificate(ca))
+    yield check_key_pair(folder)
+    yield check_key_mode(folder / "key")
     unverified = CheckResult("server", None, "not called without a ca.crt")
     yield (server := check_server(address, ca) if authority.ok else unverified)
     if server.ok:
@@ -28,14 +73,226 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
         yield check_registration(address, ca, folder / "key")
     else:
         yield CheckResult("clock", None, "cannot be compared without the server")
-        yield CheckResult("registered", None, "is found out when the node starts")
-    config = site.load_settings(folder)
+        yield NOT_ASKED
+    config = load_settings(folder)
     if isinstance(config, CheckResult):
         yield config
         return
-    yield site.check_settings(config, name)
-    yield site.check_privacy(config)
-    count, result = site.check_records(config, folder, name)
+    yield check_settings(config, name)
+    yield check_privacy(config)
+    count, result = check_records(config, folder, name)
     yield result
-    yield site.check_disk(folder, count)
-    yield site.check_budget(config, account_folder(config, folder / "vault", name))
+    yield check_disk(folder, count)
+    yield check_budget(config, account_folder(config, folder / "vault", name))
+
+
+# The server
+
+
+def check_server(address: str, ca: Path) -> CheckResult:
+    """Whether the server answers, with a certificate signed by the authority."""
+    try:
+        ask_health(address, ca)
+    except (httpx.HTTPError, OSError) as error:
+        cause: BaseException = error
+        while cause.__context__ is not None:  # as the system or OpenSSL said it
+            cause = cause.__context__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            detail = f"what answers at {address} does not prove to be the server: {cause.verify_message}"
+            remedy = "send nothing; ask the server whether its certificate changed, and for the ca.crt that signs it"
+            return CheckResult("server", False, detail, remedy)
+        reason = "it does not speak TLS" if isinstance(cause, ssl.SSLError) else str(cause) or type(cause).__name__
+        remedy = "is it started, is SERVER in site.env right, and does a firewall let you out to this port?"
+        return CheckResult("server", False, f"{address} cannot be reached: {reason}", remedy)
+    return CheckResult("server", True, f"{address} answers, and its certificate is signed by ca.crt")
+
+
+def check_clock(address: str, ca: Path) -> CheckResult:
+    """Whether the clocks agree: the server refuses calls with a timestamp in the future or too far in the past."""
+    try:
+        date = ask_health(address, ca).get("Date", "")
+        offset = time.time() - parsedate_to_datetime(date).timestamp()
+    except (httpx.HTTPError, OSError, ValueError) as error:
+        return CheckResult("clock", None, f"the server did not say what time it has: {error}")
+    remedy = "set this machine's clock, best by NTP: timedatectl set-ntp true"
+    return CheckResult.of("clock", -MAX_BEHIND <= offset <= MAX_AHEAD, f"{offset:+.0f} s from the server's", remedy)
+
+
+def check_registration(address: str, ca: Path, key: Path) -> CheckResult:
+    """Whether the server knows the key, by a call that it must refuse in either case, so that no node appears.
+
+    Flower looks up the key first and validates the heartbeat interval next, and a negative one is never valid.
+    """
+    from flwr.proto.fleet_pb2 import ActivateNodeRequest
+    from flwr.supercore.error import ApiErrorCode, FlowerError
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+    from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+    try:
+        private = load_key(key)
+        signer = NodeAuthHttpInterceptor(private, private.public_key())
+        request = ActivateNodeRequest(public_key=public_key_to_bytes(private.public_key()), heartbeat_interval=-1)
+        with FleetHttpClient.from_server_address(address, False, ca.read_bytes(), interceptors=[signer]) as client:
+            client.ActivateNode(request)
+    except httpx.HTTPStatusError as error:
+        answer = FlowerError.from_json(error.response.text)
+        if answer is not None and answer.code == ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL:
+            return CheckResult("registered", True, "the server knows this key")
+        if answer is not None and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
+            remedy = "send key.pub to the server, which stores it as keys/NAME.pub and calls register.sh"
+            return CheckResult("registered", False, "the server does not know this key", remedy)
+    except (httpx.HTTPError, OSError, ValueError):
+        pass
+    return NOT_ASKED
+
+
+# The site's own disk
+
+
+def check_versions() -> CheckResult:
+    """The installed versions, and whether they are compatible."""
+    from packaging.requirements import Requirement
+
+    requirements = {need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])}
+    installed, wrong = [f"fedaux {metadata.version('fedaux')}"], []
+    for name in ("flwr", "torch"):
+        version = metadata.version(name)
+        installed.append(f"{name} {version}")
+        if name in requirements and not requirements[name].specifier.contains(version, prereleases=True):
+            wrong.append(f"'{name}{requirements[name].specifier}'")
+    return CheckResult.of("versions", not wrong, ", ".join(installed), f"pip install {' '.join(wrong)}")
+
+
+def check_certificate(path: Path, now: datetime | None = None) -> CheckResult:
+    """Whether the certificate of the server's authority can be read and is still valid."""
+    from cryptography import x509
+
+    remedy = "ask the server for its ca.crt, on a way on which you can be sure that it is the server's"
+    try:
+        end = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except OSError as error:
+        return CheckResult("certificate", False, f"{path} cannot be read: {error.strerror}", remedy)
+    except ValueError:
+        return CheckResult("certificate", False, f"{path} is not a certificate", remedy)
+    ok = (now or datetime.now(UTC)) < end
+    return CheckResult.of("certificate", ok, f"{'valid until' if ok else 'expired on'} {end:%d %B %Y}", remedy)
+
+
+def check_key_pair(folder: Path) -> CheckResult:
+    """Whether there is a key of a type that Flower supports, and key.pub is its public half."""
+    remedy = f"move key and key.pub away, call `fedaux deploy key {folder.name}` and send the new key.pub to the server"
+    try:
+        own, public = public_key_bytes(load_key(folder / "key")), (folder / "key.pub").read_bytes()
+    except OSError as error:
+        return CheckResult("key", False, f"{error.filename} cannot be read: {error.strerror}", remedy)
+    except ValueError as error:
+        return CheckResult("key", False, f"{folder / 'key'} is not a key that Flower takes: {error}", remedy)
+    ok = own.split()[:2] == public.split()[:2]  # a comment may follow
+    return CheckResult.of("key", ok, "key and key.pub belong together" if ok else "key.pub is not key's", remedy)
+
+
+def check_key_mode(path: Path) -> CheckResult:
+    """Whether only its owner can read the key."""
+    name, remedy = "key's secrecy", f"chmod 600 '{path}', or a new key if anybody read it"
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return CheckResult(name, False, f"{path} cannot be read: {error.strerror}", "see key, above")
+    ok = mode & 0o077 == 0
+    return CheckResult.of(
+        name, ok, "only its owner can read it" if ok else f"others can read it (mode {mode:o})", remedy
+    )
+
+
+def load_settings(folder: Path) -> Config | CheckResult:
+    try:
+        return Config.load(folder / "site.toml")
+    except FedauxError as error:
+        return CheckResult("settings", False, str(error), "correct site.toml")
+
+
+def check_settings(config: Config, name: str) -> CheckResult:
+    """Whether site.toml and site.env name the same site, and site.toml reads its own records."""
+    if config.data.partition != "own":
+        detail = "data.partition would simulate clients instead of reading records"
+        return CheckResult("settings", False, detail, "write partition = 'own' in [data]")
+    if name not in config.federation.sites:
+        detail = f"site.env says that this is {name}, site.toml says {', '.join(config.federation.sites)}"
+        return CheckResult("settings", False, detail, f'write sites = ["{name}"] in [federation]')
+    return CheckResult("settings", True, f"site.toml of {name}")
+
+
+def check_privacy(config: Config) -> CheckResult:
+    """The budget that the settings promise."""
+    own = config.privacy
+    if own.unsafe_seed >= 0:
+        remedy = "delete privacy.unsafe_seed from site.toml"
+        return CheckResult("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
+    unprotected = "trained models and sums of features" if sends_sums(config) else "trained models"
+    what = "scores and models" if own.private_training else f"{unprotected} leave WITHOUT noise; scores"
+    return CheckResult("privacy", True, f"{what} cost at most ε = {own.epsilon_budget:g} at δ = {own.delta:g}, ever")
+
+
+def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckResult]:
+    """(number of records, whether they can be read, have declared labels, and belong to several persons)."""
+    path = str(folder / Path(config.data.path.replace("{client}", name)).expanduser()) if config.data.path else ""
+    own = replace(config, data=replace(config.data, path=path))
+    try:
+        classes = class_names(own, name)
+        with caching_in(folder / "vault" / DECODED):
+            records = read_private(own.data, classes)
+        labels = set(records.labels.tolist()) - {UNDECLARED}
+        if not len(records):
+            raise ValueError("there are none")
+    except ConfigError as error:
+        return 0, CheckResult("data", False, str(error), "correct [data] in site.toml")
+    except Exception as error:  # a source may be anybody's own code
+        detail = f"the records cannot be used: {str(error) or type(error).__name__}"
+        return 0, CheckResult("data", False, detail, "see [data] in site.toml; paths are relative to its folder")
+    count = len(records)
+    if not labels:
+        detail = f"not one of {count:,} records has a label that is declared; declared are {', '.join(classes)}"
+        return count, CheckResult("data", False, detail, "compare the labels of the records with data.classes")
+    undeclared = int((records.labels == UNDECLARED).sum())
+    detail = f"{count:,} records of {len(labels)} of {len(classes)} classes"
+    if undeclared:
+        detail += f"; {undeclared:,} have a label that is missing or not declared: they count, but teach nothing"
+    if config.privacy.unit == "record":
+        return count, CheckResult("data", True, detail)
+    persons, counted = _count_persons(records, config.privacy)
+    remedy = "see data.person in site.toml: it must find different persons"
+    return count, CheckResult.of("data", persons > 1 or count == 1, f"{detail}; {counted}", remedy)
+
+
+def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
+    """(number of persons, a text with it and the number of unused records)."""
+    each = np.unique(records.persons, return_counts=True)[1]
+    unused = int(np.maximum(each - privacy.max_records_per_person, 0).sum())
+    beyond = f"records beyond privacy.max_records_per_person = {privacy.max_records_per_person} and left out"
+    return len(each), f"{plural(len(each), 'person')}; {beyond}: {unused:,}"
+
+
+def check_disk(folder: Path, records: int) -> CheckResult:
+    """Whether there is space for the features of all records, which are cached for each extractor."""
+    free, need = shutil.disk_usage(folder).free, records * MAX_FEATURE_BYTES + MARGIN_BYTES
+    detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
+    return CheckResult.of("disk", free >= need, detail, f"make room where {folder} is")
+
+
+def check_budget(config: Config, vault: Path) -> CheckResult:
+    """What was spent, and whether the budget allows another release."""
+    privacy = config.privacy
+    try:
+        spent = BudgetStore(vault, privacy).account()
+    except BudgetError as error:
+        return CheckResult("account", False, str(error), "until then the site refuses everything")
+    entries = plural(spent.entries, "entry", "entries")
+    detail = f"ε = {round_up(spent.epsilon)} of {privacy.epsilon_budget:g} spent in {entries}"
+    if spent.epsilon + privacy.epsilon <= privacy.epsilon_budget or spent.entries == 0:
+        return CheckResult("account", True, detail)
+    remedy = (
+        "a run that asks for the same release again gets the stored one, and planned training goes on; any other "
+        "release is refused, unless privacy.epsilon_total in site.toml is raised"
+    )
+    return CheckResult("account", None, detail, remedy)

@@ -1,4 +1,7 @@
-"""`fedaux deploy init`: writes a folder for the server and one for each site, with all that they need to start."""
+"""`fedaux deploy init`: writes a folder for the server and one for each site, with all that they need to start.
+
+Scripts, units and comments are in `templates/`. `read_env` reads back what `site.env` and `server.env` say.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,34 @@ import os
 import re
 import secrets
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
-from fedaux.config.sections import FederationConfig
-from fedaux.config.toml import to_commented_toml
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig
+from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.deploy import scripts
 from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
-from fedaux.deploy.settings import SERVER_HEAD, SERVER_NOTES, SITE_HEAD, server_config, site_config, site_notes
+
+SERVER_SCRIPTS = ("superlink.sh", "superexec.sh", "register.sh", "run.sh", "metrics.sh")
+MONITORING = ("prometheus.yml", "alerts.yml", "dashboard.json")
+SITE_SCRIPTS = ("supernode.sh",)
+SYSTEM_USER = "fedaux"  # of a deployment that root has written
+TEMPLATES = files("fedaux.deploy") / "templates"
 
 
 class DeployError(FedauxError, ValueError):
-    """A deployment that cannot be written with these arguments."""
+    """A deployment that cannot be written with these arguments, or a folder that does not hold one."""
 
     code = Exit.FOLDER
 
@@ -41,6 +55,12 @@ class Address:
             raise DeployError(f"--host {self.host!r} is neither a name nor an IP address")
         if not 1 <= self.port <= 65535:
             raise DeployError(f"--port must lie between 1 and 65535, not {self.port}")
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """From host:port."""
+        host, _, port = text.rpartition(":")
+        return cls(host.strip("[]"), int(port))
 
     @property
     def public(self) -> str:
@@ -83,55 +103,49 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
         raise DeployError(f"{folder} already holds a deployment ({', '.join(taken)}); choose another folder")
     authority = create_authority()
     hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))
-    server = issue_server_certificate(authority, hosts)
+    certificate = issue_server_certificate(authority, hosts)
+    server, trusted = folder / "server", authority.certificate_pem()
     _private_folder(folder / "ca")
     write_atomically(folder / "ca" / "ca.key", authority.key_pem(), private=True)
-    write_atomically(folder / "ca" / "ca.crt", authority.certificate_pem())
+    write_atomically(folder / "ca" / "ca.crt", trusted)
+    _write_server(server, sites, address, base, trusted)
+    write_atomically(server / "server.pem", certificate.certificate_pem())
+    write_atomically(server / "server.key", certificate.key_pem(), private=True)
     for name in sites:
-        write_site(folder / "sites" / name, name, address, base, authority.certificate_pem())
-    _write_server(folder / "server", sites, address, base, authority.certificate_pem())
-    write_atomically(folder / "server" / "server.pem", server.certificate_pem())
-    write_atomically(folder / "server" / "server.key", server.key_pem(), private=True)
-    for name in sites:
-        public = (folder / "sites" / name / "key.pub").read_bytes()
-        write_atomically(folder / "server" / "keys" / f"{name}.pub", public)
-    _write(folder / "systemd", scripts.systemd_units(folder, Path(sys.executable).parent, getpass.getuser()))
-    _write(folder / "monitoring", scripts.monitoring_files())
-    compose = scripts.render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
-    readme = scripts.render("README.md", sites=sites, server=address.public)
-    _write(folder, {"compose.yaml": compose, "README.md": readme})
+        write_site(folder / "sites" / name, name, address, base, trusted)
+        write_atomically(server / "keys" / f"{name}.pub", (folder / "sites" / name / "key.pub").read_bytes())
+    _write(folder / "systemd", systemd_units(folder, Path(sys.executable).parent, getpass.getuser()))
+    _write(folder / "monitoring", monitoring_files())
+    compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
+    _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, server=address.public)})
 
 
 def write_site(folder: Path, name: str, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
     generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)
-    env = scripts.render("site.env", name=name, address=address)
-    settings = to_commented_toml(site_config(base, name), SITE_HEAD.format(name=name), site_notes(base))
-    _write(folder, {"site.env": env, "site.toml": settings})
-    _write_scripts(folder, scripts.SITE_SCRIPTS, "site.env")
+    settings = to_commented_toml(site_config(base, name), comments("site")["head"].format(name=name), site_notes(base))
+    _write(folder, {"site.env": render("site.env", name=name, address=address), "site.toml": settings})
+    _write(folder, {name: render(name, env="site.env") for name in SITE_SCRIPTS}, mode=0o755)
 
 
 def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
     write_atomically(folder / "ca.crt", authority)
     write_atomically(folder / "superexec.secret", secrets.token_hex(32).encode(), private=True)
-    files = {
-        "server.env": scripts.render("server.env", address=address),
-        "fedaux.toml": to_commented_toml(server_config(base, sites), SERVER_HEAD, SERVER_NOTES),
-        "flwr-home/config.toml": scripts.render("superlink.toml", address=address, folder=folder),
-        "app/pyproject.toml": scripts.render("app.toml", folder=folder, version=version("fedaux")),
+    notes = comments("server")
+    texts = {
+        "server.env": render("server.env", address=address),
+        "fedaux.toml": to_commented_toml(server_config(base, sites), notes["head"], notes),
+        "flwr-home/config.toml": render("superlink.toml", address=address, folder=folder),
+        "app/pyproject.toml": render("app.toml", folder=folder, version=version("fedaux")),
     }
-    _write(folder, files)
-    _write_scripts(folder, scripts.SERVER_SCRIPTS, "server.env")
+    _write(folder, texts)
+    _write(folder, {name: render(name, env="server.env") for name in SERVER_SCRIPTS}, mode=0o755)
 
 
-def _write_scripts(folder: Path, names: Sequence[str], env: str) -> None:
-    _write(folder, {name: scripts.render(name, env=env) for name in names}, mode=0o755)
-
-
-def _write(folder: Path, files: Mapping[str, str], mode: int = 0o644) -> None:
-    for name, text in files.items():
+def _write(folder: Path, texts: Mapping[str, str], mode: int = 0o644) -> None:
+    for name, text in texts.items():
         write_atomically(folder / name, text.encode())
         (folder / name).chmod(mode)
 
@@ -143,3 +157,140 @@ def _private_folder(folder: Path) -> None:
 
 def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str, str]:
+    """Lines such as SERVER=example.org:8443 in `site.env` or `server.env`, which scripts read as well.
+
+    Args:
+        path: The file.
+        needed: Names without which the file is refused; SERVER must have a port.
+    """
+    if not path.is_file():
+        raise DeployError(f"{path} is not there: name a folder that `fedaux deploy init` has written")
+    lines = [line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    env = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
+    missing = [key for key in needed if not env.get(key)]
+    if missing:
+        raise DeployError(f"{path} does not say {', '.join(missing)}: write lines such as SERVER=example.org:8443")
+    if "SERVER" in needed and not env["SERVER"].rpartition(":")[2].isdigit():
+        raise DeployError(f"{path}: SERVER={env['SERVER']} names no port; write SERVER=example.org:8443")
+    return env
+
+
+# Texts, from the files in `templates/`
+
+
+@dataclass(frozen=True)
+class Service:
+    """`home` below the deployment's folder is all that it may write to."""
+
+    what: str
+    home: str
+    script: str
+    devices: bool = False  # trains, perhaps on a GPU
+    local_only: bool = False  # speaks with this machine alone
+
+
+SERVICES = {
+    "fedaux-superlink": Service("where sites call in", "server", "superlink.sh"),
+    "fedaux-superexec": Service("the server's part of an app", "server", "superexec.sh", devices=True),
+    "fedaux-metrics": Service("metrics for Prometheus", "server", "metrics.sh", local_only=True),
+    "fedaux-site@": Service("site %i", "sites/%i", "supernode.sh", devices=True),
+}
+
+
+def systemd_units(folder: Path, programs: Path, user: str) -> dict[str, str]:
+    """Units for the server, and a template for any site, `fedaux-site@NAME`. None of them runs as root."""
+    path, found = (str(one).replace("%", "%%") for one in (folder, programs))  # systemd expands % within quotes
+    command = path.replace("$", "$$")  # only there is $ a variable
+    facts = {"path": path, "command": command, "programs": found, "user": SYSTEM_USER if user == "root" else user}
+    return {f"{name}.service": render("unit.service", service=one, **facts) for name, one in SERVICES.items()}
+
+
+def monitoring_files() -> dict[str, str]:
+    """For Prometheus and Grafana, as they are: these have templates of their own."""
+    return {name: (TEMPLATES / name).read_text(encoding="utf-8") for name in MONITORING}
+
+
+def render(template: str, **values: Any) -> str:
+    return _templates().get_template(template).render(values)
+
+
+@cache
+def _templates() -> Environment:
+    loader = PackageLoader("fedaux.deploy")
+    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    environment.filters["toml"] = toml_value
+    return environment
+
+
+def comments(section: str) -> dict[str, str]:
+    """The comments in a settings file, by key; see `templates/settings.toml`."""
+    table: dict[str, str] = tomllib.loads((TEMPLATES / "settings.toml").read_text(encoding="utf-8"))[section]
+    return table
+
+
+def site_notes(base: Config) -> dict[str, str]:
+    """The comments in a site's settings, which depend on what the run asks of sites."""
+    sums = comments("sums") if sends_sums(base) else {}
+    return {**sums, **comments("site"), **(comments("teaching") if base.teachers.run_on == "clients" else {})}
+
+
+# Settings
+
+
+def sends_sums(config: Config) -> bool:
+    """Whether clients send sums of features, which nothing protects."""
+    return config.analytic_head is not None and config.analytic_head.sums
+
+
+def server_config(base: Config, sites: Sequence[str]) -> Config:
+    """The server's settings from `base`; where it names no public data, its own source stands in."""
+    data = _own_data(base.data)
+    privacy = replace(base.privacy, unsafe_seed=-1)
+    federation = replace(base.federation, sites=tuple(sites), registered_only=True)
+    return replace(base, data=data, aux=_public_data(base), privacy=privacy, federation=federation)
+
+
+def site_config(base: Config, name: str) -> Config:
+    """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
+    sums = sends_sums(base)  # only where the site's own settings say so
+    own = ":" in base.method or (sums and find_method(base.method).analytic)  # as code, which is run only then
+    teaching: dict[str, Any] = {"seed": base.seed, "aux": _public_data(base), "teachers": base.teachers}
+    return Config(
+        method=base.method if own else Config.method,
+        method_options=base.method_options if own else (),
+        rounds=base.rounds,
+        head_only=base.head_only,
+        head_init=base.head_init if sums else Config.head_init,
+        prototypes=base.prototypes,
+        data=_own_data(base.data),
+        local=base.local,
+        privacy=replace(base.privacy, unsafe_seed=-1),
+        federation=FederationConfig(sites=(name,)),
+        **(teaching if base.teachers.run_on == "clients" else {}),
+    )
+
+
+def demo_config() -> Config:
+    """Scikit-learn's digits as everybody's data, so that a new deployment can run before it has any."""
+    from fedaux.config.presets import DEMO
+
+    return replace(DEMO, data=replace(DEMO.data, classes=tuple("0123456789")), aux=AuxConfig(source="digits"))
+
+
+def _public_data(base: Config) -> AuxConfig:
+    aux, data = replace(base.aux, path=_absolute(base.aux.path)), _own_data(base.data)
+    return aux if aux.source else replace(aux, source=data.source, path=data.path, options=data.options)
+
+
+def _own_data(data: DataConfig) -> DataConfig:
+    """The party's own source, with the classes and the person field that all share."""
+    own = DataConfig(data.source, _absolute(data.path), data.options, data.classes, data.person)
+    return replace(own, partition="own")
+
+
+def _absolute(path: str) -> str:
+    """Scripts run in another folder than the command that named the path."""
+    return str(Path(path).expanduser().absolute()) if path else ""

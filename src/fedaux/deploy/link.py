@@ -1,20 +1,29 @@
-"""The SuperLink as its operator sees it, from the server's own machine: registered keys by name, and its last run."""
+"""The SuperLink as its operator sees it, from the server's own machine: registered keys by name, and its last run.
+
+A server that merges regions has no SuperLink; `RegionalServers` stands in for one.
+"""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.deploy.env_files import read_variables
+from fedaux.deploy.layout import read_env
+from fedaux.runs.status import FILE, RunStatus, is_alive
 
-GONE = "unregistered"
-CHECK_TIMEOUT = 5.0  # seconds
+if TYPE_CHECKING:
+    import httpx
+
+REGIONS = "regions"  # as in server/regions.py, which would bring PyTorch along
+CHECK_TIMEOUT = 5.0  # seconds for a server to answer
 
 
 class LinkError(FedauxError, RuntimeError):
@@ -47,10 +56,12 @@ class FlowerRun:
         return not self.status.startswith("finished")
 
 
-class Link(Protocol):
-    def nodes(self) -> list[Node]: ...
-    def register(self, public_key: Path, name: str) -> int: ...
-    def unregister(self, node_id: int) -> None: ...
+def ask_health(address: str, ca: Path) -> httpx.Headers:
+    """The headers of the server's answer to a health check over TLS, verified against `ca`; else an HTTPError."""
+    import httpx
+
+    authority = ssl.create_default_context(cafile=str(ca))
+    return httpx.get(f"https://{address}/health", verify=authority, timeout=CHECK_TIMEOUT).headers
 
 
 @dataclass(frozen=True)
@@ -73,7 +84,7 @@ class ControlLink:
                 node.last_activated_at if node.status == "online" else node.last_deactivated_at,
             )
             for node in found
-            if node.status != GONE
+            if node.status != "unregistered"
         ]
 
     def last_run(self) -> FlowerRun | None:
@@ -92,14 +103,12 @@ class ControlLink:
         """Whether the server answers, and is the right one; raises within seconds, with what to do."""
         import httpx
 
-        address, authority = self._address, ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         try:
-            httpx.get(f"https://{address}/health", verify=authority, timeout=CHECK_TIMEOUT)
+            ask_health(self._address, self.folder / "ca.crt")
         except (httpx.HTTPError, OSError) as error:
-            reason = str(error) or type(error).__name__
             raise LinkError(
-                f"the server at {address} does not answer ({reason}). Start superlink.sh, on its own machine; LOCAL in "
-                f"{self.folder / 'server.env'} says where it is looked for."
+                f"the server at {self._address} does not answer ({error or type(error).__name__}). Start superlink.sh, "
+                f"on its own machine; LOCAL in {self.folder / 'server.env'} says where it is looked for."
             ) from error
 
     def register(self, public_key: Path, name: str) -> int:
@@ -119,7 +128,7 @@ class ControlLink:
 
     @property
     def _address(self) -> str:
-        return read_variables(self.folder / "server.env", ("LOCAL",))["LOCAL"]
+        return read_env(self.folder / "server.env", ("LOCAL",))["LOCAL"]
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -138,3 +147,32 @@ class ControlLink:
         finally:
             if client is not None:
                 client.close()
+
+
+@dataclass(frozen=True)
+class RegionalServers:
+    """Regional servers as the server that merges them sees them; `run` is the folder that all servers share."""
+
+    run: Path
+    clock: Callable[[], float] = time.time
+
+    def check(self) -> None:
+        """There is nobody to be asked."""
+
+    def nodes(self) -> list[Node]:
+        """By what each says of itself."""
+        return [self._node(path) for path in sorted((self.run / REGIONS).glob(f"*/{FILE}"))]
+
+    def last_run(self) -> FlowerRun | None:
+        return None
+
+    def _node(self, path: Path) -> Node:
+        record = RunStatus.load(path.parent)
+        lives = record is not None and record.outcome == "running" and is_alive(path.parent, self.clock())
+        since = record.started if record and lives else path.stat().st_mtime
+        moment = datetime.fromtimestamp(since, UTC).isoformat()
+        return Node(path.parent.name, 0, "online" if lives else "offline", moment)
+
+
+def merges_regions(folder: Path) -> bool:
+    return (folder / REGIONS).is_dir()

@@ -14,15 +14,14 @@ from cryptography.hazmat.primitives import serialization
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig
 from fedaux.core.io import write_atomically
-from fedaux.deploy.certificates import SERVER_DAYS, IssuedCertificate, Key, issue_certificate_like
-from fedaux.deploy.env_files import read_env, read_variables
-from fedaux.deploy.layout import Address, DeployError, write_site
-from fedaux.deploy.link import Link, LinkError
+from fedaux.deploy.certificates import SERVER_DAYS, IssuedCertificate, Key, issue_server_certificate
+from fedaux.deploy.layout import Address, DeployError, read_env, write_site
+from fedaux.deploy.link import ControlLink, LinkError
 
 REMOVED = "removed"  # below server/keys: public keys that no longer count
 
 
-def add_site(folder: Path, name: str, link: Link) -> bool:
+def add_site(folder: Path, name: str, link: ControlLink) -> bool:
     """Write a site's folder and make it a member; false if the server is down, and its key not yet registered."""
     folder = _deployment(folder)
     FederationConfig(sites=(name,))  # validates the name
@@ -43,12 +42,10 @@ def add_site(folder: Path, name: str, link: Link) -> bool:
     return True
 
 
-def remove_site(folder: Path, name: str, link: Link) -> None:
+def remove_site(folder: Path, name: str, link: ControlLink) -> None:
     """Shut a site's key out at once, and take its name out of the next start of the run."""
     folder = _deployment(folder)
-    sites = _members(folder)
-    if name not in sites:
-        raise DeployError(f"there is no site {name}; there are {', '.join(sites)}")
+    sites = _members(folder, name)
     if len(sites) == 1:
         raise DeployError(f"{name} is the only site")
     _unregister(link, name)
@@ -56,12 +53,11 @@ def remove_site(folder: Path, name: str, link: Link) -> None:
     _set_members(folder, [site for site in sites if site != name])
 
 
-def rotate_key(folder: Path, name: str, public_key: Path, link: Link) -> None:
+def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> None:
     """From now on the site answers with this key, and with no other."""
     folder = _deployment(folder)
     known = folder / "server" / "keys" / f"{name}.pub"
-    if name not in _members(folder):
-        raise DeployError(f"there is no site {name}; there are {', '.join(_members(folder))}")
+    _members(folder, name)
     if not public_key.is_file():
         raise DeployError(f"{public_key} is not there; the site makes one with `fedaux deploy key FOLDER --replace`")
     if known.is_file() and known.read_bytes().split()[:2] == public_key.read_bytes().split()[:2]:
@@ -91,7 +87,7 @@ def renew(folder: Path, authority: Path | None = None, days: int = SERVER_DAYS, 
     if trusted.public_key() != key.public_key():
         raise DeployError(f"{home / 'ca.key'} is not the key of {server / 'ca.crt'}, which sites trust")
     old = x509.load_pem_x509_certificate((server / "server.pem").read_bytes())
-    new = issue_certificate_like(old, IssuedCertificate(trusted, key), days)
+    new = issue_server_certificate(IssuedCertificate(trusted, key), old, days)
     write_atomically(server / "server.key", new.key_pem(), private=True)
     write_atomically(server / "server.pem", new.certificate_pem())
     return new.certificate.not_valid_after_utc.date().isoformat()
@@ -106,8 +102,12 @@ def _deployment(folder: Path) -> Path:
     return folder
 
 
-def _members(folder: Path) -> tuple[str, ...]:
-    return Config.load(folder / "server" / "fedaux.toml").federation.sites
+def _members(folder: Path, name: str = "") -> tuple[str, ...]:
+    """The sites of the server's settings, `name` among them."""
+    sites = Config.load(folder / "server" / "fedaux.toml").federation.sites
+    if name and name not in sites:
+        raise DeployError(f"there is no site {name}; there are {', '.join(sites)}")
+    return sites
 
 
 def _set_members(folder: Path, sites: Sequence[str]) -> None:
@@ -120,7 +120,7 @@ def _set_members(folder: Path, sites: Sequence[str]) -> None:
     write_atomically(path, tomlkit.dumps(document).encode())
 
 
-def _unregister(link: Link, name: str) -> None:
+def _unregister(link: ControlLink, name: str) -> None:
     for node in link.nodes():
         if node.name == name:
             link.unregister(node.node_id)
@@ -135,11 +135,9 @@ def _retire(key: Path) -> None:
 
 def _address(folder: Path) -> Address:
     """Where sites find the server."""
+    env = folder / "server" / "server.env"
     envs = [read_env(path)["SERVER"] for path in sorted((folder / "sites").glob("*/site.env"))]
-    public = read_variables(folder / "server" / "server.env", ()).get("PUBLIC") or (envs[0] if envs else "")
+    public = read_env(env, ()).get("PUBLIC") or (envs[0] if envs else "")
     if not public:
-        raise DeployError(
-            f"{folder / 'server' / 'server.env'} does not say where sites find the server: PUBLIC=host:port"
-        )
-    host, _, port = public.rpartition(":")
-    return Address(host.strip("[]"), int(port))
+        raise DeployError(f"{env} does not say where sites find the server: PUBLIC=host:port")
+    return Address.of(public)

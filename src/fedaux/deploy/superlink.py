@@ -1,20 +1,90 @@
-"""`flower-superlink` with the same options, but only the fleet API open to the network.
+"""`flower-superlink` with the same options, but only the fleet API open to the network, and that under limits.
 
 Flower serves three APIs at one port: the fleet API for sites, which authenticate by their keys; the control API, which
 starts apps and registers keys; and the runtime API of its own processes. Its open edition does not authenticate callers
 of the control API, so whoever reaches the port could start an app, and its code would run here. Therefore all but the
-fleet API answers only callers on this machine.
+fleet API answers only callers on this machine. Before they have shown a key, callers get few connections, must send
+their headers quickly, and can send small bodies only.
 
     python -m fedaux.deploy.superlink --host 0.0.0.0 --port 8443 ...
 """
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import resource
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import uvicorn
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from fedaux.deploy.connection_limits import BodyLimitMiddleware, is_loopback, raise_file_limit, serve
+from fedaux.deploy import flower_patches
+
+MAX_BODY = 2**26  # bytes of a request: Flower cuts arrays into objects of 5 MB
+MAX_HEAD = 2**16  # bytes of a request before its body
+MAX_CONNECTIONS = 100  # at a time from one other machine, and new ones in a burst
+CONNECTION_RATE = 5.0  # new ones a second from one other machine, in the long run: a site keeps its own open
+SHUTDOWN_TIMEOUT = 5  # seconds in which requests may end when the server is stopped: a log is followed for hours
+REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then at least some of its body
+
+
+def serve(app: Any, **options: Any) -> None:
+    """`uvicorn.run` under limits. Who calls is whom the connection comes from, whatever headers and proxies say."""
+    limited = {"http": LimitedProtocol, "ws": "none", "loop": "asyncio"}  # a WebSocket would leave LimitedProtocol
+    pinned = {**limited, "proxy_headers": False, "forwarded_allow_ips": ""}
+    config = uvicorn.Config(app, **{**options, **pinned}, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT)
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[LimitedListener.of(config.bind_socket())])
+    if not server.started:
+        sys.exit(1)
+
+
+class LimitedListener(socket.socket):
+    """Hangs up on a machine that connects too often, before TLS: the handshake is what costs the server most."""
+
+    rate: ConnectionRate
+
+    @classmethod
+    def of(cls, bound: socket.socket) -> LimitedListener:
+        made = cls(fileno=bound.detach())
+        made.rate = ConnectionRate()
+        made.listen()  # who calls while the app starts is kept waiting, not refused
+        return made
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        made, address = super().accept()
+        if is_loopback(address[0]) or self.rate.allows(machine(address[0])):
+            return made, address
+        made.close()
+        raise ConnectionAbortedError(f"too many connections from {address[0]}")  # asyncio goes on, at its next turn
+
+
+class ConnectionRate:
+    """A token bucket for each machine."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.buckets = clock, dict[str, tuple[float, float]]()  # tokens, and when they were counted
+
+    def allows(self, machine: str) -> bool:
+        if len(self.buckets) > 10_000:  # who has so many is not stopped by counting one
+            self.buckets.clear()
+        now = self.clock()
+        tokens, counted = self.buckets.get(machine, (MAX_CONNECTIONS, now))
+        tokens = min(MAX_CONNECTIONS, tokens + (now - counted) * CONNECTION_RATE)
+        allowed = tokens >= 1
+        self.buckets[machine] = (tokens - allowed, now)
+        return allowed
 
 
 class LocalOnlyMiddleware:
@@ -38,15 +108,117 @@ def is_local(client: tuple[str, int] | None) -> bool:
     return client is not None and is_loopback(client[0])
 
 
+class BodyLimitMiddleware:
+    """ASGI middleware: a body that is too long is refused by its header, or else read no further."""
+
+    def __init__(self, app: ASGIApp, limit: int = MAX_BODY) -> None:
+        self.app, self.limit = app, limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared) > self.limit:
+            await PlainTextResponse(f"more than {self.limit} bytes", 413)(scope, receive, send)
+            return
+        left = self.limit
+
+        async def limited() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            return message if left >= 0 else {"type": "http.disconnect"}
+
+        await self.app(scope, limited, send)
+
+
+class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+    """Uvicorn's, with a cap on connections from one machine, and no patience with those that send nothing."""
+
+    by_machine: ClassVar[Counter[str]] = Counter()
+    _peer = ""
+    _head, _received = 0, 0  # bytes of a request whose headers are not all there yet; of everything
+    _before: tuple[Any, int] | None = None  # what was being waited for at the last look
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        name = transport.get_extra_info("peername")
+        address = name[0] if name else ""
+        self._peer = machine(address)
+        self.by_machine[self._peer] += 1
+        if self.by_machine[self._peer] > MAX_CONNECTIONS and not is_loopback(address):
+            transport.close()
+        else:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.by_machine[self._peer] -= 1
+        if self.by_machine[self._peer] <= 0:
+            del self.by_machine[self._peer]
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Uvicorn would read headers without end, and all of a body that has been answered already: with a 413, say."""
+        request, in_body = self.cycle, self._body_missing()
+        self._received += len(data)
+        super().data_received(data)
+        self._head = 0 if in_body or self.cycle is not request else self._head + len(data)
+        if self._head > MAX_HEAD or (self._body_missing() and self.cycle.response_complete):
+            self.transport.abort()
+
+    def _body_missing(self) -> bool:
+        return self.cycle is not None and self.cycle.more_body
+
+    def _watch(self) -> None:
+        """Close a connection whose request does not arrive: no headers yet, or a body that has stopped growing."""
+        awaited: tuple[Any, int] | None = None
+        if self._body_missing():
+            awaited = self.cycle, self._received
+        elif self.cycle is None or self._head > 0:
+            awaited = self.cycle, 0
+        if awaited is not None and awaited == self._before:
+            self.transport.close()
+            return
+        self._before = awaited
+        self._timer = self.loop.call_later(REQUEST_TIMEOUT, self._watch)
+
+
+def raise_file_limit() -> None:
+    """As many open files as this process may have: each connection is one."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def is_loopback(address: str) -> bool:
+    found = _parsed(address)
+    return found is not None and found.is_loopback
+
+
+def machine(address: str) -> str:
+    """Whom to count: an IPv4 address, or the /64 that an IPv6 machine usually has to itself."""
+    found = _parsed(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(found), 64), strict=False))
+    return str(found or address)
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
+
+
 def main() -> None:
-    import uvicorn
-    from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
-    default = extensions.get_middleware
-    own = Middleware(LocalOnlyMiddleware), Middleware(BodyLimitMiddleware)
-    extensions.get_middleware = lambda: (*own, *default())
-    uvicorn.run = serve
+    flower_patches.add_middleware((Middleware(LocalOnlyMiddleware), Middleware(BodyLimitMiddleware)))
+    flower_patches.serve_superlink_with(serve)
     raise_file_limit()
     flower_superlink()
 

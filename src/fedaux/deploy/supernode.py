@@ -1,33 +1,48 @@
 """`flower-supernode` with the same options, which runs no code but the fedaux that is installed at the site.
 
-Its local API, from which orders are taken, is open to its own user alone: see `runtime_socket`.
-
 Whoever starts a Flower app sends its code to the sites, and a plain SuperNode runs that code beside the private
 records: a site's settings would mean nothing. So an app is refused here unless it only names its components, and its
 ClientApp is fedaux's own.
 
+Flower serves a node's local API at a TCP port, where it hands the site's orders to any caller: with weights, the paths
+of the site, and a token that answers in its name. The token is also in the command line of the process that works on
+the order, for everybody to read. Here the API is at a Unix socket that only the node's own user can open, the kernel
+checks who calls, and the token goes through a pipe.
+
     python -m fedaux.deploy.supernode --superlink example.org:8443 ...
+    python -m fedaux.deploy.supernode superexec SOCKET PARENT     # started by the first: asks for orders
+    python -m fedaux.deploy.supernode clientapp SOCKET PARENT     # works on one; its token is the standard input
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from itertools import pairwise
 from logging import ERROR, WARNING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaux.deploy.server_checks import check_clock
+import httpx
+from flwr.common.logger import log
+from flwr.supercore.constant import TaskType
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
+
+from fedaux.deploy import flower_patches
 
 if TYPE_CHECKING:
-    from flwr.supercore.fab import Fab
+    from flwr.supercore.protobuf.client import ProtobufClientInterceptor
+    from flwr.supercore.retry import RetryInvoker
 
 CLIENT_APP = "fedaux.flower.client_app:app"
 PROJECT = "pyproject.toml"
@@ -64,8 +79,74 @@ def rejection_reason(bundle: bytes) -> str:
     return ""
 
 
+@contextmanager
+def private_socket() -> Iterator[Path]:
+    """The path of a socket in a new folder that is closed to other users. Short: the kernel allows 107 bytes."""
+    folder = Path(tempfile.mkdtemp(prefix="fedaux-"))  # mode 0700
+    try:
+        yield folder / "runtime.sock"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class SocketClient(RuntimeHttpClient):
+    """Flower's client of the runtime API, at the path of a socket instead of a host and a port."""
+
+    @classmethod
+    def from_server_address(
+        cls,
+        server_address: str,
+        insecure: bool,
+        root_certificates: bytes | str | None,
+        interceptors: Sequence[ProtobufClientInterceptor],
+        *,
+        retry_invoker: RetryInvoker | None = None,
+    ) -> SocketClient:
+        client = cls("http://supernode", interceptors=interceptors, retry_invoker=retry_invoker)
+        timeout, transport = client._client.timeout, httpx.HTTPTransport(uds=server_address)
+        client._client.close()
+        client._client = httpx.Client(transport=transport, timeout=timeout, trust_env=False)  # no proxies
+        return client
+
+
+def start(role: str, address: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """A process of this module, which ends with the one that calls."""
+    return subprocess.Popen([sys.executable, "-m", __spec__.name, role, address, str(os.getpid())], **streams)
+
+
+def launch(executor: object, spec: ExecutionSpec) -> LaunchResult:
+    """Start a ClientApp. Its token is on no command line and in no environment."""
+    if spec.task_type != TaskType.CLIENT_APP:
+        return LaunchResult.failed(f"a site runs no {spec.task_type}")
+    process = start("clientapp", spec.runtime_api_address, stdin=subprocess.PIPE)
+    assert process.stdin
+    process.stdin.write(spec.token.encode())
+    process.stdin.close()
+    return LaunchResult.accepted()
+
+
+def superexec(address: str, parent: int) -> None:
+    from flwr.supercore.superexec.run_superexec import run_superexec
+    from flwr.supercore.utils import disable_process_dumping
+
+    disable_process_dumping(strict=False)  # as Flower's own does
+    flower_patches.superexec_calls_with(SocketClient)
+    flower_patches.superexec_launches_with(launch)
+    run_superexec(address, insecure=True, parent_pid=parent)
+
+
+def clientapp(address: str, parent: int) -> None:
+    from flwr.supernode.runtime.run_clientapp import run_clientapp
+
+    flower_patches.clientapp_calls_with(SocketClient)
+    token = sys.stdin.buffer.read().decode().strip()
+    run_clientapp(address, token, insecure=True, parent_pid=parent)
+
+
 def clock_problem(words: Sequence[str]) -> str:
     """Why the server may have refused a node with this command line; "" if clocks agree or cannot be compared."""
+    from fedaux.deploy.checks import check_clock
+
     options = dict(pairwise(words))
     address, ca = options.get("--superlink", ""), Path(options.get("--root-certificates", ""))
     found = check_clock(address, ca) if address and ca.is_file() else None
@@ -73,33 +154,14 @@ def clock_problem(words: Sequence[str]) -> str:
 
 
 def main() -> None:
-    from flwr.common.logger import log
-    from flwr.supernode import start_client_internal as internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
-    from fedaux.deploy.runtime_socket import private_socket, serve_at
-
-    pull = internal._pull_and_store_message
-
-    def pull_verified(*args: Any, **kwargs: Any) -> int | None:
-        """Flower verifies an app only if there are trusted entities and the app has a licence."""
-        get = kwargs["get_fab"]
-        kwargs["get_fab"] = lambda name, run: replace(get(name, run), verifications={"valid_license": "fedaux"})
-        kwargs["trusted_entities"] = {"fedaux": "itself"}
-        return pull(*args, **kwargs)
-
-    def verify(fab: Fab, trusted_entities: dict[str, str]) -> bool:
-        reason = rejection_reason(fab.content)
-        if reason:
-            log(WARNING, "An app was refused: %s.", reason)
-        return not reason
-
-    internal._pull_and_store_message = pull_verified
-    internal._verify_fab = verify
+    flower_patches.verify_apps_with(rejection_reason)
     failed = False
     try:
         with private_socket() as path:
-            serve_at(path)
+            flower_patches.serve_at_socket(path)
+            flower_patches.start_superexec_with(lambda: start("superexec", str(path)))
             flower_supernode()
     except Exception as error:
         log(ERROR, "The node has failed.", exc_info=error)
@@ -113,4 +175,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    roles = {"superexec": superexec, "clientapp": clientapp}
+    if sys.argv[1:2] and sys.argv[1] in roles:
+        roles[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    else:
+        main()

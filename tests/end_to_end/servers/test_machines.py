@@ -4,51 +4,23 @@ Each is a network namespace with its own address; the scripts are those that `fe
 """
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fedaux.deploy.layout import Address, init
-from fedaux.deploy.settings import demo_config
 from fedaux.server.run_state import RunState
-from helpers.deployments import playing, status, until
+from helpers.deployments import SITES, LiveDeployment, until
 from helpers.machines import Machines, needs_machines
 
 pytestmark = [pytest.mark.slow, needs_machines]
-SITES = ("berlin", "paris")
-PORT = 8443
 
 
-class Deployment:
-    """On good wires, with both sites online."""
-
-    def __init__(self, folder: Path, machines: Machines, stack: ExitStack) -> None:
-        self.folder, self.machines, self.stack = folder, machines, stack
-        self.server = folder / "server"
-        init(folder, SITES, Address(Machines.ADDRESS, PORT), demo_config())
-        for script in ("superlink.sh", "superexec.sh"):
-            stack.enter_context(playing(self.server / script, on=machines.inside("server")))
-        until(lambda: self.status()[0] == 0)
-        subprocess.run(machines.inside("server", str(self.server / "register.sh")), check=True, timeout=120)
-        for name in SITES:
-            stack.enter_context(playing(self.site(name) / "supernode.sh", on=machines.inside(name)))
-        until(lambda: [site["connection"] for site in self.status()[1]["sites"]] == ["online"] * 2)
-
-    def site(self, name: str) -> Path:
-        return self.folder / "sites" / name
-
-    def status(self) -> tuple[int, dict[str, Any]]:
-        return status(self.folder, on=self.machines.inside("server"))
-
-    def run(self, rounds: int, more: str = "") -> subprocess.Popen[bytes]:
-        settings = f'set="rounds={rounds}; pretrain.epochs=1; distill.epochs=1; {more}"'
-        words = self.machines.inside("server")
-        return self.stack.enter_context(playing(self.server / "run.sh", "--run-config", settings, on=words))
+class Deployment(LiveDeployment):
+    def __init__(self, folder: Path, machines: Machines) -> None:
+        super().__init__(folder, SITES, Machines.ADDRESS, machines.inside)
+        self.machines = machines
 
     def answered(self, name: str) -> list[int]:
         """The rounds for which this site has trained, as its own log has them."""
@@ -61,8 +33,12 @@ class Deployment:
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    with Machines(SITES) as machines, ExitStack() as stack:
-        yield Deployment(tmp_path / "federation", machines, stack)
+    """On good wires, with both sites online."""
+    with Machines(SITES) as machines, Deployment(tmp_path / "federation", machines) as made:
+        made.start("superlink.sh", "superexec.sh")
+        made.register()
+        made.start_sites()
+        yield made
 
 
 def test_far_sites_on_lossy_wires(deployment: Deployment) -> None:

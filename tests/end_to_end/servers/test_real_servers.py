@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +10,20 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedaux import Config, Result, run
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import LocalConfig
 from fedaux.server.run_state import RunState
-from helpers.harness import Servers
 from helpers.three_sites import CONFIG as THREE
-from helpers.three_sites import SITES, Federation
+from helpers.three_sites import SITES, run_to_the_end
 
+SEEDED = replace(THREE, privacy=replace(THREE.privacy, unsafe_seed=1))  # noise that two runs can share
 CONFIG = replace(
-    THREE,
-    rounds=3,
+    SEEDED,
     prototypes=(PrototypeSpec.of("mlp", hidden=32, features=16), PrototypeSpec.of("cnn", width=4, features=16)),
-    privacy=replace(THREE.privacy, unsafe_seed=1),  # noise that two runs can share
+)
+needs_ray = pytest.mark.skipif(
+    find_spec("ray") is None, reason="Flower's simulation needs ray: pip install 'fedaux[simulation]'"
 )
 
 
@@ -31,8 +34,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return run(CONFIG, folder / "run", cache=folder / "cache")
 
 
-def same(one: RunState, other: RunState) -> float:
-    """The largest difference between any two weights."""
+def difference(one: RunState, other: RunState) -> float:
+    """The largest between any two weights."""
     return max(
         float(np.abs(array - other.weights[label][name]).max())
         for label, arrays in one.weights.items()
@@ -40,65 +43,68 @@ def same(one: RunState, other: RunState) -> float:
     )
 
 
-def check_same(here: Result, folder: Path) -> RunState:
+def check_same(here: Result, there: RunState) -> None:
     """Another way to run it led to the same clients, weights and accuracies."""
-    there = RunState.load(folder)
-    assert same(here.state, there) < 1e-5
+    assert difference(here.state, there) < 1e-5
     assert [result.mean_accuracy for result in there.history] == pytest.approx(here.curve, abs=1e-9)
     assert sorted(there.releases) == sorted(here.state.releases) == SITES
     assert [list(one.client_metrics) for one in there.history] == [
         list(one.client_metrics) for one in here.state.history
     ]
-    return there
 
 
 def test_three_sites_with_tls_and_keys_do_what_one_process_does(here: Result, tmp_path: Path) -> None:
-    with Servers(tmp_path / "servers") as servers:
-        made = Federation(tmp_path, servers, CONFIG)
-        made.up()
-        made.begin()
-        text = servers.finish()
-    there = check_same(here, made.out)
+    there, text = run_to_the_end(tmp_path, CONFIG)
+    check_same(here, there)
     assert "sites connected: 3/3" in text
-    exported = load_file(made.out / "model" / "cnn-1" / "model.safetensors")
-    assert exported["head.weight"].shape == (10, 16)
-    card = json.loads((made.out / "model" / "cnn-1" / "card.json").read_text())
+    exported = tmp_path / "run" / "model" / "cnn-1"
+    assert load_file(exported / "model.safetensors")["head.weight"].shape == (10, 16)
+    card = json.loads((exported / "card.json").read_text())
     assert card["metrics"]["accuracy"] == there.history[-1].accuracy["cnn(features=16, width=4)"]
     assert "NOT PRIVATE" in card["privacy"]["statement"]  # seeded
     assert Config.from_dict(card["config"]) == CONFIG
 
 
+@needs_ray
 def test_flowers_simulation_does_what_one_process_does(here: Result, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="Flower's simulation needs ray: pip install 'fedaux[simulation]'")
-    with Servers(tmp_path / "servers", plain=True) as servers:
-        made = Federation(tmp_path, servers, CONFIG)
-        servers.superlink("--simulation")
-        nodes = "num-supernodes=3 client-resources-num-cpus=1"
-        servers.run(made.file, made.out, connection=("real", "--federation-config", nodes))
-        servers.finish()
-    check_same(here, made.out)
+    check_same(here, run_to_the_end(tmp_path, CONFIG, simulation=True)[0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["sites", "simulation"])
-def test_what_clients_keep_of_a_method_lasts_from_round_to_round(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize("simulation", [False, pytest.param(True, marks=needs_ray)])
+def test_what_clients_keep_of_a_method_lasts_from_round_to_round(tmp_path: Path, simulation: bool) -> None:
     """SCAFFOLD's control variates: each round may run in a new process, and finds them in the vault."""
-    if where == "simulation":
-        pytest.importorskip("ray", reason="Flower's simulation needs ray: pip install 'fedaux[simulation]'")
     local = LocalConfig(optimizer="sgd", lr=0.05, batch_size=8)
-    config = replace(CONFIG, method="scaffold", prototypes=CONFIG.prototypes[:1], local=local)
+    config = replace(CONFIG, rounds=3, method="scaffold", prototypes=CONFIG.prototypes[:1], local=local)
     here = run(config, tmp_path / "here", cache=tmp_path / "cache")
-    assert same(here.state, run(replace(config, method="fedavg"), tmp_path / "plain").state) > 1e-3
-    with Servers(tmp_path / "servers", plain=True) as servers:
-        made = Federation(tmp_path, servers, config)
-        if where == "sites":
-            made.up()
-            made.begin()
-        else:
-            servers.superlink("--simulation")
-            nodes = "num-supernodes=3 client-resources-num-cpus=1"
-            servers.run(made.file, made.out, connection=("real", "--federation-config", nodes))
-        servers.finish()
-    assert same(here.state, RunState.load(made.out)) < 1e-5
-    vaults = tmp_path / "vaults" if where == "sites" else made.out / "clients"
+    assert difference(here.state, run(replace(config, method="fedavg"), tmp_path / "plain").state) > 1e-3
+    there, _ = run_to_the_end(tmp_path, config, plain=True, simulation=simulation)
+    assert difference(here.state, there) < 1e-5
+    vaults = tmp_path / "run" / "clients" if simulation else tmp_path / "vaults"
     assert sorted(path.parent.name for path in vaults.glob("*/state-*.safetensors")) == SITES
+
+
+@pytest.mark.slow
+def test_sites_send_their_sums_and_then_train_from_their_head(tmp_path: Path) -> None:
+    """The head of all sites' sums is that of the pooled records, to the bit of a run in process."""
+    config = replace(THREE, method="fedavg+p", head_only=True, head_init="ridge")
+    here = run(config, tmp_path / "here", cache=tmp_path / "cache").state
+    there, _ = run_to_the_end(tmp_path, config)
+    assert sorted(there.summed) == SITES
+    assert [sorted(result.client_metrics) for result in there.history] == [SITES] * len(there.history)
+    for label, arrays in here.sums.items():
+        assert all(np.array_equal(array, there.sums[label][name]) for name, array in arrays.items())
+    assert difference(here, there) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("head_only", "examples"), [(False, 0), (True, 100)], ids=["networks", "heads on a part"])
+def test_sites_that_teach_themselves_end_in_the_same_weights(head_only: bool, examples: int, tmp_path: Path) -> None:
+    """Sites that run their own models on public data end where a server that does it ends."""
+    config = replace(SEEDED, head_only=head_only, teachers=TeachersConfig(examples=examples))
+    here = run(config, tmp_path / "here", cache=tmp_path / "cache").state
+    at_sites = replace(config, teachers=replace(config.teachers, run_on="clients"))
+    there, _ = run_to_the_end(tmp_path, at_sites)
+    assert [sorted(result.client_metrics) for result in there.history] == [SITES] * 2
+    assert difference(here, there) < 1e-5
+    assert here.history[-1].distill_loss == pytest.approx(there.history[-1].distill_loss, rel=1e-4)

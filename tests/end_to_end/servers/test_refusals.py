@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.deploy.certificates import create_authority
+from fedaux.deploy.link import ControlLink
 from helpers.harness import Patience
 from helpers.three_sites import SITES, Federation
 
@@ -22,7 +23,7 @@ def said(made: Federation, name: str, seconds: float = 25) -> str:
 
 
 def online(made: Federation) -> int:
-    return made.servers.flwr("supernode", "list", "real").stdout.count("online")
+    return sum(node.status == "online" for node in ControlLink(made.servers.folder).nodes())
 
 
 def test_intruders_are_not_let_in(federation: Callable[..., Federation], tmp_path: Path) -> None:

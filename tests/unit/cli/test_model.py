@@ -112,7 +112,6 @@ def test_what_cannot_be_classified(
     monkeypatch.chdir(tmp_path)
     np.save("good.npy", images)
     np.save("wrong.npy", np.zeros((3, 9, 9, 1), np.uint8))
-    np.save("scaled.npy", images / 255)
     np.savez("two.npz", a=images, b=images)
     np.save("pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
     for name in ("damaged.npy", "damaged.npz", "damaged.png"):
@@ -123,7 +122,6 @@ def test_what_cannot_be_classified(
     expected = {
         "none.npy": "there is no file or folder none.npy; give image files, folders of them, .npy or .npz",
         "wrong.npy": "this model takes uint8 images of shape (N, 8, 8, 1), not of shape (3, 9, 9, 1)",
-        "scaled.npy": "not float64: give pixels from 0 to 255",
         "two.npz": "two.npz has arrays a, b; call the one to be classified x",
         "pickled.npy": "pickled.npy cannot be read",
         "damaged.npy": "damaged.npy cannot be read",

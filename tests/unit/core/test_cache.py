@@ -7,9 +7,9 @@ from pathlib import Path
 from fedaux.core.cache import SOURCE, clean_cache, list_cache
 from fedaux.data import arrays
 from fedaux.pretraining import store
-from fedaux.scoring import feature_cache
+from fedaux.scoring import features
 
-KINDS = (*feature_cache.CACHED, *store.CACHED, *arrays.CACHED)  # as the command has them
+KINDS = (*features.CACHED, *store.CACHED, *arrays.CACHED)  # as the command has them
 
 
 def filled(folder: Path) -> Path:

@@ -1,10 +1,23 @@
-"""A new deployment, in a folder with an awkward name."""
+"""A new deployment, in a folder with an awkward name; and Flower as it is installed, after each test."""
 
+import importlib
 from pathlib import Path
 
 import pytest
 
 from helpers.deployments import AWKWARD, deploy
+
+PATCHED = (
+    ("uvicorn", "Config"),
+    ("uvicorn", "run"),
+    ("flwr.supernode.start_client_internal", "subprocess"),
+    ("flwr.supernode.start_client_internal", "_pull_and_store_message"),
+    ("flwr.supernode.start_client_internal", "_verify_fab"),
+    ("flwr.supercore.superexec.run_superexec", "RuntimeHttpClient"),
+    ("flwr.supercore.superexec.executor.subprocess_executor:SubprocessExecutor", "launch"),
+    ("flwr.supernode.runtime.run_clientapp", "RuntimeHttpClient"),
+    ("flwr.superlink.extensions", "get_middleware"),
+)
 
 
 @pytest.fixture
@@ -15,3 +28,13 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def site(folder: Path) -> Path:
     return folder / "sites" / "berlin"
+
+
+@pytest.fixture
+def flower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the test changes in Flower is put back."""
+    for place, name in PATCHED:
+        module, _, part = place.partition(":")
+        owner = importlib.import_module(module)
+        owner = getattr(owner, part) if part else owner
+        monkeypatch.setattr(owner, name, getattr(owner, name))

@@ -1,16 +1,33 @@
 """A deployment is written once, whole, private where it must be, and in words that Flower itself understands."""
 
+import re
 import stat
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
+from fedaux.config.distillation import TeachersConfig
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
-from fedaux.deploy.layout import Address, DeployError, init
+from fedaux.config.sections import AuxConfig, DataConfig, PrivacyConfig
+from fedaux.config.toml import to_commented_toml
+from fedaux.deploy.layout import (
+    Address,
+    DeployError,
+    comments,
+    demo_config,
+    init,
+    read_env,
+    server_config,
+    site_config,
+    site_notes,
+    systemd_units,
+)
 from fedaux.deploy.supernode import rejection_reason
-from helpers.deployments import deploy
+from helpers.deployments import AWKWARD, ODD, deploy
 
 
 def mode(path: Path) -> int:
@@ -108,4 +125,146 @@ def test_flower_reads_the_connection(folder: Path) -> None:
     assert not read.insecure
 
 
-# Supervisors, README, commands
+def test_systemd_is_told_paths_as_they_are() -> None:
+    made = systemd_units(Path(f"/srv/{AWKWARD}"), Path("/opt/$v e/bin"), "anna")
+    assert set(made) == {f"fedaux-{name}.service" for name in ("superlink", "superexec", "metrics", "site@")}
+    site = made["fedaux-site@.service"].splitlines()
+    assert '''ExecStart=/bin/bash "/srv/50%% of $$HOME & Anna's/sites/%i/supernode.sh"''' in site
+    assert '''ReadWritePaths="/srv/50%% of $HOME & Anna's/sites/%i"''' in site  # $ is no variable there
+    assert 'Environment="PATH=/opt/$v e/bin:/usr/local/bin:/usr/bin:/bin"' in site
+    assert "Restart=always" in site
+
+
+def test_no_service_is_root_and_each_has_what_it_needs() -> None:
+    for user, expected in (("anna", "anna"), ("root", "fedaux")):
+        made = systemd_units(Path("/srv/h"), Path("/usr/bin"), user)
+        assert all(f"\nUser={expected}\n" in text for text in made.values())
+    private = {name for name, text in made.items() if "PrivateDevices=yes" in text}  # no GPU there
+    local = {name for name, text in made.items() if "IPAddressDeny=any\nIPAddressAllow=localhost" in text}
+    assert private == {"fedaux-superlink.service", "fedaux-metrics.service"}
+    assert local == {"fedaux-metrics.service"}
+
+
+def test_containers_see_their_own_folder_only(folder: Path) -> None:
+    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    assert {name: service["volumes"] for name, service in services.items()} == {
+        "superlink": ["./server:/server"],
+        "superexec": ["./server:/server"],
+        "site-berlin": ["./sites/berlin:/site"],
+        "site-paris": ["./sites/paris:/site"],
+    }
+    for service in services.values():
+        mounted, script = service["volumes"][0].split(":"), service["command"][1]
+        assert (folder / mounted[0] / Path(script).relative_to(mounted[1])).is_file()
+        assert service["network_mode"] == "host"
+        assert not service["user"].startswith("0:")  # root's deployment neither
+
+
+def test_what_the_readme_names_is_there(folder: Path) -> None:
+    text = (folder / "README.md").read_text()
+    named = re.findall(r"\./((?:server|sites)/\S+?\.sh)", text)
+    assert {"server/superlink.sh", "server/superexec.sh", "server/register.sh", "server/run.sh"} <= set(named)
+    assert {"sites/berlin/supernode.sh", "sites/paris/supernode.sh"} <= set(named)
+    assert all((folder / name).is_file() for name in [*named, *re.findall(r"systemd/\S+\.service", text)])
+
+
+def test_quotes_spaces_and_comments_are_not_part_of_a_value(tmp_path: Path) -> None:
+    path = tmp_path / "site.env"
+    path.write_text("# SERVER=old:1\nNAME=berlin\nSERVER = 'fl.example.org:8443' \nPORT=\"9101\"\n\n")
+    assert read_env(path) == {"NAME": "berlin", "SERVER": "fl.example.org:8443", "PORT": "9101", "": ""}
+
+
+def test_what_is_needed_is_asked_for_by_name(tmp_path: Path) -> None:
+    (tmp_path / "server.env").write_text("BIND=0.0.0.0\nLOCAL=\n")
+    with pytest.raises(DeployError, match="does not say LOCAL, PORT"):
+        read_env(tmp_path / "server.env", ("LOCAL", "PORT"))
+    assert read_env(tmp_path / "server.env", ()) == {"BIND": "0.0.0.0", "LOCAL": ""}
+
+
+@pytest.mark.parametrize("base", [demo_config(), ODD, Config()])
+def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
+    folder = deploy(tmp_path / "d", base=base)
+    server, site = (
+        Config.load(folder / "server" / "fedaux.toml"),
+        Config.load(folder / "sites" / "paris" / "site.toml"),
+    )
+    assert server == server_config(base, ["berlin", "paris"])
+    assert site == site_config(base, "paris")
+    assert server.data.partition == site.data.partition == "own"
+    assert (server.federation.sites, site.federation.sites) == (("berlin", "paris"), ("paris",))
+    assert server.federation.registered_only
+    assert (server.method, server.rounds, server.seed) == (base.method, base.rounds, base.seed)
+    assert (site.prototypes, site.local, site.head_only, site.rounds) == (
+        base.prototypes,
+        base.local,
+        base.head_only,
+        base.rounds,
+    )
+    assert server.privacy == site.privacy == replace(base.privacy, unsafe_seed=-1)  # a known seed is never deployed
+
+
+def test_a_site_names_the_code_of_a_method_that_it_is_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_sites_method.py").write_text("from fedaux.config.methods import Method\nmine = Method('Mine')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert site_config(Config(method="a_sites_method:mine"), "a").method == "a_sites_method:mine"
+    built_in = Config(method="fedavgm", method_options=(("beta", 0.5),))
+    assert site_config(built_in, "a").method == Config().method  # a built-in one needs no leave
+    server = server_config(built_in, ["a"])
+    assert (server.method, server.method_options) == ("fedavgm", (("beta", 0.5),))
+
+
+def test_a_site_names_the_method_that_sends_its_sums() -> None:
+    """Nothing protects them: the server alone cannot have them."""
+    base, options = replace(ODD, privacy=PrivacyConfig()), (("penalty", 0.5),)
+    ridge = site_config(replace(base, method="ridge+p", method_options=options), "a")
+    assert (ridge.method, ridge.method_options) == ("ridge+p", options)
+    assert site_config(replace(base, head_init="ridge"), "a").head_init == "ridge"
+    assert set(comments("sums")) < set(site_notes(replace(base, head_init="ridge")))
+    assert set(comments("sums")).isdisjoint(site_notes(base))
+    assert site_config(replace(base, head_init="closed-form"), "a").head_init == "random"  # releases need no leave
+
+
+def test_paths_of_the_config_are_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = Config(data=DataConfig("npy", "mine"), aux=AuxConfig("npy", "public"))
+    assert server_config(base, ["a"]).data.path == site_config(base, "a").data.path == str(tmp_path / "mine")
+    assert server_config(base, ["a"]).aux.path == str(tmp_path / "public")
+
+
+def test_a_server_without_public_data_gets_a_stand_in() -> None:
+    made = server_config(ODD, ["a"])
+    assert (made.aux.source, made.aux.path, made.aux.options) == (made.data.source, made.data.path, made.data.options)
+
+
+def test_sites_that_teach_get_the_servers_public_data_and_seed() -> None:
+    base = replace(ODD, seed=7, teachers=TeachersConfig(run_on="clients", examples=50))
+    site, server = site_config(base, "a"), server_config(base, ["a"])
+    assert (site.aux, site.seed, site.teachers) == (server.aux, server.seed, server.teachers)
+    assert set(comments("teaching")) < set(site_notes(base))
+    plain = site_config(ODD, "a")
+    assert (plain.aux, plain.seed, plain.teachers) == (AuxConfig(), 0, TeachersConfig())
+    assert site_notes(ODD) == comments("site")
+
+
+@pytest.mark.parametrize("section", ["server", "site", "teaching", "sums"])
+def test_every_comment_is_about_a_setting(section: str) -> None:
+    notes = comments(section)
+    assert ("head" in notes) == (section in ("server", "site"))
+    written = tomllib.loads(to_commented_toml(server_config(Config(), ["a"]), "head", notes))
+    for key in notes.keys() - {"head"}:
+        name, _, leaf = key.rpartition(".")
+        assert leaf in (written[name] if name else written), key
+
+
+def test_all_settings_declare_the_same_classes_and_persons(tmp_path: Path) -> None:
+    base = Config(data=DataConfig("csv", "", classes=("well", "ill"), person="patient"))
+    folder = deploy(tmp_path / "d", base=base)
+    server, site = (
+        Config.load(folder / "server" / "fedaux.toml"),
+        Config.load(folder / "sites" / "paris" / "site.toml"),
+    )
+    assert server.data == site.data == replace(base.data, partition="own")
+    assert (server.data, site.data) == (server_config(base, ["a"]).data, site_config(base, "a").data)
+    for name in ("server/fedaux.toml", "sites/paris/site.toml"):
+        assert 'classes = ["well", "ill"]\nperson = "patient"\n' in (folder / name).read_text()
+    assert demo_config().data.classes == tuple("0123456789")

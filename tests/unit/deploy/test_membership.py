@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives import serialization
 
 from fedaux.config.schema import Config
 from fedaux.deploy.certificates import generate_key_pair
-from fedaux.deploy.env_files import read_env
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.layout import DeployError, read_env
 from fedaux.deploy.link import LinkError, Node
 from fedaux.deploy.membership import add_site, remove_site, renew, rotate_key
 from helpers.deployments import deploy

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fedaux.core.errors import MissingPackageError
-from fedaux.deploy import scripts
+from fedaux.deploy import layout
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.metrics import serve
 from fedaux.deploy.status import Status
@@ -107,7 +107,7 @@ EXPRESSIONS = {
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_what_is_asked_for_exists(name: str) -> None:
     exposed = {key[0] for key in scrape(lambda: RUNNING)}
-    expressions = EXPRESSIONS[name](scripts.monitoring_files()[name])
+    expressions = EXPRESSIONS[name](layout.monitoring_files()[name])
     asked = {metric for text in expressions for metric in re.findall(r"\b(fedaux_\w+|up)\b", text)}
     assert len(asked) >= 6
     assert asked <= exposed | OF_PROMETHEUS
@@ -116,7 +116,7 @@ def test_what_is_asked_for_exists(name: str) -> None:
 
 
 def test_grafana_finds_a_dashboard() -> None:
-    board = json.loads(scripts.monitoring_files()["dashboard.json"])
+    board = json.loads(layout.monitoring_files()["dashboard.json"])
     assert (board["uid"], board["title"], board["schemaVersion"]) == ("fedaux", "fedaux", 38)
     (variable,) = board["templating"]["list"]
     panels = board["panels"]

@@ -1,13 +1,15 @@
-"""A node runs an app of names alone and refuses any that carries code."""
+"""A node runs an app of names alone and refuses any that carries code; only its own user reaches its local API."""
 
 import importlib
 import io
 import logging
 import os
+import stat
 import time
 import tracemalloc
 import warnings
 import zipfile
+from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,14 +17,23 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import uvicorn
 from flwr.cli.build import build_fab_from_disk
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest
+from flwr.supercore.constant import TaskType
 from flwr.supercore.fab import Fab
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResultStatus
 from flwr.supernode import start_client_internal as internal
+from flwr.supernode.nodestate import NodeState, NodeStateFactory
+from httpx import HTTPStatusError
 
 from fedaux.deploy import supernode
-from fedaux.deploy.supernode import clock_problem, rejection_reason
+from fedaux.deploy.flower_patches import serve_at_socket
+from fedaux.deploy.supernode import SocketClient, clock_problem, launch, private_socket, rejection_reason
 from helpers.deployments import answering, deploy, unused_address
+
+COMMAND = importlib.import_module("flwr.supernode.cli.flower_supernode")  # a function there has the same name
 
 
 @pytest.fixture(scope="module")
@@ -91,39 +102,26 @@ def test_an_archive_that_lies_about_its_sizes_is_read_no_further_than_the_limit(
     assert peak < 10**7
 
 
-HOOKED = (
-    (internal, "_pull_and_store_message"),
-    (internal, "_verify_fab"),
-    (internal, "subprocess"),
-    (uvicorn, "Config"),
-)
-
-
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Flower's own loop of a node, as `fedaux.deploy.supernode` leaves it."""
-    command = importlib.import_module("flwr.supernode.cli.flower_supernode")  # a function there has the same name
-    for owner, name in HOOKED:  # to be put back
-        monkeypatch.setattr(owner, name, getattr(owner, name))
-    started = Mock()
-    monkeypatch.setattr(command, "flower_supernode", started)
-    supernode.main()
-    started.assert_called_once_with()
-    return internal
+def end(flower: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Mock:
+    """Flower's node, in the place of which `supernode.main` calls this."""
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    monkeypatch.setattr(COMMAND, "flower_supernode", Mock())
+    return COMMAND.flower_supernode  # type: ignore[no-any-return]
 
 
-def pull(node: Any, monkeypatch: pytest.MonkeyPatch, bundle: bytes) -> tuple[Mock, list[Any]]:
+def pull(monkeypatch: pytest.MonkeyPatch, bundle: bytes) -> tuple[Mock, list[Any]]:
     """(state of the node, what it answers at once) when a message of a run with this app comes in."""
     replies: list[Any] = []
-    monkeypatch.setattr(node, "Message", lambda error, reply_to: error)
-    monkeypatch.setattr(node, "_insert_message", lambda reply, state, store: replies.append(reply))
+    monkeypatch.setattr(internal, "Message", lambda error, reply_to: error)
+    monkeypatch.setattr(internal, "_insert_message", lambda reply, state, store: replies.append(reply))
     state = Mock()
     state.get_run.return_value = None
     message = SimpleNamespace(metadata=SimpleNamespace(group_id="", run_id=7, message_type="train", message_id="m"))
     run = SimpleNamespace(fab_hash="h", series_id=1, override_config={}, primary_task_type="")
     store = Mock()
     store.preregister.return_value = []
-    pulled = node._pull_and_store_message(
+    pulled = internal._pull_and_store_message(
         state=state,
         object_store=store,
         node_config={},
@@ -138,16 +136,17 @@ def pull(node: Any, monkeypatch: pytest.MonkeyPatch, bundle: bytes) -> tuple[Moc
     return state, replies
 
 
-def test_a_node_stores_and_runs_a_good_app(node: Any, monkeypatch: pytest.MonkeyPatch, good: bytes) -> None:
-    state, replies = pull(node, monkeypatch, good)
+def test_a_node_stores_and_runs_a_good_app_and_does_not_touch_another(
+    end: Mock, monkeypatch: pytest.MonkeyPatch, good: bytes
+) -> None:
+    supernode.main()
+    end.assert_called_once_with()
+    state, replies = pull(monkeypatch, good)
     assert replies == []
     assert state.store_fab.call_args.args[0].content == good
     state.create_task.assert_called_once()
-
-
-def test_a_node_answers_for_a_refused_app_without_touching_it(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    state, replies = pull(node, monkeypatch, packed({"pyproject.toml": project(**OWN), "evil.py": ""}))
-    assert replies == [node.FAB_VERIFICATION_ERROR]
+    state, replies = pull(monkeypatch, packed({"pyproject.toml": project(**OWN), "evil.py": ""}))
+    assert replies == [internal.FAB_VERIFICATION_ERROR]
     state.store_fab.assert_not_called()
     state.create_task.assert_not_called()
 
@@ -171,26 +170,87 @@ def test_a_clock_that_cannot_be_compared_is_no_problem(site: Path) -> None:
 
 
 def test_the_node_says_so_however_it_ends(
-    node: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    end: Mock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    command = importlib.import_module("flwr.supernode.cli.flower_supernode")
-    monkeypatch.setattr(command, "flower_supernode", Mock(side_effect=SystemExit(1)))
+    end.side_effect = SystemExit(1)
     monkeypatch.setattr(supernode, "clock_problem", lambda words: "this machine's clock is +20 s")
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
     with caplog.at_level(logging.WARNING), pytest.raises(SystemExit):
         supernode.main()
     assert "The node has ended: this machine's clock is +20 s." in caplog.text
 
 
 def test_a_node_that_fails_does_not_stay_as_a_process_that_does_nothing(
-    node: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    end: Mock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The threads of its API would have kept it, and no script would have started another."""
-    command = importlib.import_module("flwr.supernode.cli.flower_supernode")
-    monkeypatch.setattr(command, "flower_supernode", Mock(side_effect=ValueError("FAB hash mismatch")))
+    end.side_effect = ValueError("FAB hash mismatch")
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
     with pytest.raises(SystemExit):
         supernode.main()
     os._exit.assert_called_once_with(1)  # type: ignore[attr-defined]
     assert "FAB hash mismatch" in caplog.text
+
+
+def test_a_socket_lies_in_a_folder_of_its_user_and_goes_with_it() -> None:
+    with private_socket() as path, private_socket() as other:
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert path != other
+        path.touch()
+    assert not path.parent.exists()
+
+
+@pytest.fixture
+def served(flower: None) -> Iterator[tuple[Path, NodeState]]:
+    """The API as a SuperNode starts it, at the host and port that it was given, and the state that it serves."""
+    factory = NodeStateFactory(ObjectStoreFactory())
+    tls = {"runtime_ssl_certfile": None, "runtime_ssl_keyfile": None, "superexec_auth_secret": None}
+    with private_socket() as path:
+        serve_at_socket(path)
+        config = SimpleNamespace(host="127.0.0.1", port=9, **tls)
+        server, thread = COMMAND._start_supernode_http_api(config, factory)
+        yield path, factory.state()
+        server.should_exit = True
+        thread.join()
+
+
+def client(path: Path, token: str = "") -> SocketClient:
+    known = [RuntimeVersionHttpInterceptor(component_name="SuperExec")]
+    return SocketClient.from_server_address(
+        str(path), True, None, [*known, RuntimeTokenHttpInterceptor(token)] if token else known
+    )
+
+
+def test_orders_are_taken_at_the_socket(served: tuple[Path, NodeState], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever proxies the environment names."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    path, state = served
+    request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+    assert not client(path).AcquireTask(request).token
+    task = state.create_task(task_type=TaskType.CLIENT_APP, run_id=1, fab_hash="h")
+    found = client(path).AcquireTask(request)
+    assert found.task.task_id == task
+    with pytest.raises(HTTPStatusError, match="404"):  # the token is known, the run is not
+        client(path, found.token).PullTaskInput(PullTaskInputRequest())
+    with pytest.raises(HTTPStatusError, match="401"):
+        client(path, "ab" * 128).PullTaskInput(PullTaskInputRequest())
+
+
+def order(kind: TaskType, token: str = "token") -> ExecutionSpec:
+    return ExecutionSpec(kind, "/nowhere", token, True, None, False, 1, False, 1)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TaskType if kind != TaskType.CLIENT_APP])
+def test_a_site_starts_nothing_but_a_client(kind: TaskType) -> None:
+    assert launch(None, order(kind)).status == LaunchResultStatus.FAILED
+
+
+def test_a_token_goes_through_a_pipe_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was in the list of processes, for every user of the machine to read."""
+    started = Mock()
+    monkeypatch.setattr(supernode.subprocess, "Popen", started)
+    assert launch(None, order(TaskType.CLIENT_APP, "s3cret")).status == LaunchResultStatus.ACCEPTED
+    ((words,), options) = started.call_args
+    assert words[-3:-1] == ["clientapp", "/nowhere"]
+    assert "s3cret" not in repr((words, options))
+    started.return_value.stdin.write.assert_called_once_with(b"s3cret")
+    started.return_value.stdin.close.assert_called_once_with()

@@ -1,0 +1,141 @@
+"""Everything that fedaux changes in Flower and uvicorn while they run: one function for each change.
+
+Each first checks that what it replaces is there, and that the code which is meant to use it still does. A change that
+would have no effect would leave a site or a server open without a sign, so it ends the process instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from importlib.metadata import version
+from inspect import signature
+from logging import WARNING
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from fedaux.core.errors import Exit, FedauxError
+
+if TYPE_CHECKING:
+    from flwr.supercore.fab import Fab
+    from starlette.middleware import Middleware
+
+
+class PatchError(FedauxError, RuntimeError):
+    """The installed Flower or uvicorn is not built as a security measure of fedaux expects."""
+
+    code = Exit.MISSING
+
+
+def serve_at_socket(path: Path) -> None:
+    """A SuperNode's local API listens at a Unix socket, whatever its host and port.
+
+    At a TCP port, Flower would hand the site's orders to any user of the machine.
+    """
+    import uvicorn
+
+    _expect("flwr.supernode.cli.flower_supernode:_start_supernode_http_api", uses=("uvicorn", "Config"))
+    _expect("uvicorn:Config", takes=("uds",))
+    uvicorn.Config = partial(uvicorn.Config, uds=str(path))  # type: ignore[misc, assignment]
+
+
+def start_superexec_with(start: Callable[[], object]) -> None:
+    """A SuperNode starts its SuperExec by `start`, and no other process: Flower's own would call the TCP port."""
+    internal: Any = _expect(f"{NODE}:start_client_internal", uses=("subprocess", "Popen"))
+    internal.subprocess = SimpleNamespace(Popen=lambda words: start())
+
+
+def verify_apps_with(rejection_reason: Callable[[bytes], str]) -> None:
+    """A SuperNode asks `rejection_reason` about every app before any of it is used; "" lets the app pass.
+
+    Flower verifies an app only if there are trusted entities and the app has a licence: every app is given both.
+    """
+    from flwr.common.logger import log
+
+    _expect(f"{NODE}:start_client_internal", uses=("_pull_and_store_message",))
+    parameters = ("get_fab", "trusted_entities")
+    internal: Any = _expect(f"{NODE}:_pull_and_store_message", uses=("_verify_fab", "verifications"), takes=parameters)
+    _expect(f"{NODE}:_verify_fab", takes=("fab", "trusted_entities"))
+    pull = internal._pull_and_store_message
+
+    def pull_verified(*args: Any, **kwargs: Any) -> int | None:
+        get = kwargs["get_fab"]
+        kwargs["get_fab"] = lambda name, run: replace(get(name, run), verifications={"valid_license": "fedaux"})
+        kwargs["trusted_entities"] = {"fedaux": "itself"}
+        found: int | None = pull(*args, **kwargs)
+        return found
+
+    def verify(fab: Fab, trusted_entities: dict[str, str]) -> bool:
+        reason = rejection_reason(fab.content)
+        if reason:
+            log(WARNING, "An app was refused: %s.", reason)
+        return not reason
+
+    internal._pull_and_store_message = pull_verified
+    internal._verify_fab = verify
+
+
+def superexec_calls_with(client: type) -> None:
+    """A site's SuperExec asks for orders by this client, at the socket."""
+    internal: Any = _expect(f"{SUPEREXEC}:run_superexec", uses=("RuntimeHttpClient", "from_server_address"))
+    internal.RuntimeHttpClient = client
+
+
+def superexec_launches_with(launch: Callable[[Any, Any], object]) -> None:
+    """A site's SuperExec starts a ClientApp by `launch`: Flower writes the order's token on its command line."""
+    _expect("flwr.supercore.superexec.plugin.base_exec_plugin:BaseExecPlugin.launch_task", uses=("executor", "launch"))
+    executor = "flwr.supercore.superexec.executor.subprocess_executor"
+    internal: Any = _expect(f"{executor}:SubprocessExecutor.launch", takes=("spec",))
+    internal.SubprocessExecutor.launch = launch
+
+
+def clientapp_calls_with(client: type) -> None:
+    """A site's ClientApp gets its order and answers by this client, at the socket."""
+    internal: Any = _expect(f"{CLIENTAPP}:run_clientapp", uses=("RuntimeHttpClient", "from_server_address"))
+    internal.RuntimeHttpClient = client
+
+
+def add_middleware(own: Sequence[Middleware]) -> None:
+    """A SuperLink's requests pass `own` first: Flower's open edition authenticates no caller of its control API."""
+    _expect("flwr.superlink.main:_get_middleware", uses=("extensions", "get_middleware"))
+    _expect("flwr.superlink.main:create_app", uses=("_get_middleware",))
+    extensions: Any = _expect("flwr.superlink.extensions:get_middleware")
+    default = extensions.get_middleware
+    extensions.get_middleware = lambda: (*own, *default())
+
+
+def serve_superlink_with(serve: Callable[..., None]) -> None:
+    """A SuperLink listens by `serve`, under limits: uvicorn's own `run` has none before a caller shows a key."""
+    import uvicorn
+
+    _expect("flwr.superlink.cli.flower_superlink:_run_superlink_http_api", uses=("uvicorn", "run"))
+    uvicorn.run = serve
+
+
+NODE = "flwr.supernode.start_client_internal"
+SUPEREXEC = "flwr.supercore.superexec.run_superexec"
+CLIENTAPP = "flwr.supernode.runtime.run_clientapp"
+
+
+def _expect(place: str, uses: Sequence[str] = (), takes: Sequence[str] = ()) -> object:
+    """The module in `place` ("module:name"), if its function looks up the names `uses` and has parameters `takes`."""
+    module_name, _, path = place.partition(":")
+    try:
+        module: object = import_module(module_name)
+        found: Any = module
+        for name in path.split("."):
+            found = getattr(found, name)
+        missing = [name for name in uses if name not in found.__code__.co_names]
+        missing += [name for name in takes if name not in signature(found).parameters]
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        missing = [str(error)]
+    if missing:
+        installed = f"flwr {version('flwr')} and uvicorn {version('uvicorn')}"
+        raise PatchError(
+            f"{place} is not as this version of fedaux expects ({', '.join(missing)}), so its protection would have no "
+            f"effect and nothing is started. Installed are {installed}: install versions that fedaux asks for."
+        )
+    return module

@@ -1,0 +1,127 @@
+"""Each change to Flower takes effect where Flower uses it, and ends the process if Flower is built otherwise.
+
+That a node asks about every app is in `test_supernode.py`.
+"""
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvicorn
+from flwr.proto.task_pb2 import Task
+from flwr.supercore.constant import ExecutorType, TaskType
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.superexec import run_superexec
+from flwr.supercore.superexec.executor import get_executor
+from flwr.supercore.superexec.plugin import AutoExecPlugin
+from flwr.superlink import main as superlink
+from flwr.supernode import start_client_internal as node
+from flwr.supernode.nodestate import NodeStateFactory
+from flwr.supernode.runtime import run_clientapp
+from starlette.middleware import Middleware
+
+from fedaux.deploy import flower_patches as patches
+from fedaux.deploy.flower_patches import PatchError
+
+pytestmark = pytest.mark.usefixtures("flower")
+NODE_COMMAND = importlib.import_module("flwr.supernode.cli.flower_supernode")  # a function there has the same name
+LINK_COMMAND = importlib.import_module("flwr.superlink.cli.flower_superlink")
+
+
+class UsedError(Exception):
+    """What was put into Flower has been called."""
+
+
+def stop(*args: Any, **kwargs: Any) -> Any:
+    raise UsedError
+
+
+class Client:
+    from_server_address = staticmethod(stop)
+
+
+def test_a_nodes_api_listens_at_the_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def server(config: uvicorn.Config) -> None:
+        raise UsedError(config.uds)
+
+    patches.serve_at_socket(tmp_path / "sock")
+    monkeypatch.setattr(uvicorn, "Server", server)
+    tls = {"runtime_ssl_certfile": None, "runtime_ssl_keyfile": None, "superexec_auth_secret": None}
+    config = SimpleNamespace(host="127.0.0.1", port=9, **tls)
+    with pytest.raises(UsedError, match=str(tmp_path / "sock")):
+        NODE_COMMAND._start_supernode_http_api(config, NodeStateFactory(ObjectStoreFactory()))
+
+
+def test_a_node_starts_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    patches.start_superexec_with(stop)
+    monkeypatch.setattr(node, "register_signal_handlers", lambda **options: None)
+    with pytest.raises(UsedError):
+        node.start_client_internal(
+            state_factory=NodeStateFactory(ObjectStoreFactory()), server_address="x:1", node_config={}, insecure=True
+        )
+
+
+def test_a_superexec_asks_at_the_socket() -> None:
+    patches.superexec_calls_with(Client)
+    with pytest.raises(UsedError):
+        run_superexec.run_superexec("/sock", insecure=True)
+
+
+def test_a_superexec_starts_a_client_without_its_token_on_the_command_line() -> None:
+    patches.superexec_launches_with(stop)
+    options = {"insecure": True, "root_certificates_path": None}
+    executor = get_executor(ExecutorType.SUBPROCESS, executor_config=None, **options)
+    plugin = AutoExecPlugin(runtime_api_address="/sock", runtime_dependency_install=False, executor=executor, **options)
+    with pytest.raises(UsedError):
+        plugin.launch_task(token="s3cret", task=Task(type=TaskType.CLIENT_APP, task_id=1))
+
+
+def test_a_client_asks_at_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    patches.clientapp_calls_with(Client)
+    monkeypatch.setattr(run_clientapp, "event", lambda kind: None)
+    with pytest.raises(UsedError):
+        run_clientapp.run_clientapp("/sock", "token", insecure=True)
+
+
+def test_a_superlink_has_our_middleware_first() -> None:
+    patches.add_middleware([Middleware(UsedError), Middleware(Client)])  # type: ignore[arg-type]
+    assert [one.cls for one in superlink.create_app().user_middleware[:2]] == [UsedError, Client]
+
+
+def test_a_superlink_is_served_by_our_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    patches.serve_superlink_with(stop)
+    monkeypatch.setattr(superlink, "create_app", lambda *args: None)
+    config = SimpleNamespace(host="127.0.0.1", port=9, ssl_keyfile=None, ssl_certfile=None)
+    with pytest.raises(UsedError):
+        LINK_COMMAND._run_superlink_http_api(config)
+
+
+@pytest.mark.parametrize(
+    ("apply", "owner", "name"),
+    [
+        (lambda: patches.serve_at_socket(Path("/s")), NODE_COMMAND, "_start_supernode_http_api"),
+        (lambda: patches.start_superexec_with(stop), node, "start_client_internal"),
+        (lambda: patches.verify_apps_with(stop), node, "start_client_internal"),
+        (lambda: patches.verify_apps_with(stop), node, "_pull_and_store_message"),
+        (lambda: patches.verify_apps_with(stop), node, "_verify_fab"),
+        (lambda: patches.superexec_calls_with(Client), run_superexec, "run_superexec"),
+        (lambda: patches.superexec_launches_with(stop), AutoExecPlugin.__mro__[1], "launch_task"),
+        (lambda: patches.clientapp_calls_with(Client), run_clientapp, "run_clientapp"),
+        (lambda: patches.add_middleware([]), superlink, "_get_middleware"),
+        (lambda: patches.add_middleware([]), superlink, "create_app"),
+        (lambda: patches.serve_superlink_with(stop), LINK_COMMAND, "_run_superlink_http_api"),
+    ],
+)
+def test_a_change_that_would_have_no_effect_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, apply: Callable[[], None], owner: object, name: str
+) -> None:
+    """Flower no longer looks up what is replaced, or has moved the function that did."""
+    monkeypatch.setattr(owner, name, lambda: None)
+    with pytest.raises(PatchError, match=rf"{name} is not as this version of fedaux expects .* nothing is started"):
+        apply()
+    monkeypatch.delattr(owner, name)
+    with pytest.raises(PatchError, match=name):
+        apply()
