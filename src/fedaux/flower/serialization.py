@@ -130,10 +130,10 @@ def deserialize(kind: type[T], content: RecordDict) -> T:
     if not isinstance(record, ConfigRecord):
         raise MessageError("the message has no fedaux record; is the other side running fedaux?")
     scalars = dict(record)
-    if kind not in ANY_VERSION and scalars.get("version") != VERSION:  # a migration of older messages would go here
-        raise MessageError(
-            f"the message has version {scalars.get('version')!r}, this side speaks {VERSION}; upgrade the older one"
-        )
+    version = scalars.get("version")
+    if kind not in ANY_VERSION and (type(version) is not int or version != VERSION):  # True is 1, and no version
+        # a migration of older messages would go here
+        raise MessageError(f"the message has version {version!r}, this side speaks {VERSION}; upgrade the older one")
     if scalars.get("kind") != kind.__name__:
         raise MessageError(f"a {scalars.get('kind')!r} came where a {kind.__name__} was expected")
     values: dict[str, Any] = {}

@@ -94,6 +94,7 @@ def changed(**facts: Any) -> RecordDict:
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
         (changed(version=0), f"has version 0, this side speaks {VERSION}; upgrade the older one"),
         (changed(version=None), "has version None"),
+        (changed(version=True), "has version True"),
         (changed(kind="Release"), "'Release' came where a Update was expected"),
         (changed(kind=None), "None came where a Update was expected"),
         (changed(loss=None), "Update.loss should be float, it is None"),
