@@ -80,7 +80,7 @@ def own_half(server: Server, order: TrainOrder, weights: dict[str, Any]) -> dict
     """As `fedaux.client.teaching` computes it, from features that a client has on its disk."""
     label, scorer = server.config.prototypes[0].label, server.scorer
     assert isinstance(scorer, PortableScorer)
-    logits = teacher_logits(server.learners.trained[label], weights, server.public.distill_inputs(label))
+    logits = teacher_logits(server.networks.trained[label], weights, server.public.distill_inputs(label))
     features = server.public.h0[label].features(server.public.aux).take(server.public.split.distill)
     embedded = transform_rows(features, partial(scorer.embed, order.public))
     kind = Teaching.from_json(order.teaching).weights

@@ -43,7 +43,7 @@ class Networks(Setting):
     @cached_property
     def start(self) -> nn.Module:
         """The pre-trained network with ridge's head."""
-        model = self.server.learners.networks[self.config.prototypes[0].label]
+        model = self.server.networks.whole[self.config.prototypes[0].label]
         set_head(model, *_ridge(self.own, len(self.data.classes)))
         return model
 

@@ -78,7 +78,7 @@ class Setting:
         self.config, self.data = config, open_data(config)
         self.server = _prepared(config, self.data)
         spec = config.prototypes[0]
-        model = self.server.learners.networks[spec.label]
+        model = self.server.networks.whole[spec.label]
         h0 = H0(spec, model.features, flatten_state(model.features), FeatureCache(cache_folder(), private=True))
         self.test, aux = h0.features(self.data.test), h0.features(self.data.aux)
         self.negatives = aux.take(self.server.public.split.negatives)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fedaux.privacy.mechanism import Summary as Summary
     from fedaux.privacy.mechanism import quantize as quantize
     from fedaux.privacy.mechanism import unit_rows as unit_rows
-    from fedaux.privacy.module_validation import keeps_records_apart as keeps_records_apart
+    from fedaux.privacy.module_validation import per_record_safe as per_record_safe
     from fedaux.report.comparison_page import write_report as write_report
     from fedaux.runs.callbacks import Callback as Callback
     from fedaux.runs.callbacks import make_callbacks as make_callbacks
@@ -84,7 +84,7 @@ _HOMES = {
     "export_model": "export.export",
     "from_huggingface": "data.adapters",
     "from_torch": "data.adapters",
-    "keeps_records_apart": "privacy.module_validation",
+    "per_record_safe": "privacy.module_validation",
     "make_callbacks": "runs.callbacks",
     "open_data": "data.federated",
     "open_source": "data.sources",

@@ -34,7 +34,7 @@ from fedaux.privacy.module_validation import (
     FREE_OPTIONS,
     UnsupportedModuleError,
     constructor_options,
-    keeps_records_apart,
+    per_record_safe,
     validate_module,
 )
 from fedaux.privacy.per_record import ImpureModuleError, outputs, single_thread, validate_placement
@@ -381,7 +381,7 @@ def test_dropout_that_is_not_refused_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert finds(OTHER_ROW, one, training=True)
 
 
-@keeps_records_apart
+@per_record_safe
 class Own(nn.Module):
     """A module that its author vouches for; what `leak` does to the row is the author's mistake."""
 

@@ -16,7 +16,7 @@ from fedaux.models import linear_head
 from fedaux.models.inference import predict
 from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
 from fedaux.privacy.mechanism import GRID
-from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
+from fedaux.privacy.module_validation import UnsupportedModuleError, per_record_safe
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.features import private_outputs
 from helpers.networks import IMAGES, TEXTS, image_network, text_network
@@ -109,7 +109,7 @@ def test_one_more_record_moves_a_sum_of_gradients_by_its_own_integers() -> None:
     assert moved(fifteen, sixteen) <= GRID
 
 
-@keeps_records_apart
+@per_record_safe
 class Net(nn.Module):
     """Its author vouches for the network, in good faith; BatchNorm over the batch is inside all the same."""
 

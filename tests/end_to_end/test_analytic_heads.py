@@ -61,7 +61,7 @@ def test_any_split_gives_the_head_of_the_pooled_records(cache: Path, tmp_path: P
 def test_clients_join_as_they_are_chosen_and_the_rest_changes_nothing(cache: Path, tmp_path: Path) -> None:
     whole = run(CONFIG, tmp_path / "whole", cache=cache)
     joined = run(replace(CONFIG, fraction=0.3, rounds=9), tmp_path / "joined", cache=cache)
-    assert len(joined.state.summed) == 7
+    assert len(joined.state.sums_received) == 7
     assert joined.accuracy == whole.accuracy > joined.curve[0]
     bytes_ = 8 * (10 * 16 + 10 + 16 * 17 // 2)
     assert sum(result.bytes_received for result in joined.state.history) == 7 * bytes_
@@ -155,4 +155,4 @@ def test_a_head_of_your_own(cache: Path, tmp_path: Path, monkeypatch: pytest.Mon
         built_in, tmp_path / "built-in", cache
     )
     started = replace(CONFIG, method="fedavg+p", head_init="a_head:mine")
-    assert run(started, tmp_path / "started", cache=cache).state.summed
+    assert run(started, tmp_path / "started", cache=cache).state.sums_received

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from fedaux import keeps_records_apart
+from fedaux import per_record_safe
 from fedaux.audit.own_site import FORMATS, OWN_ATTACKS
 from fedaux.audit.run import audit_site
 from fedaux.config.schema import Config
@@ -101,7 +101,7 @@ def test_an_account_without_a_limit_is_found(tmp_path: Path, monkeypatch: pytest
     assert found.bound > 1.0
 
 
-@keeps_records_apart  # its author is wrong
+@per_record_safe  # its author is wrong
 class Remembers(nn.Module):
     """Its output depends on how many records it has seen."""
 

@@ -53,10 +53,10 @@ class Faulty(Callback):
     """Always raises in one of its hooks."""
 
     def __init__(self, hook: str) -> None:
-        self.hook, self.heard = hook, list[str]()
+        self.hook, self.calls = hook, list[str]()
 
     def _hear(self, hook: str) -> None:
-        self.heard.append(hook)
+        self.calls.append(hook)
         if hook == self.hook:
             raise ConnectionError("the server is down")
 
@@ -78,8 +78,8 @@ def test_a_callback_that_raises_is_mentioned_once_and_costs_no_round_and_no_othe
     result = run(CONFIG, tmp_path / "run", cache=tmp_path / "cache", callbacks=[faulty, sound])
     assert RunState.load(tmp_path / "run").round == result.state.round == 2
     assert len(lines(tmp_path / "run" / METRICS)) == 2
-    assert sound.heard == ["on_run_start", "on_round_end", "on_round_end", "on_run_end"]
-    assert faulty.heard == (["on_run_start"] if hook == "on_run_start" else sound.heard)  # it is called again
+    assert sound.calls == ["on_run_start", "on_round_end", "on_round_end", "on_run_end"]
+    assert faulty.calls == (["on_run_start"] if hook == "on_run_start" else sound.calls)  # it is called again
     (warning,) = [record.getMessage() for record in caplog.records if "Faulty" in record.getMessage()]
     assert f"failed in {hook} (ConnectionError: the server is down)" in warning
 

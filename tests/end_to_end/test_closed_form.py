@@ -29,7 +29,7 @@ def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Pat
     state, failures = collect_releases(server, in_process(config, tmp_path), state, data.clients, Costs())
     assert not failures
     started = closed_form_heads(server, state, embedding)
-    tests = [evaluations(server.learners, one.weights, server.public.test_inputs, 10) for one in (state, started)]
+    tests = [evaluations(server.networks, one.weights, server.public.test_inputs, 10) for one in (state, started)]
     before, after = (next(iter(one.values())).accuracy for one in tests)
     assert before < 0.3
     assert after > 0.55

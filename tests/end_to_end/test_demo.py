@@ -13,7 +13,7 @@ import torch
 from fedaux.config.methods import METHODS
 from fedaux.config.presets import DEMO
 from fedaux.sweeps.compare import compare
-from fedaux.sweeps.grid import Chosen
+from fedaux.sweeps.grid import MethodSettings
 
 
 @pytest.mark.slow
@@ -24,7 +24,7 @@ def test_fedaux_needs_the_fewest_rounds_of_what_is_trained(tmp_path: Path) -> No
     assert DEMO.fraction == 1.0
     assert DEMO.privacy.unsafe_seed < 0
     methods = ("fedavg+p", "scaffold+p", "feddf+p", "fedaux")
-    found = compare(DEMO, tmp_path, seeds=5, methods=methods, cache=tmp_path, chosen=Chosen.of_the_demo())
+    found = compare(DEMO, tmp_path, seeds=5, methods=methods, cache=tmp_path, chosen=MethodSettings.of_the_demo())
     curves = {label: curve.mean(axis=0) for label, curve in found.curves.items()}
     print({label: curve.round(3).tolist() for label, curve in curves.items()})
     ours = curves.pop("FedAUX")
@@ -48,7 +48,7 @@ def test_the_command_prints_a_table_a_statement_and_two_pictures(tmp_path: Path)
     program = [sys.executable, "-c", "from fedaux.cli import main; main()", "demo"]
     out = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert sum(os.times()[2:4]) - sum(before[2:4]) < 180  # processor seconds: 50 to 110, whatever else runs beside it
-    for name in Chosen.of_the_demo().methods:
+    for name in MethodSettings.of_the_demo().methods:
         assert re.search(rf"{re.escape(METHODS[name].label)} +│ +\d", out), name
     assert "(1, 1e-05)-differentially" in out
     assert "Not covered" in " ".join(out.split())

@@ -57,7 +57,7 @@ def test_every_method_runs_and_learns_something(method: str, tmp_path: Path) -> 
     assert result.accuracy > 0.2  # chance is 0.1; the slowest, FedAdam, has 0.24, most have 0.6
     assert result.state.round == 3
     assert len(result.state.releases) == (4 if result.state.config.releases else 0)
-    assert len(result.state.summed) == (4 if METHODS[method].sums else 0)
+    assert len(result.state.sums_received) == (4 if METHODS[method].sums else 0)
     last = result.state.history[-1]
     assert (last.distill_loss is not None) == METHODS[method].distils
     if METHODS[method].distils:
@@ -120,7 +120,7 @@ from pathlib import Path
 import fedaux
 from torch import nn
 
-@fedaux.keeps_records_apart
+@fedaux.per_record_safe
 class Fuse(nn.Module):
     """Dies by its own SIGKILL in the middle of a local epoch, once, if the fuse is lit."""
     calls = 0

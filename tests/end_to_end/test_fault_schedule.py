@@ -23,7 +23,7 @@ from fedaux.privacy import account, dp_sgd
 from fedaux.privacy.account import BudgetStore, read_account
 from fedaux.runs.runner import in_process, run_in_folder, stored_state
 from fedaux.scoring.base import bound_function
-from fedaux.server.loop import NoAnswerError
+from fedaux.server.loop import QuorumError
 from fedaux.server.run_state import RunState, RunWriter
 from fedaux.server.server import make_server
 
@@ -189,7 +189,7 @@ def test_whatever_happens_each_round_is_paid_for_once_and_the_result_is_the_same
         while starts < STARTS:
             starts += 1
             schedule.server.left = -1
-            with suppress(Killed, NoAnswerError):
+            with suppress(Killed, QuorumError):
                 start(tmp_path / "run", whole / "cache", schedule)
                 break
         else:

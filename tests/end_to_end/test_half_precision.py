@@ -23,7 +23,7 @@ HALF = replace(SMALL, federation=FederationConfig(precision="float16"))
 
 def test_a_model_read_from_half_precision_is_the_rounded_one(tmp_path: Path) -> None:
     server = make_server(SMALL, cache=tmp_path)
-    (model,) = server.learners.networks.values()
+    (model,) = server.networks.whole.values()
     weights = flatten_state(model)
     load_state(model, to_half(weights))
     assert np.array_equal(

@@ -23,7 +23,7 @@ def outcome(folder: Path) -> tuple[Any, ...]:
     weights = {
         (label, name): array.tobytes() for label, arrays in state.weights.items() for name, array in arrays.items()
     }
-    return state.round, history, weights, state.accounts, state.unheard, state.prepared, state.last_round
+    return state.round, history, weights, state.accounts, state.awaiting_reply, state.prepared, state.last_round
 
 
 def teachers(folder: Path) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ from fedaux.client.kept_state import ClientState
 from fedaux.core.messages import Failure, Federation, Order, Reply, Update
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import in_process, run_in_folder
-from fedaux.server.loop import NoAnswerError
+from fedaux.server.loop import QuorumError
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
 from helpers.oracle import SIZES, Naive, Problem, parameters
@@ -49,7 +49,7 @@ def test_a_stopped_run_and_a_lost_round_end_in_the_same_bits(tmp_path: Path, met
     folder = tmp_path / "disturbed"
     go_on(problem, replace(config, rounds=2), folder)  # stopped after two rounds
     for _ in range(2):  # clients train for the third, and keep what they learned; nobody hears of it
-        with pytest.raises(NoAnswerError):
+        with pytest.raises(QuorumError):
             go_on(problem, config, folder, lambda update: update.round == 3)
     resumed = go_on(problem, config, folder)
     assert resumed.round == 4

@@ -23,14 +23,14 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import open_data
-from fedaux.flower import FedAUX, answer
+from fedaux.flower import FedAUX, add_release_handler
 from fedaux.flower.client_app import app as own_app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.user_model import UserRecords
 from fedaux.models import load_state, registry
 from fedaux.models.optimizer import Optimizer
-from fedaux.privacy.module_validation import keeps_records_apart
+from fedaux.privacy.module_validation import per_record_safe
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state
@@ -50,7 +50,7 @@ CONFIG = Config(
 )
 
 
-@keeps_records_apart
+@per_record_safe
 class Features(nn.Module):
     """With buffers and counters, so that nothing of a model can be forgotten."""
 
@@ -64,7 +64,7 @@ class Features(nn.Module):
         return torch.relu(self.body(x))
 
 
-@keeps_records_apart
+@per_record_safe
 class Net(nn.Module):
     """The app's network."""
 
@@ -124,7 +124,7 @@ def make_app(config: Config, vault: Path) -> ClientApp:
 
     budget: dict[str, Any] = {"epsilon": privacy.epsilon, "unsafe_seed": privacy.unsafe_seed, "scorer": privacy.scorer}
     budget["embedding_dim"] = privacy.embedding_dim
-    answer(app, model=Net, data=lambda context: own_data(config, context), vault=vault, **budget)
+    add_release_handler(app, model=Net, data=lambda context: own_data(config, context), vault=vault, **budget)
     return app
 
 

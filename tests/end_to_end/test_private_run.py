@@ -81,10 +81,10 @@ def test_an_old_copy_of_a_vault_trains_no_more(tmp_path: Path, caplog: pytest.Lo
         assert isinstance(reply, Update)
         if round_ == 0:
             shutil.copytree(vault, tmp_path / "copy")
-    heard = state.with_accounts(["client-000"], {"client-000": Account.from_json(reply.account)})
+    known_entries = state.with_accounts(["client-000"], {"client-000": Account.from_json(reply.account)})
     shutil.rmtree(vault)
     (tmp_path / "copy").rename(vault)
-    (refused,) = site.ask([server.orders.train(replace(heard, round=1), "client-000")])
+    (refused,) = site.ask([server.orders.train(replace(known_entries, round=1), "client-000")])
     assert refused == Failure("client-000", Refusal.BUDGET.description, Refusal.BUDGET.value)
     assert "has 1 entries, but the server has heard of 2: this is an old copy" in caplog.text
 

@@ -24,13 +24,13 @@ from fedaux.runs.region_app import app as region
 from fedaux.runs.runner import run_over_regions
 from fedaux.runs.status import RunStatus
 from fedaux.server import regions
-from fedaux.server.regions import Part
+from fedaux.server.regions import RegionSpec
 from fedaux.server.run_lock import LockedError, RunLock
 from helpers.harness import Patience
 from helpers.tiny import TINY_CONFIG
 
 NAMES = client_names(TINY_CONFIG)
-PARTS = [Part(1, 2), Part(2, 2)]
+PARTS = [RegionSpec(1, 2), RegionSpec(2, 2)]
 one_at_a_time = threading.Lock()
 
 
@@ -42,7 +42,7 @@ class Grid(InProcessGrid):
             return super()._handle(message)
 
 
-def serve(folder: Path, part: Part, app: Any = clients) -> None:
+def serve(folder: Path, part: RegionSpec, app: Any = clients) -> None:
     settings = {"config": json.dumps(TINY_CONFIG.to_dict()), "vault": str(folder / "clients")}
     grid = Grid(app, len(NAMES), settings)
     for node, name in zip(grid.get_node_ids(), NAMES, strict=True):

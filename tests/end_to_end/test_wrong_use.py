@@ -366,12 +366,12 @@ def test_what_nobody_foresaw_is_reported_as_such(fedaux: Fedaux, monkeypatch: py
     details.unlink()
 
 
-def listening() -> None:
+def report_to() -> None:
     """Ctrl-C is heard, also where the tests themselves run in the background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def program(place: Path, *words: str, before: Callable[[], None] = listening) -> "subprocess.Popen[str]":
+def program(place: Path, *words: str, before: Callable[[], None] = report_to) -> "subprocess.Popen[str]":
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     command = [sys.executable, "-c", "from fedaux.cli import main; main()", *words]
     return subprocess.Popen(

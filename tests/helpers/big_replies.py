@@ -52,7 +52,7 @@ def main(grid: Grid, context: Context) -> None:
 def _order(name: str, weights: dict[str, np.ndarray]) -> TrainOrder:
     facts = {"prototype": "[]", "classes": 2, "method": "fedavg", "method_options": "{}", "epochs": 1, "batch_size": 1}
     facts |= {"optimizer": "adam", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "mu": 0.0, "seed": 0, "h0": ""}
-    facts |= {"heard": 0, "run": "", "last_round": 0, "extractor": {}, "broadcast": {}}
+    facts |= {"known_entries": 0, "run": "", "last_round": 0, "extractor": {}, "broadcast": {}}
     return TrainOrder(name, 1, **facts, weights=weights)
 
 

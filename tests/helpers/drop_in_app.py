@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from torch import Tensor, nn
 
-from fedaux.flower import FedAUX, answer, before
+from fedaux.flower import FedAUX, add_release_handler, input_of
 from fedaux.flower.in_process import InProcessGrid
 
 CLIENTS = 4
@@ -50,13 +50,13 @@ def train(message: Message, context: Context) -> Message:
 def make_app(**options: Any) -> ClientApp:
     app = ClientApp()
     app.train()(train)
-    settings: dict[str, Any] = {"model": net, "features": before("2"), "data": own_data, "epsilon": 1.0}
-    answer(app, **{**settings, "vault": "/nowhere", **options})
+    settings: dict[str, Any] = {"model": net, "features": input_of("2"), "data": own_data, "epsilon": 1.0}
+    add_release_handler(app, **{**settings, "vault": "/nowhere", **options})
     return app
 
 
 def make_strategy(**options: Any) -> FedAUX:
-    settings = {"model": net(), "features": before("2"), "public": public(), "classes": 3, "fraction_evaluate": 0.0}
+    settings = {"model": net(), "features": input_of("2"), "public": public(), "classes": 3, "fraction_evaluate": 0.0}
     return FedAUX(**{"keep": None, **settings, **options})
 
 

@@ -120,7 +120,7 @@ def seeds_forgotten(patch: pytest.MonkeyPatch) -> None:
 def batched_gradients(patch: pytest.MonkeyPatch) -> None:
     """Gradients of all drawn records from one pass over them."""
 
-    def summed(workers: Any, records: Any, units: Any, clip: float) -> Any:
+    def sums_received(workers: Any, records: Any, units: Any, clip: float) -> Any:
         model, rows = workers[0], np.concatenate(units)
         x, labels = records.batch(rows), torch.from_numpy(records.labels[rows])
         with torch.no_grad():
@@ -128,7 +128,7 @@ def batched_gradients(patch: pytest.MonkeyPatch) -> None:
         each = torch.cat([(error[:, :, None] * x[:, None, :]).flatten(1), error], dim=1)
         return private.quantize(private.clip_rows(each.double().numpy() / clip)).sum(axis=0)
 
-    patch.setattr(private, "sum_clipped_gradients", summed)
+    patch.setattr(private, "sum_clipped_gradients", sums_received)
 
 
 def evaluate_again(patch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def sums_for_anybody(patch: pytest.MonkeyPatch) -> None:
 def history_only(patch: pytest.MonkeyPatch) -> None:
     """The server adds up the rounds that it kept."""
 
-    def of(cls: Any, releases: Any, accounts: Any, unheard: Any, history: Any, *_more: Any) -> Any:
+    def of(cls: Any, releases: Any, accounts: Any, awaiting_reply: Any, history: Any, *_more: Any) -> Any:
         spends: dict[str, list[accounting.Mechanism]] = {}
         for result in history:
             for name, spent in result.private_training.items():
@@ -188,7 +188,7 @@ def history_only(patch: pytest.MonkeyPatch) -> None:
             name: replace(accounts[name], epsilon=accounting.total_epsilon(one, 1e-5, accounts[name].adjacency))
             for name, one in spends.items()
         }
-        return cls(releases, totals, {name: len(one) for name, one in spends.items()}, 0, unheard)
+        return cls(releases, totals, {name: len(one) for name, one in spends.items()}, 0, awaiting_reply)
 
     patch.setattr(ledger.Ledger, "of", classmethod(of))
 
@@ -249,10 +249,10 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     """A question that has an entry is answered, whatever noise the entry states."""
     release = BudgetStore.release
 
-    def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, *heard: Any) -> Release:
+    def answered(self: BudgetStore, request: str, mechanism: Any, make: Any, *known_entries: Any) -> Release:
         entries = account.read_account(self.folder)[1]
         known = [entry.mechanism for entry in entries if entry.request == request]
-        return release(self, request, known[0] if known else mechanism, make, *heard)
+        return release(self, request, known[0] if known else mechanism, make, *known_entries)
 
     patch.setattr(BudgetStore, "release", answered)
 

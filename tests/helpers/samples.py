@@ -21,7 +21,7 @@ def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
         "classes": 10,
         "size": 2,
         "h0": "f00d",
-        "heard": 0,
+        "known_entries": 0,
         "extractor": weights(),
         "public": {
             "mean": np.zeros(3, np.float32),
@@ -86,7 +86,7 @@ def train_order(client: str = "a", **changes: Any) -> TrainOrder:
         "mu": 0.0,
         "seed": 2**63 - 1,
         "h0": "",
-        "heard": 0,
+        "known_entries": 0,
         "run": "cafe",
         "last_round": 1,
         "extractor": {},

@@ -43,7 +43,7 @@ def make_server(config: Config = CONFIG, cache: Path | None = None, state: RunSt
     labels = np.arange(60) % 3
     test = Records((np.eye(3, 4)[labels] + 0.1 * rng.normal(size=(60, 4))).astype(np.float32), labels)
     aux = Records(rng.normal(size=(50, 4)).astype(np.float32))
-    clients, known = config.federation.sites or CLIENTS, state.dealt if state else {}
+    clients, known = config.federation.sites or CLIENTS, state.assignment if state else {}
     server = Server.of(config, aux, test, 3, clients, cache or Path(), known=known)
     return server if cache else replace(server, cache=None)
 

@@ -5,7 +5,7 @@ from flwr.clientapp import ClientApp
 
 from digits_app.task import Net, load_data
 from digits_app.task import train as fit
-from fedaux.flower import answer, before
+from fedaux.flower import add_release_handler, input_of
 
 app = ClientApp()
 
@@ -23,4 +23,4 @@ def train(message: Message, context: Context) -> Message:
     return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
 
 
-answer(app, model=Net, features=before("fc3"), data=own_data, epsilon=1.0, vault="~/.fedaux/digits-app")
+add_release_handler(app, model=Net, features=input_of("fc3"), data=own_data, epsilon=1.0, vault="~/.fedaux/digits-app")

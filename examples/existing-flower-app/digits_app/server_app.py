@@ -5,7 +5,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from digits_app.task import Net, accuracy, load_test, public_images
-from fedaux.flower import FedAUX, before
+from fedaux.flower import FedAUX, input_of
 
 app = ServerApp()
 
@@ -17,7 +17,7 @@ def main(grid: Grid, context: Context) -> None:
     model = Net()
     strategy = FedAUX(
         model=model,
-        features=before("fc3"),
+        features=input_of("fc3"),
         public=public_images(),
         classes=10,
         embedding_dim=12,

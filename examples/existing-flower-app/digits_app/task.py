@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedaux import keeps_records_apart
+from fedaux import per_record_safe
 
 
-@keeps_records_apart
+@per_record_safe
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ from fedaux.privacy.account import Entry, SiteAccount
 from fedaux.privacy.accounting import Mechanism, release_mechanism, total_epsilon
 from fedaux.privacy.ledger import Ledger
 from fedaux.runs.runner import in_process, run_in_folder
-from fedaux.server.loop import NoAnswerError
+from fedaux.server.loop import QuorumError
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
 
@@ -79,7 +79,7 @@ def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
     site = _site(folder, scores(audit))
     first = site.release(score_order(site))
     site.forget()
-    again = replace(score_order(site, scale=2), heard=_account(first).entries)
+    again = replace(score_order(site, scale=2), known_entries=_account(first).entries)
     return AttackResult(audit.epsilon, composed_epsilon([first, *replies_to(site, [again])], audit))
 
 
@@ -157,7 +157,7 @@ def lost_replies(folder: Path, audit: AuditConfig) -> AttackResult:
     The same order would get the same reply, and cost nothing: each run asks for another learning rate.
     """
     for attempt in range(LOST_ROUNDS):
-        with suppress(NoAnswerError):
+        with suppress(QuorumError):
             _run(folder, _run_config(audit), attempt, lost={"client-001"})
     state = _run(folder, _run_config(audit), LOST_ROUNDS)
     printed, accounts = _printed_epsilon(state.ledger.statement()), _accounts(folder, audit)

@@ -1,6 +1,6 @@
 """Attacks on messages: orders that no client should answer, undisclosed fields, class names, texts of errors.
 
-And on the handler that `fedaux.flower.answer` adds to a user's own Flower app.
+And on the handler that `fedaux.flower.add_release_handler` adds to a user's own Flower app.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from fedaux.config.methods import SUMS
 from fedaux.core.messages import Arrays, Hello, HelloOrder, PrepareOrder, Release, Sums, SumsOrder, TrainOrder, Update
 from fedaux.data.records import Corpus
 from fedaux.flower import client_app as client
-from fedaux.flower.dropin_client import answer
+from fedaux.flower.dropin_client import add_release_handler
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import serialize
 from fedaux.flower.user_model import ACTION, FeaturesOf
 from fedaux.models import flatten_state
 from fedaux.privacy.ledger import DISCLOSED_FIELDS, PUBLIC
-from fedaux.privacy.module_validation import keeps_records_apart
+from fedaux.privacy.module_validation import per_record_safe
 
 MAP: Arrays = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}  # φ is a feature's sign
 ORDERS = {"query.hello", "query.prepare", "query.sums", "train.default"}  # the message types that a client answers
@@ -135,7 +135,7 @@ def errors(folder: Path, audit: AuditConfig) -> AttackResult:
 def _failing_drop_in(folder: Path) -> Message:
     """The reply of a drop-in client whose data cannot be read."""
     app = ClientApp()
-    answer(app, model=Net, data=lambda context: (float(SECRET),), vault=folder, epsilon=1.0)
+    add_release_handler(app, model=Net, data=lambda context: (float(SECRET),), vault=folder, epsilon=1.0)
     return ask(InProcessGrid(app, 1, {}), _drop_in_order(flatten_state(Net()), MAP), f"query.{ACTION}")
 
 
@@ -168,7 +168,7 @@ def _fields(reply: Message) -> Iterator[tuple[str, Any]]:
             yield key, record
 
 
-@keeps_records_apart
+@per_record_safe
 class Net(nn.Module):
     """A user's network; with `norm` it normalises over the batch, which private records do not allow."""
 
@@ -198,7 +198,7 @@ class DropInClient:
     ) -> None:
         self.folder, self.public, app = folder, public, ClientApp()
         labels = np.zeros(len(rows), np.int64)
-        answer(
+        add_release_handler(
             app,
             model=model,
             data=lambda context: (rows, labels),

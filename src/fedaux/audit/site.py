@@ -236,7 +236,7 @@ class HostileServer:
     def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
         scorer = make_scorer(self.config.privacy, self.classes)
         size = scorer.size(public)
-        return PrepareOrder(client, scorer=scorer.name, size=size, heard=0, public=public, **self._extractor())
+        return PrepareOrder(client, scorer=scorer.name, size=size, known_entries=0, public=public, **self._extractor())
 
     def train(self, weights: NDArray[Any], lr: float = 1.0) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
@@ -253,7 +253,7 @@ class HostileServer:
             weight_decay=0.0,
             mu=0.0,
             seed=0,
-            heard=0,
+            known_entries=0,
             run="",
             last_round=0,
             weights={"parameters": weights.astype(np.float32)},

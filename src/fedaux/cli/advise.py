@@ -54,9 +54,9 @@ def advise(
         )
         return
     console = console_for(as_json)
-    console.print(f"Your setting: {advice.in_words(yours)}.", soft_wrap=True)
+    console.print(f"Your setting: {advice.describe(yours)}.", soft_wrap=True)
     console.print(
-        f"Nearest measured: {escape(found.study.data)}, {advice.in_words(found.study.setting)} "
+        f"Nearest measured: {escape(found.study.data)}, {advice.describe(found.study.setting)} "
         f"({escape(found.study.source)}).",
         soft_wrap=True,
     )

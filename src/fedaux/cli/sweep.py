@@ -23,7 +23,7 @@ from fedaux.cli.common import (
 
 if TYPE_CHECKING:
     from fedaux.sweeps.engine import SweepResult
-    from fedaux.sweeps.grid import Chosen, Sweep
+    from fedaux.sweeps.grid import MethodSettings, Sweep
 
 Jobs = Annotated[int, typer.Option(min=1, help="How many runs at a time, each in a process of its own.")]
 Methods = Annotated[str, typer.Option(help="Which methods, with commas between; default the nine of the paper.")]
@@ -59,9 +59,9 @@ def demo(
     from dataclasses import replace
 
     from fedaux.config.presets import DEMO
-    from fedaux.sweeps.grid import Chosen, Sweep
+    from fedaux.sweeps.grid import MethodSettings, Sweep
 
-    chosen = Chosen.of_the_demo()
+    chosen = MethodSettings.of_the_demo()
     config = replace(DEMO, rounds=rounds, privacy=replace(DEMO.privacy, epsilon=epsilon))
     plan = Sweep.of(config, {"method": list(chosen.methods)}, seeds, chosen)
     title = f"Test accuracy in %, 10 clients with about one digit each. Settings: {chosen.source}"
@@ -171,13 +171,13 @@ def method_names(text: str) -> list[str]:
     return [method_name(name.strip()) for name in text.split(",")] if text else []
 
 
-def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> Chosen:
+def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> MethodSettings:
     """Of --tuned or --preset; what --set sets must be in neither."""
     from fedaux.config.parsing import require
-    from fedaux.sweeps.grid import AS_CONFIGURED, Chosen
+    from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings
 
     require(not (tuned and presets), "--tuned and --preset: take one of them, each says how methods train.")
-    found = Chosen.read(tuned) if tuned else Chosen.preset(*presets) if presets else AS_CONFIGURED
+    found = MethodSettings.read(tuned) if tuned else MethodSettings.preset(*presets) if presets else AS_CONFIGURED
     found.refuse(settings or [])
     return found
 

@@ -34,7 +34,7 @@ MODELS = 2  # trained models of a client that are kept: of the run that goes on,
 NOT_PRIVATE = Mechanism(noise_multiplier=0.0, steps=0)
 FACTS = "facts"
 # of an order, what has no say in the trained model: what the server knows, what the client has already, and teaching
-_NOT_IDENTITY = frozenset({"heard", "heard_signature", "extractor", "teaching", "public", "fit", "client_fit"})
+_NOT_IDENTITY = frozenset({"known_entries", "known_signature", "extractor", "teaching", "public", "fit", "client_fit"})
 log = logging.getLogger(__name__)
 
 
@@ -81,7 +81,7 @@ class ClientState:
         return states
 
 
-class Trained(NamedTuple):
+class TrainingSummary(NamedTuple):
     loss: float  # mean over the records in the last epoch
     steps: int
 
@@ -92,7 +92,7 @@ class LocalResult:
 
     weights: Arrays
     records: int
-    trained: Trained
+    trained: TrainingSummary
     seconds: float = 0.0
     mechanism: Mechanism = NOT_PRIVATE
 
@@ -105,7 +105,7 @@ class LocalResult:
     def load(cls, path: Path) -> LocalResult:
         with safe_open(path, framework="numpy") as file:
             records, trained, seconds, noise = json.loads(file.metadata()[FACTS])
-        return cls(load(path.read_bytes()), records, Trained(*trained), seconds, Mechanism(*noise))
+        return cls(load(path.read_bytes()), records, TrainingSummary(*trained), seconds, Mechanism(*noise))
 
 
 def training_identity(order: TrainOrder, private: bool) -> str:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedaux.client.kept_state import ClientState, LocalResult, ResultStore, Trained, training_identity
+from fedaux.client.kept_state import ClientState, LocalResult, ResultStore, TrainingSummary, training_identity
 from fedaux.client.site import Site
 from fedaux.client.teaching import teach
 from fedaux.core.messages import Arrays, OrderError, TrainOrder, Update
@@ -42,7 +42,7 @@ def train_local(
     generator: torch.Generator,
     term: Term | None = None,
     freeze_batch_norm: bool = False,
-) -> Trained:
+) -> TrainingSummary:
     """E epochs on cross-entropy; `term` of the parameters is added to every gradient.
 
     Frozen, BatchNorm normalises by the statistics that came with the model and keeps them; its weights are trained.
@@ -67,7 +67,7 @@ def train_local(
             descent.step()
             steps += 1
     descent.zero_grad()  # the resident model must not keep a second model's worth of gradients
-    return Trained(mean_loss(losses), steps)
+    return TrainingSummary(mean_loss(losses), steps)
 
 
 def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, state: Arrays) -> Term | None:
@@ -247,9 +247,9 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
             term=term,
             unsafe_seed=derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1,
         )
-        return LocalResult(flatten_state(model), size, Trained(0.0, mechanism.steps), 0.0, mechanism).to_bytes()
+        return LocalResult(flatten_state(model), size, TrainingSummary(0.0, mechanism.steps), 0.0, mechanism).to_bytes()
 
     identity = training_identity(order, private=True)
     path = task.results.path(identity)
-    task.store.train(identity, path, plan, make, order.heard, order.heard_signature)
+    task.store.train(identity, path, plan, make, order.known_entries, order.known_signature)
     return LocalResult.load(path)

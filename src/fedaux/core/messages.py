@@ -19,7 +19,7 @@ from fedaux.core.errors import Exit, FedauxError
 VERSION = 1  # of messages: it grows with every change that an older reader could misread
 
 Arrays = dict[str, NDArray[Any]]
-Rooms = dict[str, dict[str, Arrays]]  # arrays by room, label and name
+ArrayTree = dict[str, dict[str, Arrays]]  # arrays by room, label and name
 
 
 class Refusal(StrEnum):
@@ -68,7 +68,7 @@ class Account:
     delta: float
     adjacency: str
     unit: str
-    entries: int  # in the client's account; the server returns the number as `heard`
+    entries: int  # in the client's account; the server returns the number as `known_entries`
     signature: str = ""  # of `entries` by the client, which alone can check it; the server returns it as well
 
     def to_json(self) -> str:
@@ -89,10 +89,10 @@ class PrepareOrder:
     classes: int
     size: int  # dimension of the released vector
     h0: str  # hash of the extractor
-    heard: int  # entries of the client's account known to the server: detects an account restored from an old copy
+    known_entries: int  # of the client's account, at the server: detects an account restored from an old copy
     extractor: Arrays = field(repr=False)  # empty if the client already has it or its features
     public: Arrays = field(repr=False)  # computed by the scorer from D⁻
-    heard_signature: str = ""  # `Account.signature` of `heard`
+    known_signature: str = ""  # `Account.signature` of `known_entries`
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ class TrainOrder:
     mu: float
     seed: int
     h0: str  # hash of the extractor on whose features only the head is trained; "" trains the whole network
-    heard: int
+    known_entries: int
     run: str  # by which the client knows its state of this run
     last_round: int  # in which the server used an update of this client: its state goes on from there; 0: none yet
     weights: Arrays = field(repr=False)
@@ -191,7 +191,7 @@ class TrainOrder:
     client_fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to this client's release
     standardisation: Arrays = field(default_factory=dict, repr=False)  # of a head's features; empty: raw
     random_features: int = 0  # that a head is trained on; 0: h0's own (`models.registry.HeadFeatures`)
-    heard_signature: str = ""  # as in `PrepareOrder`
+    known_signature: str = ""  # as in `PrepareOrder`
     freeze_batch_norm: bool = False  # normalise by the statistics of `weights`, and send them back as they are
 
 
@@ -234,7 +234,7 @@ class Subtotal:
     """What a regional server has added up in a round, see `server.subtotals`: its clients' updates as one reply."""
 
     facts: dict[str, Any] = field(repr=False)  # for JSON: figures of each client
-    contribution: Rooms = field(repr=False)  # `aggregate.Contribution`
+    contribution: ArrayTree = field(repr=False)  # `aggregate.Contribution`
 
 
 Order = PrepareOrder | SumsOrder | TrainOrder

@@ -131,7 +131,7 @@ _listener: ContextVar[OnProgress] = ContextVar("listener", default=no_progress)
 
 
 @contextmanager
-def listening(on_progress: OnProgress) -> Iterator[None]:
+def report_to(on_progress: OnProgress) -> Iterator[None]:
     """Who hears of the work inside; `no_progress` leaves that to whoever listens outside."""
     token = _listener.set(_listener.get() if on_progress is no_progress else on_progress)
     try:
@@ -140,7 +140,7 @@ def listening(on_progress: OnProgress) -> Iterator[None]:
         _listener.reset(token)
 
 
-class Work:
+class ProgressTask:
     """So many steps of one task, reported when it begins, a few times a second, and when it ends."""
 
     def __init__(self, task: str, total: int, done: int = 0) -> None:
@@ -159,7 +159,7 @@ class Work:
 
 def track(items: Sequence[Item], task: str) -> Iterator[Item]:
     """The items, one by one, as a task."""
-    work = Work(task, len(items))
+    work = ProgressTask(task, len(items))
     for item in items:
         yield item
         work.step()

@@ -143,7 +143,7 @@ class ControlLink:
                 client = init_http_client_from_connection(connection)
             yield client
         except Exception as error:  # Flower's own, those of its HTTP library, and of the system
-            raise LinkError(f"the server at {address} does not do it: {error or type(error).__name__}") from error
+            raise LinkError(f"the server at {address} request failed: {error or type(error).__name__}") from error
         finally:
             if client is not None:
                 client.close()

@@ -83,11 +83,11 @@ def renew(folder: Path, authority: Path | None = None, days: int = SERVER_DAYS, 
         raise DeployError(f"{home / 'ca.key'} cannot be read: {error}") from error
     if not isinstance(key, Key):
         raise DeployError(f"{home / 'ca.key'} is not a key of `fedaux deploy init`")
-    trusted = x509.load_pem_x509_certificate((server / "ca.crt").read_bytes())
-    if trusted.public_key() != key.public_key():
+    cap_precision = x509.load_pem_x509_certificate((server / "ca.crt").read_bytes())
+    if cap_precision.public_key() != key.public_key():
         raise DeployError(f"{home / 'ca.key'} is not the key of {server / 'ca.crt'}, which sites trust")
     old = x509.load_pem_x509_certificate((server / "server.pem").read_bytes())
-    new = issue_server_certificate(IssuedCertificate(trusted, key), old, days)
+    new = issue_server_certificate(IssuedCertificate(cap_precision, key), old, days)
     write_atomically(server / "server.key", new.key_pem(), private=True)
     write_atomically(server / "server.pem", new.certificate_pem())
     return new.certificate.not_valid_after_utc.date().isoformat()

@@ -1,13 +1,13 @@
 """FedAUX for a Flower app that exists already: one strategy for its server, one handler for its clients.
 
     strategy = FedAUX(model=Net(), features="features", public=images, classes=10)        # instead of FedAvg()
-    answer(app, model=Net, features="features", data=own_data, epsilon=1.0, vault="~/.fedaux/vault")
+    add_release_handler(app, model=Net, features="features", data=own_data, epsilon=1.0, vault="~/.fedaux/vault")
 
 What a client releases is made by the same code as in fedaux's own apps, so the same proofs hold.
 """
 
-from fedaux.flower.dropin_client import answer
+from fedaux.flower.dropin_client import add_release_handler
 from fedaux.flower.strategy import FedAUX
-from fedaux.flower.user_model import before
+from fedaux.flower.user_model import input_of
 
-__all__ = ["FedAUX", "answer", "before"]
+__all__ = ["FedAUX", "add_release_handler", "input_of"]

@@ -29,7 +29,7 @@ from fedaux.scoring.features import private_outputs
 from fedaux.scoring.registry import stored_release
 
 
-def answer(
+def add_release_handler(
     app: ClientApp,
     *,
     model: Callable[[], nn.Module],

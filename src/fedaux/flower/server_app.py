@@ -15,12 +15,12 @@ from fedaux.flower.node_registry import NodeRegistry
 from fedaux.flower.node_settings import run_settings
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import quorum
-from fedaux.server.regions import WHOLE, Part
+from fedaux.server.regions import ALL_CLIENTS, RegionSpec
 from fedaux.server.server import Server
 
 Connect = Callable[[Server], GridFederation]  # waits for the sites
 Run = Callable[[Config, Path, Connect], None]
-RegionalRun = Callable[[Config, Path, Part, Connect], None]
+RegionalRun = Callable[[Config, Path, RegionSpec, Connect], None]
 
 
 def server_app(run: Run) -> ServerApp:
@@ -42,13 +42,13 @@ def regional_app(run: RegionalRun) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         config, folder = run_settings(context)
-        part = Part.parse(str(context.run_config.get("region", "")))
+        part = RegionSpec.parse(str(context.run_config.get("region", "")))
         run(config, folder, part, lambda server: connect(grid, server, part))
 
     return app
 
 
-def connect(grid: Grid, server: Server, part: Part = WHOLE) -> GridFederation:
+def connect(grid: Grid, server: Server, part: RegionSpec = ALL_CLIENTS) -> GridFederation:
     """Wait for the sites of a run, or of one region of it; raises if too few connect."""
     config, policy, clients = server.config, server.config.federation, part.clients(server.clients)
     classes = open_public(config).classes

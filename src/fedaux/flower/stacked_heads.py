@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaux.client.handlers import open_task
-from fedaux.client.kept_state import LocalResult, Trained
+from fedaux.client.kept_state import LocalResult, TrainingSummary
 from fedaux.client.loading import open_rows
 from fedaux.client.site import Site
 from fedaux.client.training import ClientTask, labelled, ordered_optimizer
@@ -59,7 +59,7 @@ def train_heads(
     batch_size: int,
     optimizer: Optimizer,
     features: HeadFeatures | None = None,
-) -> list[tuple[Vector, Trained]]:
+) -> list[tuple[Vector, TrainingSummary]]:
     """(parameters, what `train_local` returns) of each task.
 
     Heads with more steps come first in the stack, so those that still train are always its first rows. `features` is
@@ -86,7 +86,9 @@ def train_heads(
                 gradient[place] += task.term(theta[place])
         descent.step(gradient[:active])
     means = losses / torch.tensor([len(task.records) for task in ranked])
-    trained = [Trained(loss, epochs * count) for loss, count in zip(means.tolist(), per_epoch.tolist(), strict=True)]
+    trained = [
+        TrainingSummary(loss, epochs * count) for loss, count in zip(means.tolist(), per_epoch.tolist(), strict=True)
+    ]
     heads = theta.numpy()
     return [(heads[place], trained[place]) for place in np.argsort(ranks)]
 
@@ -137,7 +139,7 @@ def _cross_entropy(theta: Tensor, x: Tensor, y: Tensor, sizes: Tensor, gradient:
     return losses.sum((1, 2))
 
 
-def stacks(config: Config) -> bool:
+def can_batch_heads(config: Config) -> bool:
     """Whether clients train heads, without noise."""
     return config.head_only and not config.privacy.private_training
 
@@ -159,7 +161,7 @@ class StackedClient:
         started = time.perf_counter()
         check_order(order)
         task = open_task(order, site)
-        if not order.h0 or not stacks(site.config):
+        if not order.h0 or not can_batch_heads(site.config):
             return None
         model, records = open_rows(order, site)
         head = HeadTask(task.start, labelled(records), torch_stream(order.seed), task.term)

@@ -41,7 +41,7 @@ from fedaux.scoring.base import bound_function
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.server.loop import quorum
-from fedaux.server.networks import Learners
+from fedaux.server.networks import Networks
 from fedaux.server.orders import Orders
 from fedaux.server.preparation import collect_releases
 from fedaux.server.round import Round
@@ -54,7 +54,7 @@ _MAX_REASON = 500  # characters to log: clients write some of the reasons
 AUTO = "auto"  # the file that `default_file` names
 
 
-class KeptError(FedauxError, ValueError):
+class QuestionMismatchError(FedauxError, ValueError):
     """A file that was kept from another app."""
 
 
@@ -67,7 +67,7 @@ def default_file(model: nn.Module, public: Records, privacy: Mapping[str, Any], 
 
 def first_state(server: Server, label: str, keep: Path | None) -> RunState:
     """h0 and what the scorer publishes: of the model as it is, or those that were kept."""
-    extractor = server.learners.extractors[label]
+    extractor = server.networks.extractors[label]
     validate_module(extractor)  # every client would refuse it, and keep the reason to itself
     state = RunState(server.config, 0, {})
     if keep is not None and keep.exists():
@@ -76,7 +76,7 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
             _, kept = read(keep)
             load_state(extractor, kept["extractors"][label])
         except ValueError as error:
-            raise KeptError(
+            raise QuestionMismatchError(
                 f"keep = {str(keep)!r} is of another model: name another file. To the clients that is another "
                 "question, which they answer if their epsilon_total allows it"
             ) from error
@@ -151,7 +151,7 @@ def form(content: RecordDict) -> str:
     return f"{sorted(content)} with metrics {lengths}"
 
 
-class SpentError(FedauxError, RuntimeError):
+class BudgetExhaustedError(FedauxError, RuntimeError):
     """Every client's budget is spent on another question."""
 
     code = Exit.PRIVACY
@@ -163,7 +163,7 @@ class FedAUX(FedAvg):
     - `model`: the network that the clients train, with the weights that features are to be computed with: pre-trained
       ones if there are any. It is copied to `device`, a GPU if there is one.
     - `features`: the name of the layer or method of the model that gives features (B, H), a function of (model, x), or
-      `before("NAME")` with the name of the last layer.
+      `input_of("NAME")` with the name of the last layer.
     - `public`: unlabelled rows, an array or tensor, as the model takes them.
     - `teacher_weights`, `max_share`, `examples`: how much a client's model counts on each public row, and how many rows
       a round takes, as `[teachers]` of a run.
@@ -273,7 +273,7 @@ class FedAUX(FedAvg):
         for failure in failures:
             log.warning("node %s has %s", failure.client, failure.reason[:_MAX_REASON])
         if failures and not self.state.releases and all(_is_spent(failure) for failure in failures):
-            raise SpentError(
+            raise BudgetExhaustedError(
                 f"all {len(failures)} clients refuse to make a release: {Refusal.BUDGET.description}. They have "
                 "answered another question before: another network, other weights, other public data or another "
                 "scorer. Without releases this would be plain FedAvg. Give `keep` the file of the run that they have "
@@ -327,11 +327,11 @@ class FedAUX(FedAvg):
 
 def _server(config: Config, model: nn.Module, extractor: nn.Module, rows: Records, classes: int) -> Server:
     """The parts of a server around one network that this package has not built; nothing is tested."""
-    learners = Learners({}, {MODEL.label: extractor}, {MODEL.label: model})
+    networks = Networks({}, {MODEL.label: extractor}, {MODEL.label: model})
     public = PublicData(rows, None, config.aux.negatives, config.seed)
     scorer = make_scorer(config.privacy, classes)
-    orders = Orders(config, classes, scorer, learners, public, lambda node: MODEL)
-    return Server(config, classes, (), learners, public, scorer, orders)
+    orders = Orders(config, classes, scorer, networks, public, lambda node: MODEL)
+    return Server(config, classes, (), networks, public, scorer, orders)
 
 
 def _is_spent(failure: Failure) -> bool:

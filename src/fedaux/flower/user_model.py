@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fedaux.core.errors import SettingsError
 from fedaux.data.labels import factorize, name_or_nobody
 from fedaux.data.records import UNDECLARED, Indices, Records
-from fedaux.privacy.module_validation import keeps_records_apart
+from fedaux.privacy.module_validation import per_record_safe
 
 FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)
 ACTION = "fedaux"  # what both sides call the handler: messages are of the type query.fedaux
@@ -62,7 +62,7 @@ def _array(values: Any) -> NDArray[Any]:
     return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
-@keeps_records_apart  # it remembers nothing; the model inside is checked by itself
+@per_record_safe  # it remembers nothing; the model inside is checked by itself
 class UserExtractor(nn.Module):
     """(B, *shape) → (B, H): the model as far as its features. All of the model's weights are its own."""
 
@@ -82,7 +82,7 @@ def _named(name: str) -> FeaturesOf:
         except AttributeError as error:
             raise SettingsError(
                 f"features = {name!r} names nothing in {type(model).__name__}: give the name of the layer or method "
-                'that returns the features, a function of (model, x), or before("NAME") with the name of the last layer'
+                'that returns the features, a function of (model, x), or input_of("NAME") with that of the last layer'
             ) from error
         output: Tensor = part(x)
         return output
@@ -90,7 +90,7 @@ def _named(name: str) -> FeaturesOf:
     return features
 
 
-def before(layer: str) -> FeaturesOf:
+def input_of(layer: str) -> FeaturesOf:
     """For a model that has no name for its features: what the layer of this name, its last one, is called with."""
 
     def features(model: nn.Module, x: Tensor) -> Tensor:
@@ -99,7 +99,9 @@ def before(layer: str) -> FeaturesOf:
             last = model.get_submodule(layer)
         except AttributeError as error:
             names = ", ".join(name for name, _ in model.named_children())
-            raise SettingsError(f"before({layer!r}): {type(model).__name__} has {names}, and no such layer") from error
+            raise SettingsError(
+                f"input_of({layer!r}): {type(model).__name__} has {names}, and no such layer"
+            ) from error
         hook = last.register_forward_pre_hook(lambda module, inputs: captured.append(inputs[0]))
         try:
             model(x)

@@ -65,7 +65,7 @@ def validate_reply(
         if not 0 <= reply.seconds < math.inf:
             raise InvalidReplyError(f"claims to have trained for {reply.seconds} s")
         if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
-            raise InvalidReplyError("the noise it states for its training means nothing here")
+            raise InvalidReplyError("the noise it states for its training is out of range")
         validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
         _check_ensemble(order, reply.ensemble)
     else:
@@ -97,7 +97,7 @@ def _check_account(text: str) -> None:
     except (ValueError, TypeError) as error:
         raise InvalidReplyError("the account that it gives of its privacy is not one") from error
     if not (in_range and known):
-        raise InvalidReplyError("the account that it gives of its privacy means nothing here")
+        raise InvalidReplyError("the account that it gives of its privacy is out of range")
 
 
 def validate_weights(sent: Arrays, received: Arrays) -> None:
@@ -175,7 +175,7 @@ def _check_release(order: PrepareOrder, reply: Release) -> None:
     if not all(0 < number < 2.0**60 for number in (reply.scale, reply.sensitivity, reply.step, reply.epsilon)):
         raise InvalidReplyError("the noise, the sensitivity or the budget it states is not a positive number")
     if reply.adjacency not in UNIT_SENSITIVITY or reply.calibration not in CALIBRATIONS or not 0 < reply.delta < 1:
-        raise InvalidReplyError("the budget it states means nothing here")
+        raise InvalidReplyError("the budget it states is out of range")
 
 
 def _check_bound(reply: Release, bound: Bound) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fedaux.core.io import temporary_array
-from fedaux.core.messages import Arrays, Rooms
+from fedaux.core.messages import Arrays, ArrayTree
 
 WEIGHT_BITS = 26  # 1.5e-8 a step before the division by Σ n; room for Σ n·|θ| up to 7e10
 ENSEMBLE_BITS = 40  # 1e-12 a step, well below the smallest teacher weight, room for Σ s·|f| up to 8e6
@@ -191,7 +191,7 @@ class Contribution:
         self.teachers += other.teachers
 
     @classmethod
-    def from_arrays(cls, rooms: Rooms) -> Self:
+    def from_arrays(cls, rooms: ArrayTree) -> Self:
         """What `to_arrays` wrote; to be merged, not merged into."""
         models = {
             label: ModelSum(
@@ -204,7 +204,7 @@ class Contribution:
         ensemble = Ensemble.from_arrays(rooms["ensemble"]["sums"]) if "ensemble" in rooms else None
         return cls(models, ensemble, **{name: int(count) for name, count in rooms["counts"]["all"].items()})
 
-    def to_arrays(self) -> Rooms:
+    def to_arrays(self) -> ArrayTree:
         """As it crosses from one server to another: integers, all of them."""
         return {
             "sums": {

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.io import write_atomically
-from fedaux.core.progress import Work
+from fedaux.core.progress import ProgressTask
 from fedaux.core.rng import derive_seed, torch_stream
 from fedaux.data.partition import batches
 from fedaux.data.records import Indices, Records
@@ -139,7 +139,7 @@ def pretrain(
     """
     if checkpoint is not None and checkpoint.is_file():
         task.load(checkpoint)
-    work = Work("steps of pre-training", task.config.epochs * task.steps, len(task.curve) * task.steps)
+    work = ProgressTask("steps of pre-training", task.config.epochs * task.steps, len(task.curve) * task.steps)
     while len(task.curve) < task.config.epochs:
         on_epoch(task.run_epoch(work.step))
         if checkpoint is not None:

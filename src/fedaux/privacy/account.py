@@ -222,7 +222,7 @@ class BudgetStore:
 
     def _check_known(self, entries: list[Entry], known_entries: int, signature: str) -> None:
         """A server that can show more entries than there are has seen a newer copy of this account."""
-        if known_entries > count_costly(entries) and is_believed(self.folder, known_entries, signature):
+        if known_entries > count_costly(entries) and verify_count(self.folder, known_entries, signature):
             raise BudgetError(
                 f"{self.folder / FILE} has {count_costly(entries)} entries, but the server has heard of "
                 f"{known_entries}: this is an old copy of the account. Put the newest one back; until then nothing "
@@ -310,7 +310,7 @@ def sign(folder: Path, entries: int) -> str:
     return hmac.new(key, f"fedaux account: {entries}".encode(), hashlib.sha256).hexdigest() if key else ""
 
 
-def is_believed(folder: Path, entries: int, signature: str) -> bool:
+def verify_count(folder: Path, entries: int, signature: str) -> bool:
     """Whether this account has had so many entries, as far as it can know.
 
     A number that this client has not signed is not believed: a server can make one up. An account without a key

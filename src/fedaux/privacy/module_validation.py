@@ -6,7 +6,7 @@ before, hooks. Testing a layer cannot show what it does, since the weights are t
 
 - a layer of `torch.nn` goes by its exact type and by the options of its constructor. Those named in the table may have
   any value; every other one has its default, also one that a later release of torch adds.
-- types of `fedaux`, timm, torchvision and transformers go by their names, and a user's own by `keeps_records_apart`.
+- types of `fedaux`, timm, torchvision and transformers go by their names, and a user's own by `per_record_safe`.
   Their options are not looked at: that they keep no state and draw nothing at random is asserted at run time, around
   every pass over private records (`per_record.verified`).
 """
@@ -109,8 +109,8 @@ class UnsupportedModuleError(FedauxError, ValueError):
     code = Exit.PRIVACY
 
 
-def keeps_records_apart(cls: T) -> T:
-    """Declare a module of your own to be safe for private records: `@keeps_records_apart` above the class.
+def per_record_safe(cls: T) -> T:
+    """Declare a module of your own to be safe for private records: `@per_record_safe` above the class.
 
     You state that its output for a record depends on that record and the weights alone: it remembers nothing from one
     call to the next, draws nothing at random, and normalises over nothing but the record. The modules inside it are
@@ -207,7 +207,7 @@ def _type_problems(module: nn.Module) -> Iterator[str]:
             yield from _option_problems(module, option)
     elif not (name in SUPPORTED or name.startswith(SUPPORTED_PREFIXES) or kind in _declared):
         yield (
-            f"({name}) is not known to keep records apart: if it does, say so with @fedaux.keeps_records_apart above "
+            f"({name}) is not known to keep records apart: if it does, say so with @fedaux.per_record_safe above "
             "the class, or build it from layers of torch.nn"
         )
 

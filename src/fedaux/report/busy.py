@@ -32,7 +32,7 @@ def busy(console: Console, task: str) -> Iterator[None]:
             wait = EVERY
 
     with console.status(f"{task} …", spinner_style="dim") as status:  # nothing where there is no terminal
-        from fedaux.core.progress import listening
+        from fedaux.core.progress import report_to
         from fedaux.report.progress import describe
 
         def on_progress(event: ProgressEvent) -> None:
@@ -43,7 +43,7 @@ def busy(console: Console, task: str) -> Iterator[None]:
         lines = threading.Thread(target=print_lines, daemon=True)
         lines.start()
         try:
-            with listening(on_progress):
+            with report_to(on_progress):
                 yield
         finally:
             over.set()

@@ -34,7 +34,7 @@ from fedaux.core.progress import (
     RunStarted,
     SweepProgress,
     WorkProgress,
-    listening,
+    report_to,
 )
 from fedaux.core.results import RoundResult
 from fedaux.report.progress import describe, step
@@ -104,7 +104,7 @@ class Live:
         self._screen = RichLive(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> Self:
-        self._listening.enter_context(listening(self.on_progress))
+        self._listening.enter_context(report_to(self.on_progress))
         if self.console.is_terminal:
             self._screen.start()
         return self

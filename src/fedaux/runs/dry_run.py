@@ -63,14 +63,14 @@ def dry_run(config: Config, cache: Path | None = None) -> DryRun:
     """Read the data, build the networks, time a few steps of each."""
     server = make_server(config, cache=cache)
     networks = {
-        spec.label: measure(server.learners.networks[spec.label], server.public.aux)
+        spec.label: measure(server.networks.whole[spec.label], server.public.aux)
         for spec in track(config.prototypes, "timing networks")
     }
     memory, problems = _memory(config, networks)
     asked = max(1, round(config.fraction * len(server.clients)))
     sent = 2 * asked * max(one.sent for one in networks.values())
     cached = {
-        spec.label: bool(published_weights(server.learners.extractors[spec.label]))
+        spec.label: bool(published_weights(server.networks.extractors[spec.label]))
         or artifact_path(spec, fingerprint(server.public.aux), config.pretrain, cache or cache_folder()).is_file()
         for spec in config.prototypes
     }

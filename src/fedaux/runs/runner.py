@@ -20,14 +20,14 @@ from fedaux.config.schema import Config
 from fedaux.core import here
 from fedaux.core.io import cache_folder
 from fedaux.core.messages import Federation
-from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, each_of, listening, no_progress
+from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, each_of, no_progress, report_to
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SIMULATED
-from fedaux.flower.stacked_heads import StackedFederation, stacks
+from fedaux.flower.stacked_heads import StackedFederation, can_batch_heads
 from fedaux.models import flatten_state
 from fedaux.pretraining.trainer import linear_probe
 from fedaux.privacy.mechanism import Bounds
@@ -43,7 +43,7 @@ from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.planner import Planner
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state, pretrain_extractor
-from fedaux.server.regions import Part, RegionError, Regions
+from fedaux.server.regions import RegionError, Regions, RegionSpec
 from fedaux.server.result import collapse_warning
 from fedaux.server.run_lock import RunLock
 from fedaux.server.run_state import RunState, RunWriter
@@ -94,12 +94,12 @@ def run(
     config = make_config(method, data=data, public=public, test=test, model=model, size=size, **settings)
     name = re.sub(r"[^A-Za-z0-9_+]", "-", config.method.removeprefix(here.PREFIX))
     folder = numbered_folder(Path("runs") / name, config) if folder is None else Path(folder)
-    with progress_panel(on_progress) as on_progress, listening(on_progress), RunLock(folder) as lock:
+    with progress_panel(on_progress) as on_progress, report_to(on_progress), RunLock(folder) as lock:
         state = stored_state(config, folder)
         server = make_server(config, on_progress, cache, state)
         for spec in config.prototypes:
             if spec.name in here.vouched:  # whoever hands over a class vouches for it, in this process
-                declare_modules(server.learners.networks[spec.label])
+                declare_modules(server.networks.whole[spec.label])
         federation = in_process(config, folder, server.cache, bound_function(server.scorer))
         return run_in_folder(folder, server, federation, state, callbacks, until, lock)
 
@@ -135,10 +135,10 @@ def run_over_regions(
             "head_init and methods that compute a head"
         )
     folder = Path(folder)
-    names = [part.name for part in Part.all(regions)]
+    names = [part.name for part in RegionSpec.all(regions)]
     with RunLock(folder) as lock:
         state = stored_state(config, folder)
-        with reporting(folder, config, names) as report, listening(each_of(report, on_progress)):
+        with reporting(folder, config, names) as report, report_to(each_of(report, on_progress)):
             on_progress = each_of(report, on_progress)
             server = make_server(config, on_progress, cache, state)
             federation = Regions(folder, regions, on_progress=on_progress)
@@ -163,7 +163,7 @@ def run_in_folder(
     A round is saved before anybody hears of it, and only by who holds the lock.
     """
     server = server.in_folder(folder)
-    state = replace(state, dealt=server.site_labels) if state else None
+    state = replace(state, assignment=server.site_labels) if state else None
     config, writer, saved, finished = server.config, RunWriter(folder, state), state, state.round if state else 0
     if not isinstance(federation, Regions):  # which reports for each region
         federation = ReportingFederation(federation, server.on_progress)
@@ -208,7 +208,7 @@ def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Pa
     Returns:
         For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
     """
-    with listening(on_progress):
+    with report_to(on_progress):
         server = make_server(config, on_progress, cache)
         return {spec.label: pretrain_extractor(server, spec) for spec in config.prototypes}
 
@@ -222,7 +222,7 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
     data, server = open_data(config), make_server(config, on_progress, cache)
     found = {}
     for spec in config.prototypes:
-        model = server.learners.networks[spec.label]
+        model = server.networks.whole[spec.label]
         for kind in ("random", "pre-trained"):
             if kind == "pre-trained":
                 pretrain_extractor(server, spec)
@@ -277,5 +277,5 @@ def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: 
     names, policy = client_names(config), config.federation
     grid = InProcessGrid(app, len(names), settings)
     nodes = dict(zip(names, grid.get_node_ids(), strict=True))
-    kind = StackedFederation if stacks(config) else GridFederation
+    kind = StackedFederation if can_batch_heads(config) else GridFederation
     return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, retries=policy.retries)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedaux.config.schema import Config
-from fedaux.core.progress import each_of, listening
+from fedaux.core.progress import each_of, report_to
 from fedaux.export.export import write_models
 from fedaux.flower.server_app import Connect, server_app
 from fedaux.report.progress import print_progress
@@ -27,7 +27,7 @@ ACCOUNTS = "accounts.json"  # beside the folders of a deployment's runs: how muc
 def main(config: Config, folder: Path, connect: Connect) -> None:
     with RunLock(folder) as lock, reporting(folder, config) as report:
         on_progress = each_of(report, print_progress)
-        with listening(on_progress):
+        with report_to(on_progress):
             state = stored_state(config, folder)
             server = make_server(config, on_progress, state=state)
             if config.federation.registered_only:  # names that mean the same sites in every run

@@ -45,7 +45,7 @@ def stored_release(
     def make() -> Release:
         return release_scores(order, *own_data(), store.privacy)
 
-    stored = store.release(request, mechanism, make, order.heard, order.heard_signature)
+    stored = store.release(request, mechanism, make, order.known_entries, order.known_signature)
     return replace(stored, client=order.client)
 
 

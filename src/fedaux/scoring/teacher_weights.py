@@ -48,7 +48,7 @@ class PublicEmbedding:
         All releases say what a class is.
         """
         cohorts: dict[str, list[Release]] = {}
-        for client in sorted(releases):  # whoever answered first: sums of reals depend on their order
+        for client in sorted(releases):  # independent of arrival order: sums of reals depend on their order
             cohorts.setdefault(self.label_of(client), []).append(releases[client])
         for label, cohort in cohorts.items():
             known = self._cohorts.get(label)
@@ -66,7 +66,7 @@ class PublicEmbedding:
 
     def _fit(self, label: str, releases: list[Release]) -> Cohort:
         """Also as arrays, where clients weight themselves."""
-        scorer, data = self.scorer, (self.public[label], self.reference[label], trusted(releases))
+        scorer, data = self.scorer, (self.public[label], self.reference[label], cap_precision(releases))
         if self.teachers.run_on == "server":
             fitted, fit = scorer.fit(*data), (Arrays(), dict[str, Arrays]())
         elif not isinstance(scorer, PortableScorer):
@@ -90,7 +90,7 @@ class Cohort:
     rows: Features  # φ(D_distill) after `Fitted.transform`
 
 
-def trusted(releases: Sequence[Release]) -> list[Release]:
+def cap_precision(releases: Sequence[Release]) -> list[Release]:
     """Releases as the server takes them: none as more exact than the median one, whatever budget it states.
 
     A large ε costs a liar nothing, and where releases are pooled by their noise all others would drown against it.
@@ -134,7 +134,7 @@ class TeacherWeights:
             odds = [function(rows[label][block]) for label, function in functions.items()]
             self._peak[block] = np.max([np.log(scaled.max(axis=0)) + shift for scaled, shift in odds], axis=0)
             weights = [block_weights(scaled, shift, self._peak[block], self._kind) for scaled, shift in odds]
-            self._ceiling[block] = ceiling(np.concatenate(weights) if len(weights) > 1 else weights[0], self._share)
+            self._ceiling[block] = share_cap(np.concatenate(weights) if len(weights) > 1 else weights[0], self._share)
         self._unit = np.minimum(self._ceiling, 1.0) if self._share < 1 else np.ones(1)
         self._shares = (self._unit * self._share / self._ceiling / size).astype(np.float32)  # of the weight 1
         self._scored = {label: Scored.of(fitted[label], rows[label], self._peak, self._kind) for label in cohorts}
@@ -152,7 +152,7 @@ class TeacherWeights:
         return weights if self._share == 1 else np.minimum(weights / self._unit, 1.0)
 
     def share(self, weights: Features) -> float:
-        """What such weights are of those of all teachers, on average over D_distill; `ceiling` makes that sum known."""
+        """The share of such weights among all teachers', on average over D_distill."""
         return float(weights @ self._shares)
 
     def broadcast(self, client: str) -> tuple[Arrays, Arrays]:
@@ -180,7 +180,7 @@ def transformed(fitted: Fitted, embedded: Features) -> Features:
     return embedded if fitted.transform is None else transform_rows(Records(embedded), fitted.transform)
 
 
-def ceiling(weights: Features, share: float) -> Vector:
+def share_cap(weights: Features, share: float) -> Vector:
     """The height t at which to cut weights so that none has more than a share c of their sum, (n, B) → (B,).
 
     Then t = c Σ min(s, t). If the k largest are cut and the others add up to r_k, that is t = c (k t + r_k), or

@@ -20,7 +20,7 @@ from fedaux.methods.hooks import hooks_of
 from fedaux.models import HeadFeatures, Prototype, flatten_state
 from fedaux.models.inference import Rows, transform_rows
 from fedaux.scoring.embedding import pool
-from fedaux.scoring.teacher_weights import PublicEmbedding, trusted
+from fedaux.scoring.teacher_weights import PublicEmbedding, cap_precision
 from fedaux.server.networks import evaluations
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
@@ -50,9 +50,9 @@ def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbeddin
     for label in weights:
         clients = [client for client in sorted(state.releases) if server.label_of(client) == label]
         if clients:
-            pooled = pool(trusted([state.releases[client] for client in clients]), server.classes)
+            pooled = pool(cap_precision([state.releases[client] for client in clients]), server.classes)
             head = pooled.head(state.public[label], embedding.reference[label])
-            learner = cast(Prototype, server.learners.loaded(label, weights[label]))
+            learner = cast(Prototype, server.networks.loaded(label, weights[label]))
             set_head(learner, *head)
             weights[label] = flatten_state(learner)
     return replace(state, weights=weights)
@@ -60,7 +60,7 @@ def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbeddin
 
 def head_features(server: Server, state: RunState, label: str) -> HeadFeatures:
     """What the sums are of."""
-    mapped = HeadFeatures(server.learners.networks[label].width, server.config.random_features)
+    mapped = HeadFeatures(server.networks.whole[label].width, server.config.random_features)
     mapped.standardise(state.standardisation.get(label, {}))
     return mapped
 
@@ -78,7 +78,7 @@ def public_covariance(server: Server, label: str, mapped: HeadFeatures) -> Matri
 
 def with_head(server: Server, label: str, weights: Arrays, mapped: HeadFeatures, head: Head) -> Arrays:
     """The learner's weights with this head, which a whole network has on h0's own features."""
-    learner = cast(Prototype, server.learners.loaded(label, weights))
+    learner = cast(Prototype, server.networks.loaded(label, weights))
     linear: nn.Module = nn.Linear(mapped.width, server.classes)
     with torch.no_grad():
         for tensor, values in zip(linear.parameters(), head, strict=True):
@@ -104,8 +104,8 @@ def finish_round(
 ) -> RunState:
     """The state after a round in which heads were computed and nothing was trained."""
     with costs.phase("test"):
-        tests = evaluations(server.learners, state.weights, server.public.test_inputs, server.classes)
-    records = {client: release.records for client, release in state.releases.items()} | state.summed
+        tests = evaluations(server.networks, state.weights, server.public.test_inputs, server.classes)
+    records = {client: release.records for client, release in state.releases.items()} | state.sums_received
     part = [client for client in sorted(chosen) if client in records]
     result = RoundResult(
         round=state.round + 1,

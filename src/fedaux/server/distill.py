@@ -26,7 +26,7 @@ from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import forward
 from fedaux.models.inference import predict
 from fedaux.models.optimizer import Losses, Optimizer, mean_loss
-from fedaux.server.networks import Learners
+from fedaux.server.networks import Networks
 
 COMPARED = 1024  # public examples, at most, on which two starts are compared
 
@@ -118,8 +118,8 @@ def _evaluated(
     return loss
 
 
-def starts(
-    learners: Learners,
+def student_init(
+    networks: Networks,
     averages: dict[str, Arrays],
     students: dict[str, Arrays],
     inputs: Callable[[str], Records],
@@ -133,7 +133,7 @@ def starts(
     def loss(label: str, weights: Arrays) -> float:
         records = inputs(label)
         some = np.arange(0, len(records), math.ceil(len(records) / COMPARED))
-        logits = torch.from_numpy(predict(learners.loaded(label, weights), records.take(some)))
+        logits = torch.from_numpy(predict(networks.loaded(label, weights), records.take(some)))
         return distillation_loss(logits, torch.from_numpy(ensemble.soft_labels(some))).item()
 
     pairs = {label: (averages[label], students[label]) for label in averages}
@@ -141,7 +141,7 @@ def starts(
 
 
 def distill_students(
-    learners: Learners,
+    networks: Networks,
     weights: dict[str, Arrays],
     inputs: Callable[[str], Records],
     ensemble: Ensemble,
@@ -151,7 +151,7 @@ def distill_students(
     """(one student per prototype, each from its own weights and all from the one ensemble; their mean loss)."""
     students, losses, settings = {}, [], config.distill
     for label in weights:
-        student = learners.loaded(label, weights[label])
+        student = networks.loaded(label, weights[label])
         generator = torch_stream(config.seed, "distill", label, round_)
         losses.append(distill(student, inputs(label), ensemble, settings, generator))
         students[label] = flatten_state(student)

@@ -19,7 +19,7 @@ from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 
 
-class NoAnswerError(FedauxError, RuntimeError):
+class QuorumError(FedauxError, RuntimeError):
     """A round without a single contribution; the state before it is saved, and the run can be resumed."""
 
     code = Exit.CLIENTS
@@ -51,7 +51,7 @@ def run(
             save(state)
         state = replace(state, selected=tuple(chosen))
         if server.method.analytic:
-            prepared = sum(client in state.summed or client in state.releases for client in chosen)
+            prepared = sum(client in state.sums_received or client in state.releases for client in chosen)
             check_quorum(server.config, state.round + 1, prepared, wanted, failures)
             state, costs = finish_round(server, state, chosen, failures, costs), Costs()
             save(state)
@@ -64,7 +64,7 @@ def run(
         unscored = scored is not None and not scored.teachers
         try:
             check_quorum(server.config, current.number, contributed, wanted, current.failures, unscored)
-        except NoAnswerError:
+        except QuorumError:
             save(state)  # the round is lost; what it cost the clients is not
             raise
         server.on_progress(WorkProgress(f"round {current.number}", 0, 0, "averaging and distilling", "distil"))
@@ -107,7 +107,7 @@ def check_quorum(
     if contributed >= needed and not unscored:
         return
     reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in failures[:3])
-    raise NoAnswerError(
+    raise QuorumError(
         f"round {number} has {contributed} contributions of {wanted}, and federation.quorum = "
         f"{config.federation.quorum:g} asks for {needed}{', and no scores' if unscored else ''} ({reasons}). The "
         "rounds before it are saved: mend the clients and start the run again to go on."

@@ -23,17 +23,17 @@ MAX_SCORES = 2_000_000  # probabilities that are held for the area under the cur
 
 
 @dataclass(frozen=True, eq=False)
-class Learners:
+class Networks:
     """By prototype: the networks, their extractors, and what of them is trained, averaged and distilled."""
 
-    networks: Mapping[str, Prototype]  # whole, where this package has built them
+    whole: Mapping[str, Prototype]  # whole networks, where this package has built them
     extractors: Mapping[str, nn.Module]
     trained: Mapping[str, nn.Module]  # the networks, or where only heads train, their heads
 
     @classmethod
     def build(cls, config: Config, shape: tuple[int, ...], classes: int) -> Self:
         """From the run's seed; with `head_only`, the heads alone are trained."""
-        networks = {
+        whole = {
             spec.label: place_by_settings(
                 build(spec, shape, classes, derive_seed(config.seed, "init", spec.label)),
                 config.device,
@@ -42,20 +42,20 @@ class Learners:
             )
             for spec in config.prototypes
         }
-        learners = cls(networks, {label: network.features for label, network in networks.items()}, networks)
+        networks = cls(whole, {label: network.features for label, network in whole.items()}, whole)
         if not config.head_only:
-            return learners
+            return networks
         heads = {
             label: place_by_settings(
                 linear_head(network.width, classes, config.random_features, derive_seed(config.seed, "init", label)),
                 config.device,
                 "float32",
             )
-            for label, network in networks.items()
+            for label, network in whole.items()
         }
         for label, head in heads.items() if not config.random_features else ():
-            load_state(head.head, flatten_state(networks[label].head))
-        return replace(learners, trained=heads)
+            load_state(head.head, flatten_state(whole[label].head))
+        return replace(networks, trained=heads)
 
     def standardise(self, label: str, statistics: Arrays) -> None:
         """Where heads are trained: of this prototype on features standardised with these statistics."""
@@ -86,12 +86,12 @@ def evaluate_classes(model: nn.Module, records: Records, classes: int) -> Evalua
 
 
 def evaluations(
-    learners: Learners, weights: dict[str, Arrays], inputs: Callable[[str], Records | None], classes: int
+    networks: Networks, weights: dict[str, Arrays], inputs: Callable[[str], Records | None], classes: int
 ) -> dict[str, Evaluation]:
     """Of each prototype on its test records, where there are any. Nothing is ever chosen by it."""
     tests = {label: inputs(label) for label in weights}
     return {
-        label: evaluate_classes(learners.loaded(label, weights[label]), records, classes)
+        label: evaluate_classes(networks.loaded(label, weights[label]), records, classes)
         for label, records in tests.items()
         if records is not None
     }

@@ -20,11 +20,11 @@ from fedaux.models import published_weights, to_half
 from fedaux.scoring.base import Scorer
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.teacher_weights import TeacherWeights
-from fedaux.server.networks import Learners
+from fedaux.server.networks import Networks
 from fedaux.server.run_state import RunState, StateError
 
 
-class Heard:
+class AccountCounts:
     """In one file, a JSON object by name: the number, and the site's signature of it, by which it knows the number.
 
     To accept a new account of a site, take its name out.
@@ -66,10 +66,10 @@ class Orders:
     config: Config
     classes: int
     scorer: Scorer
-    learners: Learners
+    networks: Networks
     public: PublicData
     spec_of: Callable[[str], PrototypeSpec]
-    known_accounts: Heard | None = None  # from all runs of a deployment
+    known_accounts: AccountCounts | None = None  # from all runs of a deployment
     _made: dict[tuple[str, str], tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_once`
 
     @cached_property
@@ -83,7 +83,7 @@ class Orders:
 
     def prepare(self, state: RunState, client: str) -> PrepareOrder:
         spec = self.spec_of(client)
-        public, (heard, signature) = state.public[spec.label], self._heard(state, client)
+        public, (known_entries, signature) = state.public[spec.label], self._known_entries(state, client)
         return PrepareOrder(
             client=client,
             prototype=spec.to_json(),
@@ -91,8 +91,8 @@ class Orders:
             classes=self.classes,
             size=self.scorer.size(public),
             h0=self.public.h0[spec.label].hash,
-            heard=heard,
-            heard_signature=signature,
+            known_entries=known_entries,
+            known_signature=signature,
             extractor=self._extractor(state, client),
             public=public,
         )
@@ -104,7 +104,7 @@ class Orders:
             prototype=spec.to_json(),
             classes=self.classes,
             sends=sends,
-            width=self.config.random_features or self.learners.networks[spec.label].width,
+            width=self.config.random_features or self.networks.whole[spec.label].width,
             h0=self.public.h0[spec.label].hash,
             random_features=self.config.random_features,
             extractor=self._extractor(state, client),
@@ -115,7 +115,10 @@ class Orders:
         """`weights` are those of the round's teachers, in a method that scores."""
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
         local = config.local_training
-        teaching, (heard, signature) = self._teaching(state, client, weights), self._heard(state, client)
+        teaching, (known_entries, signature) = (
+            self._teaching(state, client, weights),
+            self._known_entries(state, client),
+        )
         model = state.weights[spec.label]
         return TrainOrder(
             client=client,
@@ -133,8 +136,8 @@ class Orders:
             mu=local.mu if find_method(config.method).proximal else 0.0,
             seed=derive_seed(config.seed, "batches", client, round_),
             h0=self.public.h0[spec.label].hash if config.head_only else "",
-            heard=heard,
-            heard_signature=signature,
+            known_entries=known_entries,
+            known_signature=signature,
             run=state.run or self.run,
             last_round=state.last_round.get(client, 0),
             extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
@@ -146,9 +149,9 @@ class Orders:
             **teaching,
         )
 
-    def _heard(self, state: RunState, client: str) -> tuple[int, str]:
+    def _known_entries(self, state: RunState, client: str) -> tuple[int, str]:
         """How many entries of a client's account are known, from this run or an earlier one, and its signature."""
-        known = [state.heard(client), *([self.known_accounts.entries(client)] if self.known_accounts else [])]
+        known = [state.known_entries(client), *([self.known_accounts.entries(client)] if self.known_accounts else [])]
         return max(known, key=lambda pair: (pair[0], bool(pair[1])))
 
     def _teaching(self, state: RunState, client: str, weights: TeacherWeights | None) -> dict[str, Any]:
@@ -170,7 +173,7 @@ class Orders:
     def _extractor(self, state: RunState, client: str) -> Arrays:
         """h0 itself, or nothing where the client has its features already or a copy of the published encoder."""
         label = self.spec_of(client).label
-        own_copy = find_method(self.config.method).pretrained and published_weights(self.learners.extractors[label])
+        own_copy = find_method(self.config.method).pretrained and published_weights(self.networks.extractors[label])
         return {} if own_copy or client in state.prepared else state.extractors[label]
 
     def _once(self, label: str, source: Arrays, make: Callable[[Arrays], Arrays]) -> Arrays:

@@ -29,26 +29,26 @@ T = TypeVar("T", Release, Sums)
 
 def initial_state(server: Server) -> RunState:
     """Random or pre-trained weights, and what scorers publish if the method has any."""
-    config, learners = server.config, server.learners
+    config, networks = server.config, server.networks
     if not server.method.pretrained:
         refuse_carried_weights(server)
     for spec in config.prototypes:
         if server.method.pretrained and (
-            config.pretrain.epochs > 0 or published_weights(learners.extractors[spec.label])
+            config.pretrain.epochs > 0 or published_weights(networks.extractors[spec.label])
         ):
             pretrain_extractor(server, spec)
     if config.privacy.private_training:
-        for learner in learners.trained.values():
+        for learner in networks.trained.values():
             validate_module(learner, training=True)
-    weights = learners.weights()
+    weights = networks.weights()
     kept = {label: server.hooks.server_state(arrays["parameters"]) for label, arrays in weights.items()}
-    state = RunState(config, 0, weights, method_state=kept, dealt=server.site_labels)
+    state = RunState(config, 0, weights, method_state=kept, assignment=server.site_labels)
     on_features = config.head_only or config.analytic_head is not None
     if not (config.releases or on_features):
         return state
-    for extractor in learners.extractors.values():
+    for extractor in networks.extractors.values():
         validate_module(extractor)  # every client would refuse it, and keep the reason to itself
-    state = replace(state, extractors={label: flatten_state(module) for label, module in learners.extractors.items()})
+    state = replace(state, extractors={label: flatten_state(module) for label, module in networks.extractors.items()})
     server.restore(state)
     if on_features and config.head_features == "standardised":
         state = replace(state, standardisation=server.public.standardisation())
@@ -58,7 +58,7 @@ def initial_state(server: Server) -> RunState:
 def refuse_carried_weights(server: Server) -> None:
     """A method from random weights whose network brings its own would be another method under the wrong name."""
     for spec in server.config.prototypes:
-        carried = carried_weights(spec, server.public.aux.shape, server.learners.extractors[spec.label])
+        carried = carried_weights(spec, server.public.aux.shape, server.networks.extractors[spec.label])
         if carried:
             method = server.config.method
             raise ConfigError(
@@ -72,7 +72,7 @@ def refuse_carried_weights(server: Server) -> None:
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
     """P1: give a prototype its pre-trained extractor, and say where that is kept."""
     config = server.config.pretrain
-    network, extractor = server.learners.networks[spec.label], server.learners.extractors[spec.label]
+    network, extractor = server.networks.whole[spec.label], server.networks.extractors[spec.label]
 
     def report(epoch: int, epochs: int, note: str) -> None:
         server.on_progress(WorkProgress(f"pre-training {spec.label}", epoch, epochs, note, "pretrain"))
@@ -141,7 +141,7 @@ def collect_sums(
     server: Server, federation: Federation, state: RunState, clients: Sequence[str], sends: str, costs: Costs
 ) -> tuple[RunState, list[Failure]]:
     """Ask those that are not in the sums yet: what is kept does not grow with them."""
-    missing = [client for client in clients if client not in state.summed]
+    missing = [client for client in clients if client not in state.sums_received]
     if not missing:
         return state, []
     orders = [server.orders.sums(state, client, sends) for client in missing]

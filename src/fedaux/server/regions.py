@@ -33,27 +33,27 @@ _REQUEST = re.compile(r"(\d{6})\.json")
 
 
 class RegionError(FedauxError, ValueError):
-    """A region that is none."""
+    """Invalid region."""
 
     code = Exit.SETTINGS
 
 
 @dataclass(frozen=True)
-class Part:
+class RegionSpec:
     """The `number`-th of `count` regions. It has a block of the clients in their order: none is in two regions."""
 
     number: int
     count: int
 
     @classmethod
-    def parse(cls, text: str) -> Part:
+    def parse(cls, text: str) -> RegionSpec:
         found = re.fullmatch(r"(\d+)/(\d+)", text)
         if not found or not 1 <= int(found[1]) <= int(found[2]):
             raise RegionError(f'region = {text!r} is none; the first of two is region="1/2"')
         return cls(int(found[1]), int(found[2]))
 
     @classmethod
-    def all(cls, count: int) -> list[Part]:
+    def all(cls, count: int) -> list[RegionSpec]:
         return [cls(number, count) for number in range(1, count + 1)]
 
     @property
@@ -72,7 +72,7 @@ class Part:
         return folder / FOLDER / f"{request:06d}-{self.name}.safetensors"
 
 
-WHOLE = Part(1, 1)
+ALL_CLIENTS = RegionSpec(1, 1)
 
 
 def _sleep() -> None:
@@ -89,7 +89,7 @@ class Regions:
         self, folder: Path, count: int, wait: Callable[[], None] = _sleep, on_progress: OnProgress = no_progress
     ) -> None:
         self._folder, self._wait, self._on_progress = folder, wait, on_progress
-        self._parts = Part.all(count)
+        self._parts = RegionSpec.all(count)
         (folder / FOLDER).mkdir(parents=True, exist_ok=True)
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
@@ -112,7 +112,7 @@ class Regions:
         """All rounds are done, and regional servers may end."""
         self._request("end", [])
 
-    def _receive(self, part: Part, task: Task, round_: int | None, done: int, path: Path) -> Iterator[Reply]:
+    def _receive(self, part: RegionSpec, task: Task, round_: int | None, done: int, path: Path) -> Iterator[Reply]:
         """A region's account is the largest of its clients'."""
         replies, accounts, failures = _read_answer(path)
         account, size = max(accounts, key=lambda one: one.epsilon, default=None), path.stat().st_size
@@ -140,7 +140,7 @@ class Region:
         server: Server,
         federation: Federation,
         folder: Path,
-        part: Part,
+        part: RegionSpec,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._server, self._federation, self._folder, self._part = server, federation, folder, part

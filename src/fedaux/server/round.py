@@ -22,7 +22,7 @@ from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.methods.hooks import next_model, with_extra
 from fedaux.methods.teachers import bayesian_teachers, own_weights, teacher_logits
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
-from fedaux.server.distill import distill_students, starts
+from fedaux.server.distill import distill_students, student_init
 from fedaux.server.networks import evaluations
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
@@ -184,7 +184,7 @@ class Round:
         """Of a teacher on this round's part of D_distill; those of a client that may stand are kept, on all of it."""
         config, standing = self.server.config, self.server.standing if client else None
         inputs = self._inputs(label) if standing is None else self.server.public.distill_inputs(label)
-        logits = teacher_logits(self.server.learners.trained[label], weights, inputs, config.teachers.workers)
+        logits = teacher_logits(self.server.networks.trained[label], weights, inputs, config.teachers.workers)
         if standing is None:
             return logits
         standing.save(client, self.number, logits)
@@ -217,13 +217,13 @@ class Round:
                 self._add_bayesian_teachers(ensemble)
             with self.costs.phase("distil"):
                 settings = server.config.distill
-                weights = starts(server.learners, weights, state.weights, self._inputs, ensemble, settings)
+                weights = student_init(server.networks, weights, state.weights, self._inputs, ensemble, settings)
                 weights, distill_loss = distill_students(
-                    server.learners, weights, self._inputs, ensemble, server.config, self.number
+                    server.networks, weights, self._inputs, ensemble, server.config, self.number
                 )
             effective = ensemble.effective_teachers()
         with self.costs.phase("test"):
-            tests = evaluations(server.learners, weights, server.public.test_inputs, server.classes)
+            tests = evaluations(server.networks, weights, server.public.test_inputs, server.classes)
         return state.after(weights, self._result(state, distill_loss, effective, tests), method_state)
 
     def _server_steps(
@@ -253,7 +253,7 @@ class Round:
         return RoundResult(
             round=self.number,
             accuracy={label: one.accuracy for label, one in tests.items()},
-            client_metrics=dict(sorted(self.client_metrics.items())),  # whoever answered first
+            client_metrics=dict(sorted(self.client_metrics.items())),  # independent of arrival order
             failures=tuple(replace(failure, reason=failure.reason[:_REASON]) for failure in self.failures),
             private_training=self.private_training,
             unprotected_models=self.unprotected,

@@ -22,7 +22,7 @@ from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically, write_from
-from fedaux.core.messages import Account, Arrays, Release, Rooms
+from fedaux.core.messages import Account, Arrays, ArrayTree, Release
 from fedaux.core.results import RoundResult
 from fedaux.privacy.ledger import Ledger
 
@@ -56,7 +56,7 @@ class RunState:
     public: dict[str, Arrays] = field(default_factory=dict)
     releases: dict[str, Release] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)  # what each client last said that it had spent
-    unheard: frozenset[str] = frozenset()  # clients that were sent an order since, and have not answered it
+    awaiting_reply: frozenset[str] = frozenset()  # clients that were sent an order since, and have not answered it
     prepared: frozenset[str] = frozenset()  # clients that have shown to hold h0's features of their data
     history: tuple[RoundResult, ...] = ()
     last_round: dict[str, int] = field(default_factory=dict)  # in which each client's update was used
@@ -64,8 +64,8 @@ class RunState:
     selected: tuple[str, ...] = ()  # clients of the current round, the only ones of which it learns anything
     standardisation: dict[str, Arrays] = field(default_factory=dict)
     sums: dict[str, Arrays] = field(default_factory=dict)  # of features, `FeatureSums` of all that have sent theirs
-    summed: dict[str, int] = field(default_factory=dict)  # records of each of them
-    dealt: dict[str, str] = field(
+    sums_received: dict[str, int] = field(default_factory=dict)  # records of each of them
+    assignment: dict[str, str] = field(
         default_factory=dict
     )  # the prototype of every real site, also of those that have left
     run: str = ""  # by which clients know their state of this run; "": as the settings have it
@@ -75,14 +75,16 @@ class RunState:
 
     def with_sums(self, sums: dict[str, Arrays], records: dict[str, int]) -> RunState:
         """With the sums of these clients added."""
-        return replace(self, sums=sums, summed=self.summed | records, prepared=self.prepared | set(records))
+        return replace(
+            self, sums=sums, sums_received=self.sums_received | records, prepared=self.prepared | set(records)
+        )
 
     def with_accounts(self, asked: Iterable[str], accounts: dict[str, Account]) -> RunState:
         """Who was asked, and what those that answered have spent; also if nothing else of their answers is kept."""
-        unheard = (self.unheard | set(asked)) - set(accounts)
-        return replace(self, accounts={**self.accounts, **accounts}, unheard=unheard)
+        awaiting_reply = (self.awaiting_reply | set(asked)) - set(accounts)
+        return replace(self, accounts={**self.accounts, **accounts}, awaiting_reply=awaiting_reply)
 
-    def heard(self, client: str) -> tuple[int, str]:
+    def known_entries(self, client: str) -> tuple[int, str]:
         """How many entries of this client's account the server knows of, and the client's signature of it."""
         account = self.accounts.get(client)
         return (account.entries, account.signature) if account else (0, "")
@@ -113,7 +115,9 @@ class RunState:
     def ledger(self) -> Ledger:
         """What the clients say they have spent."""
         models = not find_method(self.config.method).analytic
-        return Ledger.of(self.releases, self.accounts, self.unheard, self.history, len(self.summed), models)
+        return Ledger.of(
+            self.releases, self.accounts, self.awaiting_reply, self.history, len(self.sums_received), models
+        )
 
     @classmethod
     def load(cls, folder: Path) -> RunState:
@@ -135,13 +139,13 @@ class RunState:
                 method_state=rooms["method_state"],
                 standardisation=start_rooms["standardisation"],
                 sums=rooms["sums"],
-                dealt=start["dealt"],
+                assignment=start["assignment"],
                 run=start["run"],
-                summed={client: row["summed"] for client, row in clients.items() if row["summed"]},
+                sums_received={client: row["sums_received"] for client, row in clients.items() if row["sums_received"]},
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
                 releases={row["client"]: release_of(row) for row in releases},
                 accounts={client: Account(**row["account"]) for client, row in clients.items() if row["account"]},
-                unheard=frozenset(client for client, row in clients.items() if row["unheard"]),
+                awaiting_reply=frozenset(client for client, row in clients.items() if row["awaiting_reply"]),
                 prepared=frozenset(client for client, row in clients.items() if row["prepared"]),
                 last_round={client: row["last_round"] for client, row in clients.items() if row["last_round"]},
             )
@@ -155,10 +159,10 @@ class RunState:
         return {
             "client": client,
             "account": vars(self.accounts[client]) if client in self.accounts else None,
-            "unheard": client in self.unheard,
+            "awaiting_reply": client in self.awaiting_reply,
             "prepared": client in self.prepared,
             "last_round": self.last_round.get(client, 0),
-            "summed": self.summed.get(client, 0),
+            "sums_received": self.sums_received.get(client, 0),
         }
 
 
@@ -186,7 +190,7 @@ def _read_rows(path: Path, facts: Row) -> Iterator[Row]:
         raise _damaged(path, error) from error
 
 
-def pack(facts: Row, rooms: Rooms) -> bytes:
+def pack(facts: Row, rooms: ArrayTree) -> bytes:
     """A file of arrays. Facts are one of them: the header has no room for long ones."""
     tensors = {
         f"{room}|{label}|{name}": np.asarray(array, order="C")
@@ -199,7 +203,7 @@ def pack(facts: Row, rooms: Rooms) -> bytes:
     return save(tensors, metadata={"version": VERSION})
 
 
-def read(path: Path) -> tuple[Row, Rooms]:
+def read(path: Path) -> tuple[Row, ArrayTree]:
     """Facts and rooms, as they were packed and in the same order."""
     if not path.is_file():
         raise StateError(f"{path.parent} holds no run ({path.name} is missing); start one with `fedaux run`.")
@@ -247,7 +251,7 @@ class RunWriter:
         if not self._started:
             self._start(state)
         clients = (
-            {*state.accounts, *state.unheard, *state.prepared, *state.last_round, *state.summed}
+            {*state.accounts, *state.awaiting_reply, *state.prepared, *state.last_round, *state.sums_received}
             if self._fresh
             else state.selected
         )
@@ -277,7 +281,7 @@ class RunWriter:
         rooms = {"extractors": state.extractors, "public": state.public, "standardisation": state.standardisation}
         facts = {
             "config": state.config.to_dict(),
-            "dealt": state.dealt,
+            "assignment": state.assignment,
             "run": state.run or state.config.run_id,
         }
         write_atomically(self._folder / START, pack(facts, rooms))

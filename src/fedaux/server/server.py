@@ -21,8 +21,8 @@ from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import PublicEmbedding
-from fedaux.server.networks import Learners
-from fedaux.server.orders import Heard, Orders
+from fedaux.server.networks import Networks
+from fedaux.server.orders import AccountCounts, Orders
 from fedaux.server.run_state import RunState
 from fedaux.server.standing import StandingTeachers
 
@@ -32,14 +32,14 @@ class Server:
     config: Config
     classes: int
     clients: Sequence[str]
-    learners: Learners
+    networks: Networks
     public: PublicData
     scorer: Scorer
     orders: Orders
     cache: Path | None = None  # of public features; None keeps them in memory
     on_progress: OnProgress = field(default=no_progress, repr=False)
     standing: StandingTeachers | None = None  # of a run with teachers.standing, see `in_folder`
-    dealt: Mapping[str, PrototypeSpec] = field(default_factory=dict, repr=False)  # also to sites that have left
+    assignment: Mapping[str, PrototypeSpec] = field(default_factory=dict, repr=False)  # also to sites that have left
 
     @classmethod
     def of(
@@ -54,11 +54,13 @@ class Server:
         known: Mapping[str, str] | None = None,
     ) -> Server:
         """For networks that `config` names. Who is `known` from a stored state keeps its prototype, see `deal`."""
-        dealt = deal(clients, config.prototypes, known or {})
-        learners, scorer = Learners.build(config, test.shape, classes), make_scorer(config.privacy, classes)
+        assignment = deal(clients, config.prototypes, known or {})
+        networks, scorer = Networks.build(config, test.shape, classes), make_scorer(config.privacy, classes)
         public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
-        orders = Orders(config, classes, scorer, learners, public, dealt.__getitem__)
-        return cls(config, classes, clients, learners, public, scorer, orders, cache, on_progress, dealt=dealt)
+        orders = Orders(config, classes, scorer, networks, public, assignment.__getitem__)
+        return cls(
+            config, classes, clients, networks, public, scorer, orders, cache, on_progress, assignment=assignment
+        )
 
     def in_folder(self, folder: Path) -> Server:
         """With standing teachers, if the run has any, in the run's folder."""
@@ -67,7 +69,7 @@ class Server:
 
     def with_accounts(self, path: Path) -> Server:
         """With what earlier runs have heard of the accounts of sites, and a place for what this one hears."""
-        return replace(self, orders=replace(self.orders, known_accounts=Heard(path)))
+        return replace(self, orders=replace(self.orders, known_accounts=AccountCounts(path)))
 
     @property
     def method(self) -> Method:
@@ -84,7 +86,7 @@ class Server:
     @property
     def site_labels(self) -> dict[str, str]:
         """The prototype of each real site, which a run's state keeps; simulated clients are dealt by their number."""
-        return {client: spec.label for client, spec in self.dealt.items()} if self.config.federation.sites else {}
+        return {client: spec.label for client, spec in self.assignment.items()} if self.config.federation.sites else {}
 
     def label_of(self, client: str) -> str:
         """The prototype that a client trains."""
@@ -97,9 +99,9 @@ class Server:
             if label not in self.public.h0 or self.public.h0[label].arrays is not arrays:
                 report = partial(self.report_features, label)
                 cache = None if self.cache is None else FeatureCache(self.cache, on_progress=report)
-                self.public.h0[label] = H0(specs[label], self.learners.extractors[label], arrays, cache)
+                self.public.h0[label] = H0(specs[label], self.networks.extractors[label], arrays, cache)
             if self.config.head_only:
-                self.learners.standardise(label, state.standardisation.get(label, {}))
+                self.networks.standardise(label, state.standardisation.get(label, {}))
                 self.public.distill_inputs(label)
                 self.public.test_inputs(label)
         if not state.public:
@@ -113,22 +115,22 @@ class Server:
 def deal(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]) -> dict[str, PrototypeSpec]:
     """A prototype for every client, by name: those `known` keep theirs, new ones get in turn what the fewest have."""
     labels = {spec.label: spec for spec in specs}
-    dealt = {client: labels[label] for client, label in known.items() if label in labels}
+    assignment = {client: labels[label] for client, label in known.items() if label in labels}
     counts = Counter(dict.fromkeys(labels, 0))
-    counts.update(dealt[client].label for client in clients if client in dealt)
+    counts.update(assignment[client].label for client in clients if client in assignment)
     for client in clients:
-        if client not in dealt:
+        if client not in assignment:
             label = min(labels, key=counts.__getitem__)  # the first of several
-            dealt[client] = labels[label]
+            assignment[client] = labels[label]
             counts[label] += 1
-    return dealt
+    return assignment
 
 
 def make_server(
     config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None, state: RunState | None = None
 ) -> Server:
     """With the data and networks that `config` names. In a run that goes on from `state`, sites keep prototypes."""
-    data, names, known = open_public(config), client_names(config), state.dealt if state else {}
+    data, names, known = open_public(config), client_names(config), state.assignment if state else {}
     folder = cache or cache_folder()
     for note in data.notes:
         on_progress(Notice(note))

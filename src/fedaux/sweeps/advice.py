@@ -41,7 +41,11 @@ class Setting:
 
     def differences(self, other: Setting) -> list[str]:
         """In words, where the numbers are far apart."""
-        return [f"{name} {one:g}, measured {two:g}" for name, one, two in self._numbers(other) if far(one, two)]
+        return [
+            f"{name} {one:g}, measured {two:g}"
+            for name, one, two in self._numbers(other)
+            if differs_threefold(one, two)
+        ]
 
     def _numbers(self, other: Setting) -> list[tuple[str, float, float]]:
         return [
@@ -51,7 +55,7 @@ class Setting:
         ]
 
 
-def far(one: float, two: float) -> bool:
+def differs_threefold(one: float, two: float) -> bool:
     return abs(math.log(one / two)) > FAR
 
 
@@ -145,8 +149,8 @@ def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = Tru
     """
     kind = [one for one in studies if _kind(one.setting) == _kind(setting)]
     if not kind:
-        known = "; ".join(in_words(one.setting) for one in studies)
-        raise ValueError(f"nothing was measured yet for {in_words(setting)}; what was: {known}")
+        known = "; ".join(describe(one.setting) for one in studies)
+        raise ValueError(f"nothing was measured yet for {describe(setting)}; what was: {known}")
     study = min(kind, key=lambda one: setting.distance(one.setting))
     rows: list[tuple[Row, int]] = []
     left_out: list[str] = []
@@ -182,7 +186,7 @@ def _strongest_epsilon(rows: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
     return list(best.values())
 
 
-def in_words(setting: Setting) -> str:
+def describe(setting: Setting) -> str:
     what = "heads on a frozen extractor" if setting.frozen else "whole networks"
     several = f" of {setting.architectures} architectures" if setting.architectures > 1 else ""
     return (

@@ -14,7 +14,7 @@ from fedaux.core.progress import OnProgress
 from fedaux.runs.arguments import make_config, method_name_of
 from fedaux.runs.runner import progress_panel
 from fedaux.sweeps.engine import SweepResult, run_sweep, write_results
-from fedaux.sweeps.grid import AS_CONFIGURED, Chosen, Sweep
+from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings, Sweep
 
 
 def compare(
@@ -32,7 +32,7 @@ def compare(
     threads: int = 1,
     on_progress: OnProgress | None = None,
     cache: Path | None = None,
-    chosen: Chosen = AS_CONFIGURED,
+    chosen: MethodSettings = AS_CONFIGURED,
     **settings: Any,
 ) -> SweepResult:
     """Run several methods from the same data, split and first weights, and write tables and a report.

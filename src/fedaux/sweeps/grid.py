@@ -1,6 +1,6 @@
 """What a sweep runs: a config, lists of values for some settings, and a number of seeds. Every combination is an arm.
 
-`Chosen` has settings that methods bring to a comparison, `Arm` is one combination, `Sweep` the whole grid.
+`MethodSettings` has settings that methods bring to a comparison, `Arm` is one combination, `Sweep` the whole grid.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def studies() -> dict[str, Path]:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class MethodSettings:
     """`source` completes "Settings: …" below a table. A method that is not in `methods` has what `common` says."""
 
     source: str = "as in the config"
@@ -49,7 +49,7 @@ class Chosen:
     config: Mapping[str, Any] = field(default_factory=dict)  # that was tuned, as tables
 
     @classmethod
-    def read(cls, path: str | Path) -> Chosen:
+    def read(cls, path: str | Path) -> MethodSettings:
         """The winners that `fedaux tune` has left in a folder or file. All seeds get the test records of the tuning."""
         file = Path(path) / WINNERS if Path(path).is_dir() else Path(path)
         require(file.is_file(), f"{file} is not there: name the folder that `fedaux tune` wrote, or its {WINNERS}.")
@@ -62,13 +62,13 @@ class Chosen:
             raise ConfigError(f"{file} is no file of winners ({error}); `fedaux tune` writes one.") from error
 
     @classmethod
-    def of_the_demo(cls) -> Chosen:
+    def of_the_demo(cls) -> MethodSettings:
         """The winners of `fedaux tune studies/demo.toml`, which come with the package."""
         with as_file(files("fedaux.sweeps") / "demo.json") as path:
             return cls.read(path)
 
     @classmethod
-    def preset(cls, *names: str) -> Chosen:
+    def preset(cls, *names: str) -> MethodSettings:
         """Presets by name. One that is for some methods only has the last word on them."""
         common: dict[str, Any] = {}
         methods: dict[str, dict[str, Any]] = {}
@@ -107,7 +107,7 @@ class Chosen:
         return self.source + (f" with another {', '.join(differing)}" if differing else "")
 
 
-AS_CONFIGURED = Chosen()
+AS_CONFIGURED = MethodSettings()
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def value_label(key: str, value: Any) -> str:
     return f"{SYMBOLS.get(key, key)} = {format_value(value)}"
 
 
-def make_arm(base: Config, settings: Settings, chosen: Chosen = AS_CONFIGURED) -> Arm:
+def make_arm(base: Config, settings: Settings, chosen: MethodSettings = AS_CONFIGURED) -> Arm:
     """The base config with these settings. Options of a method are those of the config's own method alone."""
     table = base.to_dict()
     if settings.get("method", base.method) != base.method:
@@ -233,7 +233,7 @@ class Sweep:
     axes: dict[str, tuple[Any, ...]]
     seeds: int
     arms: tuple[Arm, ...]
-    chosen: Chosen = AS_CONFIGURED
+    chosen: MethodSettings = AS_CONFIGURED
     title: str = ""
     about: str = ""
     minutes: float = 0.0  # with two jobs on two idle cores; 0 if unknown
@@ -244,7 +244,7 @@ class Sweep:
         base: Config,
         axes: Mapping[str, Sequence[Any]],
         seeds: int = 1,
-        chosen: Chosen = AS_CONFIGURED,
+        chosen: MethodSettings = AS_CONFIGURED,
         **metadata: Any,
     ) -> Sweep:
         """`chosen` has settings for each method, which `axes` may still vary."""
@@ -260,7 +260,7 @@ class Sweep:
         return cls(base, lists, seeds, tuple(with_unique_names(list(without_repeats(arms)))), chosen, **metadata)
 
     @classmethod
-    def load(cls, path: str | Path, overrides: Sequence[str] = (), chosen: Chosen = AS_CONFIGURED) -> Sweep:
+    def load(cls, path: str | Path, overrides: Sequence[str] = (), chosen: MethodSettings = AS_CONFIGURED) -> Sweep:
         """A config with a table `[sweep]`; see `from_dict`."""
         table = read_table(path)
         require("sweep" in table, f"{path} has no table [sweep]: add one with lists of values, such as {_EXAMPLE}.")
@@ -271,7 +271,7 @@ class Sweep:
         cls,
         table: Mapping[str, Any],
         overrides: Sequence[str] = (),
-        chosen: Chosen = AS_CONFIGURED,
+        chosen: MethodSettings = AS_CONFIGURED,
     ) -> Sweep:
         """`key=value` overrides settle a setting, which is then no longer swept; `sweep.key=[…]` changes its list."""
         rest = {key: value for key, value in table.items() if key not in ("sweep", "tune")}

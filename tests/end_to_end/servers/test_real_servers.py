@@ -90,7 +90,7 @@ def test_sites_send_their_sums_and_then_train_from_their_head(tmp_path: Path) ->
     config = replace(THREE, method="fedavg+p", head_only=True, head_init="ridge")
     here = run(config, tmp_path / "here", cache=tmp_path / "cache").state
     there, _ = run_to_the_end(tmp_path, config)
-    assert sorted(there.summed) == SITES
+    assert sorted(there.sums_received) == SITES
     assert [sorted(result.client_metrics) for result in there.history] == [SITES] * len(there.history)
     for label, arrays in here.sums.items():
         assert all(np.array_equal(array, there.sums[label][name]) for name, array in arrays.items())

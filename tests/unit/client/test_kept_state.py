@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.client.kept_state import MODELS, RUNS, ClientState, LocalResult, ResultStore, Trained, training_identity
+from fedaux.client.kept_state import (
+    MODELS,
+    RUNS,
+    ClientState,
+    LocalResult,
+    ResultStore,
+    TrainingSummary,
+    training_identity,
+)
 from fedaux.core.messages import TrainOrder
 from fedaux.privacy.accounting import Mechanism
 from helpers.samples import train_order, weights
@@ -71,11 +79,11 @@ def test_a_server_cannot_fill_the_disk_with_runs(tmp_path: Path) -> None:
     assert value_at(ClientState(tmp_path, "b", "0", "plain"), 1) == 0.0
 
 
-RESULT = LocalResult(weights(1.5), 7, Trained(0.1 + 0.2, 12), 1.5, Mechanism(2.0, 0.25, 12))
+RESULT = LocalResult(weights(1.5), 7, TrainingSummary(0.1 + 0.2, 12), 1.5, Mechanism(2.0, 0.25, 12))
 ARRAYS = {"parameters": np.ones(3, np.float32)}
 IRRELEVANT = {
-    "heard": 9,
-    "heard_signature": "s",
+    "known_entries": 9,
+    "known_signature": "s",
     "extractor": ARRAYS,
     "teaching": "{}",
     "public": ARRAYS,

@@ -74,8 +74,8 @@ def test_the_half_is_the_models_logits_with_the_servers_weights(
     model, _ = load_task(order, site)
     sent = {**order.weights, "parameters": order.weights["parameters"] * 2}
     found = teach(order, site, model, sent)
-    (label,) = server.learners.trained
-    logits = teacher_logits(server.learners.trained[label], sent, server.public.distill)
+    (label,) = server.networks.trained
+    logits = teacher_logits(server.networks.trained[label], sent, server.public.distill)
     expected = Ensemble.of(logits, weights.of(CLIENT)).to_arrays()
     assert found.keys() == expected.keys()
     assert all(np.array_equal(array, expected[name]) for name, array in found.items())

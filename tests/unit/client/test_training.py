@@ -14,7 +14,7 @@ from fedaux.client.loading import load_task
 from fedaux.client.site import Site
 from fedaux.client.training import (
     ClientTask,
-    Trained,
+    TrainingSummary,
     gradient_term,
     train_local,
     train_plainly,
@@ -103,7 +103,7 @@ def test_an_update_is_what_the_method_makes_of_the_trained_model(scaffold_task: 
     model, records = load_task(scaffold_task.order, scaffold_task.site)
     weights = flatten_state(model)
     weights["parameters"] += 1
-    update = scaffold_task.update(LocalResult(weights, len(records), Trained(0.5, 4), 1.5), lambda: model)
+    update = scaffold_task.update(LocalResult(weights, len(records), TrainingSummary(0.5, 4), 1.5), lambda: model)
     assert (update.client, update.round, update.records) == ("client-001", 1, len(records))
     assert (update.loss, update.seconds, update.noise, update.steps) == (0.5, 1.5, 0.0, 0)
     assert np.array_equal(update.weights["parameters"], scaffold_task.start + 1)
@@ -116,7 +116,7 @@ def test_half_precision_is_answered_in_half_precision(scaffold_task: ClientTask)
     model, records = load_task(scaffold_task.order, scaffold_task.site)
     order = replace(scaffold_task.order, weights=to_half(scaffold_task.order.weights))
     half = replace(scaffold_task, order=order)
-    update = half.update(LocalResult(flatten_state(model), len(records), Trained(0.5, 4), 1.5), lambda: model)
+    update = half.update(LocalResult(flatten_state(model), len(records), TrainingSummary(0.5, 4), 1.5), lambda: model)
     assert half.start.dtype == np.float32
     assert update.weights["parameters"].dtype == np.float16
 
@@ -134,7 +134,9 @@ def mlp(norm: str = "batch") -> Prototype:
     return build(PrototypeSpec.of("mlp", hidden=16, features=8, norm=norm), (4,), 3, seed=0)
 
 
-def train(model: Prototype, records: Records, mu: float = 0.0, epochs: int = 5, optimizer: Optimizer = ADAM) -> Trained:
+def train(
+    model: Prototype, records: Records, mu: float = 0.0, epochs: int = 5, optimizer: Optimizer = ADAM
+) -> TrainingSummary:
     generator = torch.Generator().manual_seed(1)
     term = gradient_term(Hooks(), mu, flatten_state(model)["parameters"], {}, {})
     return train_local(

@@ -92,8 +92,11 @@ def test_a_known_seed_is_a_problem(config: Config) -> None:
     fine(
         checks.check_privacy(config), "trained models leave WITHOUT noise; scores cost at most ε = 1 at δ = 1e-05, ever"
     )
-    summed = replace(config, head_init="ridge")
-    fine(checks.check_privacy(summed), "trained models and sums of features leave WITHOUT noise; scores cost at most")
+    open_sums = replace(config, head_init="ridge")
+    fine(
+        checks.check_privacy(open_sums),
+        "trained models and sums of features leave WITHOUT noise; scores cost at most",
+    )
     private = replace(config, privacy=PrivacyConfig(epsilon=0.5, epsilon_total=2, private_training=True))
     fine(checks.check_privacy(private), "scores and models cost at most ε = 2")
     seeded = replace(config, privacy=PrivacyConfig(unsafe_seed=0))

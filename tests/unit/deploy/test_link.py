@@ -11,18 +11,18 @@ from fedaux.core.progress import OrdersSent, ReplyReceived
 from fedaux.deploy.link import ControlLink, LinkError, RegionalServers, merges_regions
 from fedaux.deploy.status import Status, read_status
 from fedaux.runs.status import FILE, RunStatus
-from fedaux.server.regions import FOLDER, Part
+from fedaux.server.regions import FOLDER, RegionSpec
 from helpers.deployments import unused_address
 from helpers.tiny import TINY_CONFIG
 
 NOW = 1_800_000_000.0
-REGIONS = [part.name for part in Part.all(3)]
+REGIONS = [part.name for part in RegionSpec.all(3)]
 
 
 def test_a_server_that_is_down_is_an_error_that_names_it(folder: Path) -> None:
     env, address = folder / "server" / "server.env", unused_address()
     env.write_text(env.read_text().replace("LOCAL=127.0.0.1:8443", f"LOCAL={address}"))
-    with pytest.raises(LinkError, match=f"the server at {address} does not do it"):
+    with pytest.raises(LinkError, match=f"the server at {address} request failed"):
         ControlLink(folder / "server").nodes()
 
 

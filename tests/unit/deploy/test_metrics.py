@@ -91,8 +91,8 @@ def test_a_port_that_is_taken_and_a_package_that_is_missing(monkeypatch: pytest.
 def test_it_is_served_to_this_machine_alone_unless_told_otherwise() -> None:
     with serve(lambda: RUNNING, "127.0.0.1", 0) as address:
         port = int(re.findall(r":(\d+)/", address)[0])
-        listening = (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines()
-        local = [line.split()[1] for line in listening if f":{port:04X} " in line and line.split()[3] == "0A"]
+        report_to = (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines()
+        local = [line.split()[1] for line in report_to if f":{port:04X} " in line and line.split()[3] == "0A"]
     assert local == [f"0100007F:{port:04X}"]
 
 

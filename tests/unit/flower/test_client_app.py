@@ -477,13 +477,13 @@ def test_an_old_copy_of_a_vault_is_refused_and_a_count_that_was_made_up_is_not(
     other = changed(order, {"public": "shifted"})
     account = Account.from_json(ask(site, other).account)
     assert account.entries == 2
-    honest = replace(other, heard=2, heard_signature=account.signature)
-    forged = replace(order, heard=3, heard_signature=account.signature)
+    honest = replace(other, known_entries=2, known_signature=account.signature)
+    forged = replace(order, known_entries=3, known_signature=account.signature)
     assert ask(site, forged).arrays["values"].tolist() == first.arrays["values"].tolist()
     shutil.rmtree(vault)
     (tmp_path / "copy").rename(vault)
     assert ask(site, honest) == Failure(order.client, Refusal.BUDGET.description, Refusal.BUDGET.value)
-    assert isinstance(ask(site, replace(honest, heard_signature="")), Release)  # as a server could ask that forgets
+    assert isinstance(ask(site, replace(honest, known_signature="")), Release)  # as a server could ask that forgets
 
 
 @pytest.mark.parametrize(("limit", "own", "allowed"), [(2, 1, 2), (2, 3, 3), (100, 1, 100)])

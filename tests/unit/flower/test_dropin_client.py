@@ -7,10 +7,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from torch import Tensor
 
 from fedaux.core.messages import Refusal
-from fedaux.flower.strategy import SpentError
+from fedaux.flower.strategy import BudgetExhaustedError
 from helpers.drop_in_app import CLIENTS, make_app, make_grid, make_strategy, net, one_round, values, warnings_of
 
-pytestmark = pytest.mark.usefixtures("heard")
+pytestmark = pytest.mark.usefixtures("known_entries")
 
 
 def test_asked_twice_a_client_says_the_same(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_asked_twice_a_client_says_the_same(tmp_path: Path) -> None:
 def test_a_vault_refuses_a_second_different_release(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     one_round(make_strategy(), make_grid(tmp_path))
     other = make_strategy(model=net(1))  # other features: another question
-    with pytest.raises(SpentError, match="all 4 clients refuse to make a release"):
+    with pytest.raises(BudgetExhaustedError, match="all 4 clients refuse to make a release"):
         one_round(other, make_grid(tmp_path))
     assert other.releases == {}
     assert "its privacy budget does not allow it" in warnings_of(caplog)

@@ -15,7 +15,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError
 from fedaux.flower.serialization import serialize
 from fedaux.flower.server_app import Connect, connect, regional_app, server_app
-from fedaux.server.regions import Part
+from fedaux.server.regions import RegionSpec
 from helpers.scripted import make_server
 from helpers.tiny import TINY_CONFIG
 
@@ -51,13 +51,13 @@ def test_a_regional_server_knows_its_part_and_waits_for_no_others(tmp_path: Path
     (tmp_path / "run.toml").write_text("rounds = 7\n")
     server, grid, calls = replace(make_server(), config=TINY_CONFIG, clients=NAMES[:2]), sites(1), []
 
-    def main(config: Config, folder: Path, part: Part, connect: Connect) -> None:
+    def main(config: Config, folder: Path, part: RegionSpec, connect: Connect) -> None:
         calls.append((config.rounds, folder, part, connect(server).nodes))
 
     settings = {"config": str(tmp_path / "run.toml"), "out": str(tmp_path / "out"), "region": "1/2"}
     regional_app(main)(grid, Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
     (node,) = grid.get_node_ids()
-    assert calls == [(7, tmp_path / "out", Part(1, 2), {NAMES[0]: node})]
+    assert calls == [(7, tmp_path / "out", RegionSpec(1, 2), {NAMES[0]: node})]
 
 
 def test_where_names_are_demanded_keys_without_one_take_no_part(monkeypatch: pytest.MonkeyPatch) -> None:

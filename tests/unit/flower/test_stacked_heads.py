@@ -11,7 +11,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedaux.client.kept_state import Trained
+from fedaux.client.kept_state import TrainingSummary
 from fedaux.client.training import ClientTask, gradient_term, train_local
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
@@ -22,7 +22,14 @@ from fedaux.core.rng import torch_stream
 from fedaux.data.records import Records
 from fedaux.flower import stacked_heads
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.stacked_heads import HeadTask, StackedClient, StackedFederation, stacks, train_clients, train_heads
+from fedaux.flower.stacked_heads import (
+    HeadTask,
+    StackedClient,
+    StackedFederation,
+    can_batch_heads,
+    train_clients,
+    train_heads,
+)
 from fedaux.methods.hooks import Hooks
 from fedaux.models import HeadFeatures, flatten_state, linear_head, load_state
 from fedaux.models.optimizer import Optimizer
@@ -177,7 +184,7 @@ def test_clients_are_trained_as_their_replies_are_taken(tmp_path: Path, monkeypa
 )
 def test_other_clients_are_asked_by_message(changes: dict[str, Any], tmp_path: Path) -> None:
     config = replace(CONFIG, **changes)
-    assert not stacks(config)
+    assert not can_batch_heads(config)
     assert type(in_process(config, tmp_path)) is GridFederation
 
 
@@ -238,7 +245,9 @@ def serial(clients: list[Records], epochs: int, optimizer: Optimizer, mu: float 
     return results
 
 
-def assert_equal(ours: list[tuple[np.ndarray, Trained]], oracle: list[tuple[np.ndarray, Trained]]) -> None:
+def assert_equal(
+    ours: list[tuple[np.ndarray, TrainingSummary]], oracle: list[tuple[np.ndarray, TrainingSummary]]
+) -> None:
     for (theta, trained), (expected, alone) in zip(ours, oracle, strict=True):
         assert np.allclose(theta, expected, rtol=0, atol=1e-6, equal_nan=True)
         assert trained.steps == alone.steps

@@ -16,9 +16,9 @@ from torch import nn
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import SettingsError
 from fedaux.core.messages import Release
-from fedaux.flower import before
+from fedaux.flower import input_of
 from fedaux.flower.serialization import deserialize, serialize
-from fedaux.flower.strategy import KeptError
+from fedaux.flower.strategy import QuestionMismatchError
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from helpers.drop_in_app import (
     CLIENTS,
@@ -35,7 +35,7 @@ from helpers.drop_in_app import (
     warnings_of,
 )
 
-pytestmark = pytest.mark.usefixtures("heard")
+pytestmark = pytest.mark.usefixtures("known_entries")
 OTHER = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
 
 
@@ -234,8 +234,8 @@ def test_what_was_kept_is_asked_again(tmp_path: Path) -> None:
     one_round(first, make_grid(tmp_path))
     one_round(second, make_grid(tmp_path))
     assert values(first) == values(second)
-    with pytest.raises(KeptError, match="of another model: name another file"):
-        make_strategy(model=OTHER, features=before("1"), keep=keep)
+    with pytest.raises(QuestionMismatchError, match="of another model: name another file"):
+        make_strategy(model=OTHER, features=input_of("1"), keep=keep)
 
 
 def test_a_second_run_without_seed_or_keep_asks_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,8 +254,8 @@ def test_a_second_run_without_seed_or_keep_asks_the_same(tmp_path: Path, monkeyp
 def test_settings_that_cannot_be_right_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="features = 'body' names nothing in Sequential"):
         make_strategy(features="body")
-    with pytest.raises(SettingsError, match=r"before\('fc'\): Sequential has 0, 1, 2, and no such layer"):
-        make_strategy(features=before("fc"))
+    with pytest.raises(SettingsError, match=r"input_of\('fc'\): Sequential has 0, 1, 2, and no such layer"):
+        make_strategy(features=input_of("fc"))
     with pytest.raises(SettingsError, match="classes = 10, but Sequential gives"):
         make_strategy(classes=10)
     with pytest.raises(SettingsError, match="0 rows"):
@@ -278,7 +278,7 @@ def test_a_network_whose_rows_see_each_other_is_refused_on_both_sides(tmp_path: 
         return nn.Sequential(nn.Linear(6, 8), nn.Sequential(norm, nn.ReLU()), nn.Linear(8, 3))
 
     with pytest.raises(UnsupportedModuleError, match=r"1\.0: BatchNorm1d has no running statistics"):
-        make_strategy(model=mixing(), features=before("2"))
+        make_strategy(model=mixing(), features=input_of("2"))
     strategy = make_strategy()  # weights of the same shapes, which the client's network takes
     one_round(strategy, make_grid(tmp_path, make_app(model=mixing)))
     assert strategy.releases == {}

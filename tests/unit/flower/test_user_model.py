@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from fedaux.core.errors import SettingsError
 from fedaux.data.records import UNDECLARED
-from fedaux.flower import FedAUX, before
+from fedaux.flower import FedAUX, input_of
 from fedaux.flower.user_model import UserExtractor, UserRecords
-from fedaux.privacy.module_validation import keeps_records_apart
+from fedaux.privacy.module_validation import per_record_safe
 from fedaux.privacy.units import Units
 from helpers.drop_in_app import CLIENTS, make_app, make_grid, net, public
 
 
-@keeps_records_apart
+@per_record_safe
 class Named(nn.Module):
     """Features by name, BatchNorm with its counters, and a dropout that must stay silent."""
 
@@ -34,7 +34,7 @@ class Named(nn.Module):
         return self.body(x)
 
 
-@pytest.mark.parametrize("features", ["body", "embed", before("head"), lambda model, x: model.body(x)], ids=range(4))
+@pytest.mark.parametrize("features", ["body", "embed", input_of("head"), lambda model, x: model.body(x)], ids=range(4))
 def test_features_by_any_name_are_the_same(features: Any, tmp_path: Path) -> None:
     torch.manual_seed(5)
     model = Named()
@@ -75,7 +75,7 @@ def test_rows_without_a_label_each_are_refused(rows: int, labels: int) -> None:
 
 def test_looking_before_a_layer_leaves_no_hook_behind() -> None:
     model, x = net(), torch.randn(4, 6)
-    features = UserExtractor(model, before("2"))(x)
+    features = UserExtractor(model, input_of("2"))(x)
     assert torch.equal(features, model[1](model[0](x)))
     assert not model[2]._forward_pre_hooks
 

@@ -26,9 +26,9 @@ from fedaux.privacy.account import (
     SiteAccount,
     account_folder,
     create_key,
-    is_believed,
     read_account,
     sign,
+    verify_count,
 )
 from fedaux.privacy.accounting import BudgetError, Mechanism, release_mechanism, round_up, total_epsilon
 
@@ -109,13 +109,13 @@ def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(tmp_
     shutil.copytree(vault, old)
     told = Account.from_json(release(vault, "y", epsilon_total=1.0).account)
     assert told.entries == 2
-    heard = {"known_entries": 2, "signature": told.signature}
+    known_entries = {"known_entries": 2, "signature": told.signature}
     with pytest.raises(BudgetError, match="has 1 entries, but the server has heard of 2: this is an old copy"):
-        release(old, "x", never, **heard)
+        release(old, "x", never, **known_entries)
     with pytest.raises(BudgetError, match="old copy"):
-        store(old).train("x", old / "model", lambda entries: TRAINING, untrained, **heard)
+        store(old).train("x", old / "model", lambda entries: TRAINING, untrained, **known_entries)
     assert facts(release(old, "x", never, known_entries=1)) == facts(made())
-    assert facts(release(vault, "x", never, **heard)) == facts(made())
+    assert facts(release(vault, "x", never, **known_entries)) == facts(made())
 
 
 def test_a_count_that_the_client_never_signed_does_not_shut_it_out(
@@ -397,11 +397,11 @@ def test_a_key_that_is_not_whole_is_none(tmp_path: Path, left: bytes | None) -> 
     if left is not None:
         (tmp_path / KEY_FILE).write_bytes(left)
     assert sign(tmp_path, 3) == ""
-    assert is_believed(tmp_path, 3, "")
+    assert verify_count(tmp_path, 3, "")
     create_key(tmp_path)
-    assert is_believed(tmp_path, 3, sign(tmp_path, 3))
+    assert verify_count(tmp_path, 3, sign(tmp_path, 3))
     for forged in (sign(tmp_path, 2), sign(tmp_path, 3)[:-1], ""):
-        assert not is_believed(tmp_path, 3, forged)
+        assert not verify_count(tmp_path, 3, forged)
 
 
 @pytest.mark.parametrize("missing", [1, 3])

@@ -18,7 +18,7 @@ from fedaux.privacy import dp_sgd
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients, system_uniform, train_private
 from fedaux.privacy.mechanism import GRID
-from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
+from fedaux.privacy.module_validation import UnsupportedModuleError, per_record_safe
 from fedaux.privacy.per_record import ImpureModuleError, gradient, replicate
 from fedaux.privacy.units import Units
 from helpers.odd_rows import COMPANY, EXAMPLES, ROWS
@@ -33,7 +33,7 @@ def network() -> Prototype:
     return build(PrototypeSpec.of("cnn", width=4, features=8, norm="group"), (1, 8, 8), 3, 0)
 
 
-def summed(model: Prototype, records: Records, units: Units, clip: float) -> np.ndarray:
+def sums_received(model: Prototype, records: Records, units: Units, clip: float) -> np.ndarray:
     return sum_clipped_gradients([model], records, units.rows, clip)
 
 
@@ -56,7 +56,7 @@ def test_the_sum_is_of_clipped_means_over_units() -> None:
     ):
         means = [own[group].mean(axis=0) for group in groups]
         naive = sum(row * min(1.0, 0.5 / max(np.linalg.norm(row), 1e-9)) for row in means)
-        assert np.allclose(summed(model, records, units, 0.5) * 0.5 / GRID, naive, atol=1e-4)
+        assert np.allclose(sums_received(model, records, units, 0.5) * 0.5 / GRID, naive, atol=1e-4)
 
 
 numbers = st.floats(allow_nan=True, allow_infinity=True, width=64)
@@ -81,7 +81,7 @@ def test_no_unit_moves_the_sum_further_than_claimed(
             features = np.array([*common, *rows]).astype(np.float32)
         person = np.array([0, 1, 2, *[3] * len(rows)])
         records = Records(features, np.full(len(features), label), person=person)
-        return summed(model, records, Units.of(records, "person", 2), 1.0).astype(float)
+        return sums_received(model, records, Units.of(records, "person", 2), 1.0).astype(float)
 
     assert np.linalg.norm(total(*[one] * many) - total(other)) <= 2 * GRID
     assert np.linalg.norm(total(*[one] * many) - total()) <= GRID
@@ -110,7 +110,7 @@ def test_a_sum_over_nobody_is_nothing() -> None:
 def test_every_sum_of_gradients_is_verified(step: int) -> None:
     """A network that begins to count at some step: what came before is trained, and then no more."""
 
-    @keeps_records_apart
+    @per_record_safe
     class Counts(nn.Module):
         width, calls = 4, 0
 

@@ -23,10 +23,10 @@ def account(epsilon: float = 0.5, delta: float = 1e-5, adjacency: str = "replace
     return Account(epsilon, delta, adjacency, unit, 1)
 
 
-def ledger(*accounts: Account, history: Sequence[RoundResult] = (), unheard: Sequence[str] = ()) -> Ledger:
+def ledger(*accounts: Account, history: Sequence[RoundResult] = (), awaiting_reply: Sequence[str] = ()) -> Ledger:
     names = [chr(ord("a") + i) for i in range(len(accounts))]
     told = dict(zip(names, accounts, strict=True))
-    return Ledger.of({name: release(name) for name in names}, told, unheard, history)
+    return Ledger.of({name: release(name) for name in names}, told, awaiting_reply, history)
 
 
 def test_everything_that_crosses_is_classified() -> None:
@@ -88,7 +88,7 @@ def test_a_printed_epsilon_is_never_less_than_the_reported_one(epsilon: float) -
 
 
 def test_what_was_not_heard_is_said() -> None:
-    said = ledger(account(), unheard=["a", "q"]).statement()
+    said = ledger(account(), awaiting_reply=["a", "q"]).statement()
     assert "a, q did not answer the last order, and may have spent more than could be reported" in said
     assert "may have spent more" not in ledger(account()).statement()
 

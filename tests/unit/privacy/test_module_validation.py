@@ -19,7 +19,7 @@ from fedaux.privacy.module_validation import (
     constructor_options,
     declared_modules,
     has_declared_module,
-    keeps_records_apart,
+    per_record_safe,
     validate_module,
 )
 from helpers.networks import IMAGES, TEXTS, image_network, text_network
@@ -56,7 +56,7 @@ def test_all_problems_are_named_at_once_with_path_and_fix() -> None:
         validate_module(net)
     said = str(caught.value)
     assert "1.0: Own (" in said
-    assert "@fedaux.keeps_records_apart" in said
+    assert "@fedaux.per_record_safe" in said
     assert "1.1: BatchNorm1d has no running statistics and normalises over the batch: give it track_running" in said
     assert caught.value.code == Exit.PRIVACY
     assert isinstance(caught.value, ValueError)
@@ -82,7 +82,7 @@ def test_masks_are_refused_in_training_only(layer: nn.Module) -> None:
     [("dropout_prob", 0.5), ("attention_dropout", 1), ("attn_drop", (0.0, 0.1)), ("drop", float("nan"))],
 )
 def test_a_dropout_of_any_name_is_refused_in_training(name: str, value: Any) -> None:
-    @keeps_records_apart
+    @per_record_safe
     class Own(nn.Module):
         pass
 
@@ -112,7 +112,7 @@ def test_functional_dropout_of_a_library_is_refused_in_training() -> None:
 
 
 def test_dropout_of_nothing_is_no_mask() -> None:
-    @keeps_records_apart
+    @per_record_safe
     class Own(nn.Module):
         drop_last, dropped, dropout = True, "nothing", None
 
@@ -163,7 +163,7 @@ def test_an_option_of_a_later_torch_is_refused_unless_it_has_its_default(monkeyp
 
 
 def test_what_stays_in_training_mode_is_refused_for_features() -> None:
-    @keeps_records_apart
+    @per_record_safe
     class Stubborn(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -195,7 +195,7 @@ def test_an_unknown_class_is_refused_until_somebody_vouches_for_it() -> None:
     refuses("the network: Linear", Linear(2, 2))
     refuses("the network: Own", Own())
     assert not has_declared_module(nn.Sequential(Own()))
-    assert keeps_records_apart(Own) is Own
+    assert per_record_safe(Own) is Own
     validate_module(Own())
     assert has_declared_module(nn.Sequential(Own()))
     own = Own()
@@ -204,7 +204,7 @@ def test_an_unknown_class_is_refused_until_somebody_vouches_for_it() -> None:
 
 
 def test_a_word_for_a_module_is_no_word_for_those_inside() -> None:
-    @fedaux.keeps_records_apart
+    @fedaux.per_record_safe
     class Own(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -255,7 +255,7 @@ def test_what_was_changed_after_it_was_built_is_refused() -> None:
 
 
 def test_modules_that_cannot_be_looked_at_are_refused() -> None:
-    @keeps_records_apart
+    @per_record_safe
     class Own(nn.Module):
         pass
 

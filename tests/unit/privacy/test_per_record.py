@@ -18,7 +18,7 @@ from fedaux.models.compute import Compute, place
 from fedaux.models.inference import predict
 from fedaux.privacy import per_record
 from fedaux.privacy.mechanism import clip_rows, unit_rows
-from fedaux.privacy.module_validation import UnsupportedModuleError, keeps_records_apart
+from fedaux.privacy.module_validation import UnsupportedModuleError, per_record_safe
 from fedaux.privacy.per_record import (
     ImpureModuleError,
     gradient,
@@ -83,7 +83,7 @@ def test_one_thread_computes_in_every_worker_and_the_number_is_restored() -> Non
 
 
 def test_workers_share_weights_and_come_only_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    @keeps_records_apart
+    @per_record_safe
     class Own(nn.Linear):
         pass
 
@@ -195,7 +195,7 @@ def test_replicas_answer_alike() -> None:
 def test_no_block_is_returned_before_it_is_verified() -> None:
     """The network forgets itself in the second block: the first is returned, and then nothing."""
 
-    @keeps_records_apart
+    @per_record_safe
     class Own(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.calls = getattr(self, "calls", 0) + 1

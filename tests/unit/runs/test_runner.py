@@ -15,7 +15,7 @@ from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarte
 from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import describe, planner, run_in_folder, run_over_regions
-from fedaux.server.loop import NoAnswerError
+from fedaux.server.loop import QuorumError
 from fedaux.server.regions import FOLDER, RegionError
 from fedaux.server.run_lock import FILE as LOCK
 from fedaux.server.run_lock import LockedError, RunLock
@@ -27,11 +27,11 @@ from helpers.tiny import MLP, TINY_CONFIG
 
 
 def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:
-    heard: list[tuple[str, int, int]] = []
+    known_entries: list[tuple[str, int, int]] = []
 
     def note(who: str, round_: int) -> None:
         lines = (tmp_path / HISTORY).read_text().splitlines()
-        heard.append((who, round_, len(lines)))
+        known_entries.append((who, round_, len(lines)))
         assert RunState.load(tmp_path).round == round_
 
     class Listener(Callback):
@@ -44,7 +44,7 @@ def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:
 
     server = replace(make_server(), on_progress=on_progress)
     result = run_in_folder(tmp_path, server, Scripted(), None, [Listener()])
-    assert heard == [("callback", 1, 1), ("progress", 1, 1), ("callback", 2, 2), ("progress", 2, 2)]
+    assert known_entries == [("callback", 1, 1), ("progress", 1, 1), ("callback", 2, 2), ("progress", 2, 2)]
     assert result.state.round == 2
 
 
@@ -56,7 +56,7 @@ def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(tmp_pa
             self.ended += 1
 
     listener, events = Listener(), list[ProgressEvent]()
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(QuorumError):
         run_in_folder(tmp_path, make_server(), Scripted(dict.fromkeys("abcd", fails(TrainOrder, 2))), None, [listener])
     assert listener.ended == 1
     state = stored_state(CONFIG, tmp_path)
@@ -103,7 +103,7 @@ def test_sites_that_leave_and_come_do_not_end_a_run_nor_change_the_prototypes_of
         state = run_in_folder(tmp_path, server, Scripted(), state, until=round_).state
         assert set(state.history[-1].client_metrics) == set(names)
     labels = {"a": SMALL.label, "b": WIDE.label, "c": SMALL.label, "d": WIDE.label}
-    assert RunState.load(tmp_path).dealt == {**labels, "e": WIDE.label}
+    assert RunState.load(tmp_path).assignment == {**labels, "e": WIDE.label}
     assert set(state.releases) == set("abcde")
 
 

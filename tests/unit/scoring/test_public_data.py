@@ -28,7 +28,7 @@ def test_learners_see_records_or_where_heads_train_their_features() -> None:
     for head_only in (False, True):
         server = make_server(replace(CONFIG, head_only=head_only))
         server.restore(initial_state(server))
-        public, h0 = server.public, predict(server.learners.extractors[MLP.label], server.public.aux)
+        public, h0 = server.public, predict(server.networks.extractors[MLP.label], server.public.aux)
         expected = h0[public.split.distill] if head_only else public.distill.gather()
         assert np.array_equal(public.distill_inputs(MLP.label).gather(), expected)
         test = public.test_inputs(MLP.label)

@@ -22,10 +22,10 @@ from fedaux.scoring.teacher_weights import (
     PublicEmbedding,
     Scored,
     TeacherWeights,
-    ceiling,
+    cap_precision,
     client_weights,
+    share_cap,
     teacher_weights,
-    trusted,
 )
 
 SHARES = [1.0, 0.9, 0.5, 0.4, 1 / 3, 0.3, 0.1]
@@ -55,7 +55,7 @@ def test_weights_lie_above_the_floor_at_most_one_and_keep_the_order(log_odds: li
 @given(WEIGHTS, st.sampled_from(SHARES))
 def test_none_has_more_than_its_share_and_nothing_is_cut_without_need(weights: np.ndarray, share: float) -> None:
     share = max(share, 1 / len(weights))
-    height = ceiling(weights, share)
+    height = share_cap(weights, share)
     cut = np.minimum(weights, height)
     total = cut.sum(axis=0)
     assert (cut <= share * total * (1 + 1e-9)).all()
@@ -71,11 +71,11 @@ def test_none_has_more_than_its_share_and_nothing_is_cut_without_need(weights: n
 def test_colluders_do_not_hide_behind_each_other() -> None:
     """Cut one by one against the uncut weights of the others, two loud teachers would keep nearly everything."""
     loud, quiet = np.full(1, 1.0), np.full(1, 0.01)
-    height = ceiling(np.stack([loud, loud, quiet, quiet, quiet, quiet]), 0.3)
+    height = share_cap(np.stack([loud, loud, quiet, quiet, quiet, quiet]), 0.3)
     assert height == pytest.approx(0.04 / (1 / 0.3 - 2))
     assert height / (2 * height + 0.04) == pytest.approx(0.3)
     weights = np.random.default_rng(0).uniform(MIN_WEIGHT, 1, (9, 5)) ** 4  # the order of teachers does not matter
-    assert np.allclose(ceiling(weights, 0.2), ceiling(weights[::-1], 0.2), rtol=1e-14)
+    assert np.allclose(share_cap(weights, 0.2), share_cap(weights[::-1], 0.2), rtol=1e-14)
 
 
 ODDS = {"a": [9.0, -9.0, 0.0, 3.0], "b": [0.0, 0.1, 0.0, -80.0], "c": [-1.0, 0.2, 0.0, -90.0]}
@@ -134,11 +134,11 @@ def told(client: str, scale: float, sensitivity: float = 2.0) -> Release:
 def test_nobody_is_taken_for_more_exact_than_the_median_client() -> None:
     """Noise is compared by what it is to the sensitivity: that is the budget, whatever the number of records."""
     honest = [told("a", 8.0), told("b", 8.0), told("c", 20.0, sensitivity=5.0), told("d", 80.0)]
-    found = trusted([*honest, told("liar", 1e-9)])
+    found = cap_precision([*honest, told("liar", 1e-9)])
     assert [one.scale for one in found] == [8.0, 8.0, 20.0, 80.0, 8.0]
     assert all(one is other for one, other in zip(found, honest, strict=False))
     alike = [told(str(i), 4.045130358696958 * reach, reach) for i, reach in enumerate((2.0, 3.7, 1e9 / 7))]
-    assert all(one is other for one, other in zip(trusted(alike), alike, strict=True))  # as they are, to the bit
+    assert all(one is other for one, other in zip(cap_precision(alike), alike, strict=True))  # as they are, to the bit
 
 
 @pytest.fixture

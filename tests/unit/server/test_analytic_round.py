@@ -13,7 +13,7 @@ from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums, Head, Rid
 from fedaux.models import Prototype, load_state
 from fedaux.models.registry import HeadFeatures
 from fedaux.server.analytic_round import head_features, public_covariance, with_head
-from fedaux.server.loop import NoAnswerError, run
+from fedaux.server.loop import QuorumError, run
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from helpers.scripted import CLIENTS, CONFIG, MLP, Scripted, account, honest, make_server
@@ -50,7 +50,7 @@ def test_each_client_is_asked_once_and_what_is_kept_does_not_grow() -> None:
     state = rounds_of(federation, replace(RIDGE, rounds=8), save=saved.append)
     assert all(isinstance(order, SumsOrder) for order in federation.asked)
     asked = [order.client for order in federation.asked]
-    assert sorted(asked) == sorted(set(asked)) == sorted(state.summed)
+    assert sorted(asked) == sorted(set(asked)) == sorted(state.sums_received)
     sizes = [[array.shape for array in state.sums.get(MLP.label, {}).values()] for state in saved]
     assert sizes[1:] == [[(3, 6), (3,), (21,)]] * (len(saved) - 1)
     assert [len(result.client_metrics) for result in state.history] == [2] * 8
@@ -65,7 +65,7 @@ def test_the_head_is_that_of_all_sums_so_far() -> None:
     mapped = head_features(server, start, MLP.label)
     pooled = Records(np.concatenate([rows(c).x for c in CLIENTS]), np.concatenate([rows(c).labels for c in CLIENTS]))
     expected = Ridge().head(FeatureMoments.of(mapped, pooled, 3, second=True), lambda: np.eye(6))
-    found = server.learners.loaded(MLP.label, state.weights[MLP.label])
+    found = server.networks.loaded(MLP.label, state.weights[MLP.label])
     assert isinstance(found, Prototype)
     logits = torch.from_numpy(pooled.x) @ found.head.weight.T + found.head.bias  # a whole network: on raw features
     psi = mapped(torch.from_numpy(pooled.x)).double().numpy()
@@ -77,7 +77,7 @@ def test_a_stopped_run_goes_on_with_the_sums_that_it_has() -> None:
     half = rounds_of(answers(), replace(RIDGE, rounds=2))
     rest = answers()
     again = rounds_of(rest, state=replace(half, config=RIDGE))
-    assert {order.client for order in rest.asked}.isdisjoint(half.summed)
+    assert {order.client for order in rest.asked}.isdisjoint(half.sums_received)
     assert np.array_equal(again.weights[MLP.label]["parameters"], whole.weights[MLP.label]["parameters"])
 
 
@@ -89,7 +89,7 @@ def test_who_fails_is_asked_again_and_too_few_end_the_run() -> None:
     state = rounds_of(federation, replace(RIDGE, fraction=1.0))
     assert [order.client for order in federation.asked] == [*CLIENTS, "b", "b", "b"]
     assert all(result.failures[0].reason == "no sums: out of order" for result in state.history)
-    with pytest.raises(NoAnswerError, match="1 contributions of 4"):
+    with pytest.raises(QuorumError, match="1 contributions of 4"):
         rounds_of(answers(b=fails, c=fails, d=fails), replace(RIDGE, fraction=1.0))
 
 
@@ -97,7 +97,7 @@ def test_who_fails_is_asked_again_and_too_few_end_the_run() -> None:
 def test_training_starts_from_the_head_of_those_that_are_prepared(prepare: str, count: int) -> None:
     federation = answers()
     state = rounds_of(federation, replace(RIDGE, method="fedavg", head_init="ridge", prepare=prepare))
-    assert len(federation.of_kind(SumsOrder)) == len(state.summed) == count
+    assert len(federation.of_kind(SumsOrder)) == len(state.sums_received) == count
     kinds = [type(order) for order in federation.asked]
     assert kinds == [SumsOrder] * count + [TrainOrder] * 8
     sent = federation.of_kind(TrainOrder)[0].weights["parameters"]
@@ -112,7 +112,7 @@ def test_a_head_on_mapped_features_is_put_where_the_network_has_its_own(head_onl
     mapped, rng = head_features(server, state, MLP.label), np.random.default_rng(0)
     head = Head(rng.normal(size=(3, 6)), rng.normal(size=3))
     weights = with_head(server, MLP.label, state.weights[MLP.label], mapped, head)
-    learner = server.learners.trained[MLP.label].eval()
+    learner = server.networks.trained[MLP.label].eval()
     load_state(learner, weights)
     test = server.public.test_inputs(MLP.label)
     assert test is not None

@@ -10,7 +10,7 @@ import pytest
 from fedaux import Config
 from fedaux.core.messages import Account, Order, PrepareOrder, Reply, TrainOrder, Update
 from fedaux.core.progress import ProgressEvent, ReplyReceived, WorkProgress
-from fedaux.server.loop import NoAnswerError, quorum, run, sample
+from fedaux.server.loop import QuorumError, quorum, run, sample
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Scripted, account, fails, honest, make_server, update
@@ -83,7 +83,7 @@ def test_who_makes_no_release_stays_in_the_average_and_is_asked_again() -> None:
 
 
 def test_without_any_release_the_run_ends_and_says_so() -> None:
-    with pytest.raises(NoAnswerError, match="and no scores"):
+    with pytest.raises(QuorumError, match="and no scores"):
         rounds_of(Scripted(dict.fromkeys(CLIENTS, fails(PrepareOrder))))
 
 
@@ -101,7 +101,7 @@ def test_quorum_is_a_share_of_those_wanted_and_at_least_one(share: float, wanted
 def test_a_round_needs_its_quorum(failing: int) -> None:
     federation = Scripted(dict.fromkeys(CLIENTS[:failing], fails(TrainOrder, 2)))
     if failing > 2:
-        with pytest.raises(NoAnswerError, match=r"round 2 has 1 contributions of 4.*asks for 2 \(a: out of order; b"):
+        with pytest.raises(QuorumError, match=r"round 2 has 1 contributions of 4.*asks for 2 \(a: out of order; b"):
             rounds_of(federation, AVERAGE)
     else:
         last = rounds_of(federation, AVERAGE).history[-1]
@@ -114,18 +114,18 @@ def test_a_lost_round_keeps_the_accounts_and_the_rounds_before_it() -> None:
     spent = {client: lambda order: priced(order, 2 + order.round) for client in CLIENTS}
     spent |= dict.fromkeys("abc", fails(TrainOrder, 2))
     saved: list[RunState] = []
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(QuorumError):
         rounds_of(Scripted(spent), AVERAGE, save=saved.append)
     last = saved[-1]
     assert last.round == 1
     assert same_weights(last, saved[-2])
     assert last.accounts["d"] == Account(0.5, 1e-5, "replace-one", "record", 4)
-    assert last.unheard == set("abc")
+    assert last.awaiting_reply == set("abc")
     federation = Scripted()
     after = rounds_of(federation, AVERAGE, state=last)
-    heard = {order.client: order.heard for order in federation.of_kind(TrainOrder)}
-    assert heard == {**dict.fromkeys("abc", 1), "d": 4}
-    assert after.unheard == set()
+    known_entries = {order.client: order.known_entries for order in federation.of_kind(TrainOrder)}
+    assert known_entries == {**dict.fromkeys("abc", 1), "d": 4}
+    assert after.awaiting_reply == set()
 
 
 def priced(order: Order, entries: int) -> Reply:
@@ -141,7 +141,7 @@ def test_spare_clients_are_asked_and_not_waited_for() -> None:
     state = rounds_of(federation, config)
     assert [order.client for order in federation.asked] == list(CLIENTS)
     assert federation.taken == ["b", "c"]
-    assert state.unheard == {"a", "d"}  # both were asked, and may have spent something
+    assert state.awaiting_reply == {"a", "d"}  # both were asked, and may have spent something
     assert sorted(state.history[0].client_metrics) == ["b", "c"]
 
 

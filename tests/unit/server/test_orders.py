@@ -13,7 +13,7 @@ from fedaux.core.rng import derive_seed
 from fedaux.models.inference import fingerprint
 from fedaux.scoring.features import extractor_hash
 from fedaux.scoring.teacher_weights import TeacherWeights
-from fedaux.server.orders import Heard
+from fedaux.server.orders import AccountCounts
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState, StateError
 from fedaux.server.server import Server
@@ -44,14 +44,14 @@ def test_a_train_order_has_the_rounds_own_seed() -> None:
 
 
 def test_a_count_goes_back_with_the_clients_signature_of_it(tmp_path: Path) -> None:
-    account, known = Account(0.5, 1e-5, "replace-one", "record", 3, "s3"), Heard(tmp_path / "accounts.json")
+    account, known = Account(0.5, 1e-5, "replace-one", "record", 3, "s3"), AccountCounts(tmp_path / "accounts.json")
     known.update({"b": replace(account, entries=4, signature="s4"), "a": account, "c": replace(account, signature="")})
     server = make_server()
     orders = replace(server.orders, known_accounts=known)
     told = {"a": replace(account, entries=2, signature="s2"), "b": replace(account, entries=4, signature="")}
     state = initial_state(server).with_accounts("abc", {**told, "c": account})
     for make in (orders.prepare, orders.train):
-        sent = [(order.heard, order.heard_signature) for order in (make(state, client) for client in "abcd")]
+        sent = [(order.known_entries, order.known_signature) for order in (make(state, client) for client in "abcd")]
         assert sent == [(3, "s3"), (4, "s4"), (3, "s3"), (0, "")]
 
 
@@ -135,18 +135,18 @@ def test_statistics_of_features_go_to_those_that_train_heads_or_sum_features(hea
 
 def test_signatures_go_with_their_counts(tmp_path: Path) -> None:
     path = tmp_path / "heard.json"
-    known = Heard(path)
+    known = AccountCounts(path)
     assert known.entries("berlin") == (0, "")
     known.update({"berlin": replace(ACCOUNT, entries=3, signature="b3")})
     known.update({"berlin": replace(ACCOUNT, entries=2, signature="b2"), "paris": replace(ACCOUNT, entries=2)})
     known.update({"berlin": replace(ACCOUNT, entries=3, signature="")})
-    assert [Heard(path).entries(name) for name in ("berlin", "paris")] == [(3, "b3"), (2, "")]
+    assert [AccountCounts(path).entries(name) for name in ("berlin", "paris")] == [(3, "b3"), (2, "")]
     known.update({"berlin": replace(ACCOUNT, entries=3, signature="a3")})
-    assert Heard(path).entries("berlin") == (3, "a3")
+    assert AccountCounts(path).entries("berlin") == (3, "a3")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"berlin": "many"}', '{"berlin": [1]}'])
 def test_a_damaged_file_ends_the_run_before_it_begins(tmp_path: Path, text: str) -> None:
     (tmp_path / "heard.json").write_text(text)
     with pytest.raises(StateError, match="is damaged"):
-        Heard(tmp_path / "heard.json")
+        AccountCounts(tmp_path / "heard.json")

@@ -50,7 +50,7 @@ def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
 
 def test_published_weights_are_restored_instead_of_trained() -> None:
     server = make_server()
-    extractor = server.learners.extractors[MLP.label]
+    extractor = server.networks.extractors[MLP.label]
     published = {name: array + array.dtype.type(1) for name, array in flatten_state(extractor).items()}
     events: list[ProgressEvent] = []
 
@@ -96,7 +96,7 @@ def test_those_who_answer_are_known_with_their_accounts() -> None:
     state, failures, costs = collected(federation, server, initial_state(server))
     assert failures == []
     assert set(state.releases) == set(state.accounts) == set(state.prepared) == set(CLIENTS)
-    assert state.heard("a") == (1, "")
+    assert state.known_entries("a") == (1, "")
     orders = federation.of_kind(PrepareOrder)
     size = sum(array.nbytes for arrays in (orders[0].extractor, orders[0].public) for array in arrays.values())
     assert (costs.sent, costs.received) == (4 * size, 4 * 2 * 8)
@@ -111,5 +111,5 @@ def test_a_failure_says_that_there_is_no_score_and_is_remembered_as_unheard() ->
     state, failures, _ = collected(Scripted(script), server, initial_state(server))
     assert failures == [Failure("b", "no score: out of order")]
     assert set(state.releases) == {"a", "d"}
-    assert state.unheard == {"b", "c"}  # their accounts may have an entry that nobody was told of
-    assert collected(Scripted(), server, state)[0].unheard == set()
+    assert state.awaiting_reply == {"b", "c"}  # their accounts may have an entry that nobody was told of
+    assert collected(Scripted(), server, state)[0].awaiting_reply == set()

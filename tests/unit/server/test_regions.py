@@ -12,7 +12,7 @@ from fedaux import Config
 from fedaux.core.messages import PrepareOrder, TrainOrder
 from fedaux.server import regions as regions_module
 from fedaux.server.loop import run
-from fedaux.server.regions import FOLDER, Part, Region, RegionError, Regions
+from fedaux.server.regions import FOLDER, Region, RegionError, Regions, RegionSpec
 from fedaux.server.run_state import RunState, RunWriter
 from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Answer, Scripted, fails, make_server
 
@@ -21,7 +21,7 @@ def regional(folder: Path, config: Config, count: int, script: dict[str, Answer]
     made = []
     for number in range(1, count + 1):
         federation = Scripted(script)
-        made.append((Region(make_server(config), federation, folder, Part(number, count)), federation))
+        made.append((Region(make_server(config), federation, folder, RegionSpec(number, count)), federation))
     return made
 
 
@@ -42,7 +42,7 @@ def assert_same(one: RunState, other: RunState) -> None:
     for label, arrays in one.weights.items():
         for name, array in arrays.items():
             assert np.array_equal(array, other.weights[label][name])
-    assert (one.accounts, one.prepared, one.unheard) == (other.accounts, other.prepared, other.unheard)
+    assert (one.accounts, one.prepared, one.awaiting_reply) == (other.accounts, other.prepared, other.awaiting_reply)
     assert sorted(one.releases) == sorted(other.releases)
     for mine, theirs in zip(one.history, other.history, strict=True):
         ordered = sorted(theirs.failures, key=lambda failure: failure.client)
@@ -66,7 +66,7 @@ def test_regions_end_in_the_bits_of_one_server(variant: str, count: int, tmp_pat
     alone = run(make_server(config), Scripted(), None, lambda state: None)
     state, made = merged(tmp_path, config, count)
     assert_same(state, alone)
-    parts = [Part(number, count).clients(CLIENTS) for number in range(1, count + 1)]
+    parts = [RegionSpec(number, count).clients(CLIENTS) for number in range(1, count + 1)]
     for part, (_, federation) in zip(parts, made, strict=True):  # each asked its own clients, and no others
         assert {order.client for order in federation.asked} <= set(part)
 
@@ -139,11 +139,11 @@ def test_a_server_whose_place_was_taken_asks_nobody_and_answers_nothing(tmp_path
             raise StoppedError
 
     federation = Scripted({})
-    region = Region(make_server(CONFIG), federation, tmp_path, Part(1, 1), check)
+    region = Region(make_server(CONFIG), federation, tmp_path, RegionSpec(1, 1), check)
     with pytest.raises(StoppedError):
         run(make_server(CONFIG), Regions(tmp_path, 1, lambda: region.step() and None), None, RunWriter(tmp_path).save)
     assert bool(federation.asked) == bool(answered)  # lost while it asked
-    assert not Part(1, 1).answer(tmp_path, 1).is_file()
+    assert not RegionSpec(1, 1).answer(tmp_path, 1).is_file()
 
 
 def test_a_damaged_request_is_an_error(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_damaged_request_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "count"), [(10, 3), (2, 5), (7, 1)])
 def test_every_client_is_in_one_region(size: int, count: int) -> None:
     names = [str(number) for number in range(size)]
-    parts = [Part(number, count).clients(names) for number in range(1, count + 1)]
+    parts = [RegionSpec(number, count).clients(names) for number in range(1, count + 1)]
     assert [name for part in parts for name in part] == names
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -165,5 +165,5 @@ def test_every_client_is_in_one_region(size: int, count: int) -> None:
 @pytest.mark.parametrize("text", ["", "2", "0/2", "3/2", "1/2/3", "north"])
 def test_what_is_no_region_is_refused(text: str) -> None:
     with pytest.raises(RegionError, match="1/2"):
-        Part.parse(text)
-    assert Part.parse("2/3") == Part(2, 3)
+        RegionSpec.parse(text)
+    assert RegionSpec.parse("2/3") == RegionSpec(2, 3)

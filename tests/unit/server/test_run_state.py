@@ -47,7 +47,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     loaded = RunState.load(tmp_path / "run")
     assert (loaded.config, loaded.round, loaded.history) == (saved.config, 1, (RESULT,))
     assert loaded.prepared == {"client-000"}
-    assert (loaded.accounts, loaded.unheard) == ({"client-000": ACCOUNT}, {"client-001"})
+    assert (loaded.accounts, loaded.awaiting_reply) == ({"client-000": ACCOUNT}, {"client-001"})
     assert loaded.last_round == {"client-000": 1}
     for room in ("weights", "extractors", "public", "method_state"):
         assert_same(getattr(saved, room), getattr(loaded, room))
@@ -155,7 +155,9 @@ def test_damage_inside_the_arrays_is_a_state_error(tmp_path: Path, damage: str) 
 def grown(count: int) -> list[RunState]:
     """As a run saves them: prepared, then releases and a result for each of so many rounds, each by a new client."""
     states = [
-        replace(sample_state(0), releases={}, accounts={}, unheard=frozenset(), prepared=frozenset(), last_round={})
+        replace(
+            sample_state(0), releases={}, accounts={}, awaiting_reply=frozenset(), prepared=frozenset(), last_round={}
+        )
     ]
     for number in range(1, count + 1):
         name = f"client-{number}"
@@ -171,7 +173,7 @@ def facts_of(state: RunState) -> tuple[Any, ...]:
     releases = {
         client: {**vars(one), "arrays": one.arrays["values"].tolist()} for client, one in state.releases.items()
     }
-    clients = state.accounts, state.unheard, state.prepared, state.last_round
+    clients = state.accounts, state.awaiting_reply, state.prepared, state.last_round
     return state.config, state.round, state.history, releases, *clients, state.weights["mlp"]["float32"].tobytes()
 
 

@@ -28,9 +28,9 @@ def distilled(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """Soft labels of every round."""
     real, found = round_module.distill_students, list[np.ndarray]()
 
-    def spy(learners: Any, weights: Any, inputs: Any, ensemble: Ensemble, *rest: Any) -> Any:
+    def spy(networks: Any, weights: Any, inputs: Any, ensemble: Ensemble, *rest: Any) -> Any:
         found.append(ensemble.soft_labels())
-        return real(learners, weights, inputs, ensemble, *rest)
+        return real(networks, weights, inputs, ensemble, *rest)
 
     monkeypatch.setattr(round_module, "distill_students", spy)
     return found
@@ -61,7 +61,7 @@ def naive_soft_labels(config: Config, asked: list[Order], failed: set[tuple[str,
         for client, weights in last_model.items():
             label = server.label_of(client)
             odds[client] = np.exp(embedding.teacher_weights(releases, CLIENTS).log_odds(client))  # type: ignore[arg-type]
-            logits[client] = teacher_logits(server.learners.trained[label], weights, server.public.distill)
+            logits[client] = teacher_logits(server.networks.trained[label], weights, server.public.distill)
         mean = sum(odds[client][:, None] * logits[client] for client in odds) / sum(odds.values())[:, None]  # type: ignore[index]
         labels.append(softmax(mean if part is None else mean[part], axis=1))
     return labels
@@ -99,12 +99,12 @@ def test_where_everybody_answers_nothing_changes_to_the_bit(method: str, tmp_pat
 def test_teachers_that_stand_count_and_without_scores_count_alike(distilled: list[np.ndarray], tmp_path: Path) -> None:
     config = replace(STANDING, method="feddf")
     state, _ = finished(config, tmp_path)
-    heard = set[str]()
+    known_entries = set[str]()
     for result in state.history:
-        heard |= set(result.client_metrics)
-        assert result.effective_teachers == pytest.approx(len(heard))
+        known_entries |= set(result.client_metrics)
+        assert result.effective_teachers == pytest.approx(len(known_entries))
         assert len(result.client_metrics) == 2
-    assert len(heard) == len(CLIENTS)
+    assert len(known_entries) == len(CLIENTS)
 
 
 def test_a_model_sent_before_its_release_teaches_from_the_release_on(tmp_path: Path) -> None:

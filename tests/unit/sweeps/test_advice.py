@@ -7,7 +7,7 @@ import pytest
 
 from fedaux.config.methods import METHODS
 from fedaux.config.schema import Config
-from fedaux.sweeps.advice import Row, Setting, Study, advise, evenness, in_words, measured, setting_of
+from fedaux.sweeps.advice import Row, Setting, Study, advise, describe, evenness, measured, setting_of
 
 HEADS = Setting(clients=20, records=2500, alpha=0.01, frozen=True, architectures=1, epsilon=1.0, rounds=20)
 
@@ -90,7 +90,7 @@ def test_a_config_says_its_setting() -> None:
     found = setting_of(config)
     assert (found.clients, found.rounds, found.alpha, found.frozen) == (4, 3, 0.01, False)
     assert found.records == pytest.approx(1797 * 0.8 * 0.5 / 4, rel=0.02)
-    assert in_words(found).startswith("whole networks, 4 clients of about 180 records")
+    assert describe(found).startswith("whole networks, 4 clients of about 180 records")
     shards = Config.from_dict({"data": {"clients": 4, "partition": "shards", "shards": 10}})
     assert setting_of(shards).alpha > 0.1
 

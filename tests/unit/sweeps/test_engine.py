@@ -13,7 +13,7 @@ from fedaux.core.errors import Exit
 from fedaux.core.progress import Notice, OnProgress, ProgressEvent, SweepProgress
 from fedaux.server.run_state import RunWriter
 from fedaux.sweeps.engine import FailedRun, SweepError, SweepResult, read_sweep, run_sweep, write_results
-from fedaux.sweeps.grid import Chosen, Sweep
+from fedaux.sweeps.grid import MethodSettings, Sweep
 from fedaux.sweeps.workers import Task, TaskError, run_tasks
 from helpers.runs import finished_run
 from helpers.tiny import MLP, TINY_CONFIG
@@ -59,7 +59,7 @@ def failed(result: SweepResult, count: int) -> SweepResult:
 
 def test_words_and_files_say_which_settings_the_methods_had(tmp_path: Path) -> None:
     validated = Config.from_dict(TINY_CONFIG.to_dict(), ["data.validation_fraction=0.5"])
-    chosen = Chosen("tuned by hand", {"fedavg": {"local.lr": 0.001}})
+    chosen = MethodSettings("tuned by hand", {"fedavg": {"local.lr": 0.001}})
     sweep = Sweep.of(validated, {"method": ["fedavg", "feddf"]}, 1, chosen)
     for run in sweep.runs(tmp_path):
         finished_run(run.folder, run.config)

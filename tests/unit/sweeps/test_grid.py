@@ -9,7 +9,7 @@ import pytest
 from fedaux.config.parsing import ConfigError
 from fedaux.config.presets import DEMO, PRESETS
 from fedaux.config.schema import Config
-from fedaux.sweeps.grid import AS_CONFIGURED, Chosen, Sweep, format_value, ignores, make_arm, studies
+from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings, Sweep, format_value, ignores, make_arm, studies
 from helpers.tiny import TINY, TINY_CONFIG, TINY_TOML
 
 TABLE: dict[str, Any] = {**TINY, "privacy": {"unsafe_seed": 0}}
@@ -159,14 +159,14 @@ def tuned(tmp_path: Path) -> Path:
 
 
 def test_the_demo_is_what_was_tuned_for_it() -> None:
-    chosen = Chosen.of_the_demo()
+    chosen = MethodSettings.of_the_demo()
     assert chosen.note(DEMO) == chosen.source
     assert {"fedavg+p", "scaffold+p", "fedaux", "ridge+p"} <= chosen.methods.keys()
 
 
 def test_winners_reach_their_methods_and_what_is_swept_has_the_last_word(tuned: Path) -> None:
-    chosen = Chosen.read(tuned)
-    assert chosen == Chosen.read(tuned / "tuned.json")
+    chosen = MethodSettings.read(tuned)
+    assert chosen == MethodSettings.read(tuned / "tuned.json")
     sweep = Sweep.of(TINY_CONFIG, {"method": ["fedavg", "fedaux"]}, 2, chosen)
     fedavg, fedaux = (arm.config for arm in sweep.arms)
     assert (fedavg.local.lr, fedavg.local.optimizer, fedavg.data.test_seed) == (0.5, "sgd", 3)
@@ -177,7 +177,7 @@ def test_winners_reach_their_methods_and_what_is_swept_has_the_last_word(tuned: 
 
 
 def test_the_note_says_what_was_otherwise_when_it_was_tuned(tuned: Path) -> None:
-    chosen = Chosen.read(tuned)
+    chosen = MethodSettings.read(tuned)
     other = Config.from_dict(TINY_CONFIG.to_dict(), ["data.alpha=9.0", "rounds=7", "seed=4"])
     assert chosen.note(TINY_CONFIG) == "tuned, 8 settings a method tried on validation data"
     assert chosen.note(other, ["rounds"]) == f"{chosen.note(TINY_CONFIG)} with another data.alpha"
@@ -185,25 +185,25 @@ def test_the_note_says_what_was_otherwise_when_it_was_tuned(tuned: Path) -> None
 
 
 def test_what_cannot_be_taken_is_refused(tuned: Path) -> None:
-    chosen = Chosen.read(tuned)
+    chosen = MethodSettings.read(tuned)
     with pytest.raises(ConfigError, match="feddf has not been tuned: tune it with the same budget"):
         chosen.of("feddf")
     with pytest.raises(ConfigError, match=r"--set local.lr: the tuned settings"):
         chosen.refuse(["rounds=3", "local.lr=0.1"])
     with pytest.raises(ConfigError, match="name the folder that `fedaux tune` wrote"):
-        Chosen.read(tuned / "nowhere")
+        MethodSettings.read(tuned / "nowhere")
     (tuned / "odd.json").write_text("[]")
     with pytest.raises(ConfigError, match="is no file of winners"):
-        Chosen.read(tuned / "odd.json")
+        MethodSettings.read(tuned / "odd.json")
     with pytest.raises(ConfigError, match="did you mean 'paper'"):
-        Chosen.preset("papper")
+        MethodSettings.preset("papper")
 
 
 def test_a_preset_for_some_methods_has_the_last_word_on_them() -> None:
     everyone = PRESETS["paper"].settings
-    assert Chosen.preset("paper").of("fedavg") == everyone
+    assert MethodSettings.preset("paper").of("fedavg") == everyone
     for name, preset in PRESETS.items():
-        found = Chosen.preset(*dict.fromkeys(["paper", name]))
+        found = MethodSettings.preset(*dict.fromkeys(["paper", name]))
         for method in preset.methods:
             assert found.of(method) == {**everyone, **preset.settings}
             assert Sweep.of(TINY_CONFIG, {"method": [method]}, 1, found).arms  # every key is a setting

@@ -4,10 +4,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 from torch import nn
 
-from fedaux import Corpus, Records, keeps_records_apart
+from fedaux import Corpus, Records, per_record_safe
 
 
-@keeps_records_apart  # your word that its output for a record depends on that record alone
+@per_record_safe  # your word that its output for a record depends on that record alone
 class Network(nn.Module):
     """The part of your model below its last layer; fedaux adds a linear layer for the classes."""
 
