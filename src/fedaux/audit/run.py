@@ -65,9 +65,12 @@ def audit_client(
     """Attack the real client handlers, and yield the result of each attack as soon as it is over.
 
     Args:
-        audit: The ε that is claimed, its δ, and how many replies are drawn of each neighbour.
-        only: Names of attacks; without any, all of `ATTACKS`.
+        audit: The claimed ε and δ, and how many replies to draw from each neighbouring data set.
+        only: Names of the attacks to run; by default all of `ATTACKS`.
         on_progress: Called with a `WorkProgress` before each attack.
+
+    Returns:
+        An iterator over the results; an attack runs when its result is asked for.
     """
     yield from _audit(ATTACKS, lambda name: attack(name, audit or AuditConfig()), only, on_progress)
 
@@ -75,12 +78,15 @@ def audit_client(
 def audit_site(
     config: Config, only: Collection[str] = (), on_progress: OnProgress = no_progress
 ) -> Iterator[AttackResult]:
-    """Attack a site's own settings, with records that are made up in the format of its source.
+    """Attack a site's own settings, with synthetic records in the format of its source.
 
     Args:
         config: The site's settings, as its `site.toml` has them.
-        only: Names of attacks; without any, all of `OWN_ATTACKS`.
+        only: Names of the attacks to run; by default all of `OWN_ATTACKS`.
         on_progress: Called with a `WorkProgress` before each attack.
+
+    Returns:
+        An iterator over the results; an attack runs when its result is asked for.
     """
 
     def attack_own(name: str) -> AttackResult:
@@ -91,7 +97,7 @@ def audit_site(
 
 
 def attack(name: str, audit: AuditConfig) -> AttackResult:
-    """One of `ATTACKS`."""
+    """Run one of `ATTACKS`."""
     attacked, run = ATTACKS[name]
     return _attempt(name, attacked, lambda folder: run(folder, audit))
 

@@ -17,15 +17,18 @@ from fedaux.core.errors import UnknownNameError, import_attribute, unknown_name
 class Method:
     """One row of the method table.
 
-    pretrained: start from the extractor trained on auxiliary data without labels (P1), else from random weights.
-    proximal: add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX).
-    teachers: who is distilled: nobody; the clients; or the clients, their average and draws from a Gaussian (FedBE).
-    weights: how much each teacher counts on each public example: all alike; by the client's release (FedAUX); or by the
-        variance of the teacher's own logits (Fed-ET), which needs no release.
-    sends: what clients send: models that they train; or, each client once, what a head is computed from: sums of their
-        features per class, also with second moments, neither of them protected; or their releases under noise.
-    hooks: what these five cannot say: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are the method's
-        options, which `[method_options]` sets.
+    Attributes:
+        label: The name for readers: FedAUX.
+        pretrained: Start from the extractor pre-trained on unlabelled auxiliary data (P1), not from random weights.
+        proximal: Add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX).
+        teachers: The ensemble to distil: none; the clients; or the clients, their average and draws from a Gaussian
+            (FedBE).
+        weights: How much each teacher counts on each public example: all equally; by the client's release (FedAUX); or
+            by the variance of the teacher's own logits (Fed-ET), which needs no release.
+        sends: What clients send: the models they train; or, once per client, what a head is computed from: sums of
+            features per class, optionally with second moments, both unprotected; or their noisy releases.
+        hooks: Whatever the other fields cannot express: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are
+            the method's options, which `[method_options]` sets.
     """
 
     label: str
@@ -38,12 +41,12 @@ class Method:
 
     @property
     def analytic(self) -> bool:
-        """Whether its head is computed and not trained."""
+        """Whether the head is computed in closed form rather than trained."""
         return self.sends != "models"
 
     @property
     def sums(self) -> bool:
-        """Whether that is from sums of features, which nothing protects."""
+        """Whether the head is computed from sums of features, which are sent without noise."""
         return self.sends in SUMS
 
     @property
@@ -57,7 +60,7 @@ class Method:
         return self.weights == "certainty"
 
     def make_hooks(self, options: Mapping[str, Any]) -> Any:
-        """An instance of `hooks` with these options, None where there are no hooks. No option is silently ignored."""
+        """Return an instance of `hooks` with these options, or None if the method has none; unknown options raise."""
         needs_head = f"{self.label} sends {self.sends}: its hooks must be a subclass of AnalyticHead."
         if not self.hooks:
             require(not self.sums, needs_head)
@@ -117,12 +120,12 @@ fedyogi, fednova, scaffold, feddyn, ridge, discriminant, class-means, closed-for
 
 
 def method_name(name: str) -> str:
-    """As `METHODS` has it: fedaux for FedAUX. Other names, `module:attribute` among them, stay as they are."""
+    """Return the name as `METHODS` spells it: fedaux for FedAUX. Other names, such as `module:attribute`, are kept."""
     return name.lower() if name.lower() in METHODS else name
 
 
 def find_method(name: str) -> Method:
-    """A row of `METHODS`, in letters of any case, or a user's own: `module:attribute`."""
+    """Return a row of `METHODS`, whatever the case of the name, or the user's own `module:attribute`."""
     if method_name(name) in METHODS:
         return METHODS[method_name(name)]
     if ":" not in name:

@@ -37,7 +37,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """A run. Defaults are the paper's, except where docs/rulings.md says otherwise."""
+    """All settings of a run. Defaults are the paper's, except where docs/rulings.md says otherwise."""
 
     method: str = "fedaux"  # a name of `METHODS`, or your own: module:attribute
     method_options: Options = ()  # of the method, where it has any: beta of fedavgm, …
@@ -45,7 +45,7 @@ class Config(Settings):
     fraction: Share = 1.0  # C: the fraction of clients selected each round
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
     head_features: Literal["standardised", "raw"] = "standardised"  # head_only: h0's, by mean and deviation of D⁻'s
-    random_features: RandomFeatures = 0  # head_only: train heads on so many random ReLU features of them; 0: on them
+    random_features: RandomFeatures = 0  # head_only: number of random ReLU features to train heads on; 0: h0's own
     head_init: str = "random"  # or the head of closed-form, from releases; or of ridge, discriminant, class-means
     prepare: Literal["selected", "all"] = "selected"  # who releases or sends sums before round 1
     seed: int = 0  # of everything random except the privacy noise
@@ -107,7 +107,7 @@ class Config(Settings):
 
     @property
     def local_training(self) -> LocalConfig:
-        """`local`, with what it leaves to the method."""
+        """`local`, completed with the method's own defaults."""
         hooks = find_method(self.method).make_hooks(dict(self.method_options))
         return self.local.resolved(hooks.optimizers if hooks is not None else ("adam", "sgd"))
 
@@ -137,7 +137,7 @@ class Config(Settings):
 
     @property
     def analytic_head(self) -> Method | None:
-        """The method whose head is computed: that of the run, or the one whose head training starts from."""
+        """The method whose head is computed: the run's own, or the one whose head training starts from; else None."""
         method = find_method(self.method)
         if method.analytic or self.head_init == "random":
             return method if method.analytic else None
@@ -145,22 +145,37 @@ class Config(Settings):
 
     @property
     def releases(self) -> bool:
-        """Whether clients make a release: to be weighted as teachers, or for a head."""
+        """Whether clients make a release, to be weighted as teachers or to compute a head."""
         head = self.analytic_head
         return find_method(self.method).scores or (head is not None and head.sends == "releases")
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
-        """Read a TOML file, or JSON; then apply `key=value` overrides such as `local.lr=0.01`.
+        """Read the settings of a run from a TOML or JSON file.
 
-        Paths of data in the file are looked for beside it, and else in the working directory, as those of overrides
-        are. A table `[tune]` is there for `fedaux tune` alone.
+        Data paths in the file are looked up beside it, then in the working directory; data paths in overrides are
+        looked up in the working directory. A table `[tune]` is ignored: it is for `fedaux tune`.
+
+        Args:
+            path: The file.
+            overrides: Settings that replace those of the file, as `key=value`: `local.lr=0.01`.
+
+        Returns:
+            The validated settings.
         """
         return cls.from_dict({key: value for key, value in read_table(path).items() if key != "tune"}, overrides)
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
-        """Build from nested tables, as TOML or JSON has them, which are left unchanged."""
+        """Build the settings from nested tables, as TOML or JSON has them.
+
+        Args:
+            table: Settings by name, with one table per section. It is not modified.
+            overrides: Settings that replace those of the table, as `key=value`: `local.lr=0.01`.
+
+        Returns:
+            The validated settings; settings that the table leaves out have their defaults.
+        """
         merged = copy.deepcopy(dict(table))
         for text in overrides:
             apply_override(merged, text)
@@ -169,17 +184,19 @@ class Config(Settings):
         return built
 
     def to_dict(self) -> dict[str, Any]:
-        """As nested tables for JSON or TOML; `from_dict` reads them back."""
+        """Return all settings as nested tables for JSON or TOML, which `from_dict` reads back."""
         return dict(to_plain(self))
 
     def save(self, path: str | Path) -> Path:
-        """Write all settings to a TOML file, which `load` reads; an error names what has no name that could be written.
+        """Write all settings to a TOML file, which `load` reads back.
+
+        Objects that exist only in this session cannot be written; the error names the settings that hold them.
 
         Args:
-            path: The file.
+            path: The file to write.
 
         Returns:
-            The file.
+            The file's path.
         """
         from fedaux.config.toml import to_complete_toml
 
@@ -198,12 +215,12 @@ class Config(Settings):
 
     @property
     def run_id(self) -> str:
-        """The same for a run that goes on with more rounds, other patience or elsewhere; a client's state bears it."""
+        """An id that stays the same when a run continues with more rounds, other timeouts or another device."""
         return run_id(self.to_dict())
 
 
 def run_id(table: Mapping[str, Any]) -> str:
-    """Of settings as a run's folder has them: a version with more settings knows the run by the same id."""
+    """Compute the id of a run from the settings stored in its folder, so that newer versions find the same id."""
     return _hash({key: value for key, value in table.items() if key not in ("rounds", "federation", "device")})
 
 
@@ -212,7 +229,7 @@ def _hash(table: Mapping[str, Any]) -> str:
 
 
 def flatten(config: Config) -> dict[str, str | float]:
-    """Settings by dotted key, as trackers take them: `local.lr` → 0.001. Lists are JSON."""
+    """Return settings by dotted key, as trackers expect them: `local.lr` → 0.001. Lists become JSON."""
     return {key: json.dumps(value) if isinstance(value, list) else value for key, value in dotted(config.to_dict())}
 
 
@@ -226,7 +243,7 @@ def _beside(file: Path, table: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML or JSON file, not yet validated."""
+    """Read the tables of a TOML or JSON file without validating them."""
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks.")

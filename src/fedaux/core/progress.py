@@ -1,7 +1,7 @@
 """Progress as one stream of typed events: `on_progress(event)` is called as work proceeds.
 
 Panel, lines of a log, JSON lines, trackers, callbacks and the status file all listen to it. Readers of files and
-training loops lie far below the commands; they report to whoever listens in their context:
+training loops lie far below the commands; they report to the listener of their context:
 
     for file in track(files, "reading images"): …
 """
@@ -24,7 +24,7 @@ Phase = Literal["", "connect", "pretrain", "features", "distil"]
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressEvent:
-    """One of the types below."""
+    """Base class of all progress events, the types below."""
 
     run: str = ""  # of a sweep: which of its runs, or the extractor that several of them share
 
@@ -41,9 +41,9 @@ class RunStarted(ProgressEvent):
 
 @dataclass(frozen=True)
 class WorkProgress(ProgressEvent):
-    """Steps of work that takes a while: images read, epochs of pre-training, sites connected, attacks of an audit.
+    """Progress of a long task: images read, epochs of pre-training, sites connected, attacks of an audit.
 
-    `phase` is the part of a run that it is; work far below, which may occur in any of them, has none.
+    `phase` is the phase of the run; low-level work, which may occur in any phase, leaves it empty.
     """
 
     task: str
@@ -65,33 +65,33 @@ class OrdersSent(ProgressEvent):
 
 @dataclass(frozen=True)
 class ReplyReceived(ProgressEvent):
-    """A client has answered, or is given up."""
+    """A client has answered, or the server has stopped waiting for it."""
 
     task: Task
     round: int | None
     client: str
     bytes: int
-    account: Account | None = None  # what it says that it has spent
+    account: Account | None = None  # the privacy account that it reports
     failure: Failure | None = None
-    done: int = 0  # how many have answered, failures included,
-    total: int = 0  # of those asked; 0 for a reply that is refused after it was counted
+    done: int = 0  # replies so far, failures included
+    total: int = 0  # clients asked; 0 for a reply that is refused after it was counted
 
 
 @dataclass(frozen=True)
 class RoundFinished(ProgressEvent):
-    """The round is saved."""
+    """A round has finished and is saved."""
 
-    result: RoundResult
-    rounds: int
-    privacy: str  # what the clients have reported to have spent, in a line; "" for nothing
-    warning: str = ""  # why the model so far is no result, and what to try first
+    result: RoundResult  # its metrics
+    rounds: int  # of the whole run
+    privacy: str  # the privacy budget that clients report to have spent, in one line; "" for none
+    warning: str = ""  # why the model so far is not usable, and what to try first
 
 
 @dataclass(frozen=True)
 class SweepProgress(ProgressEvent):
-    """Runs of a sweep that have ended, and the last of them; without accuracy, it failed.
+    """How many runs of a sweep have ended, and the latest of them; `accuracy` is None if it failed.
 
-    Tuning counts rounds instead, as its runs are not equally long.
+    Tuning counts rounds instead, since its runs differ in length.
     """
 
     done: int
@@ -103,7 +103,7 @@ class SweepProgress(ProgressEvent):
 
 @dataclass(frozen=True)
 class Notice(ProgressEvent):
-    """Something that a person should know: a site has come, a node is left out."""
+    """Something that the user should know: a site has joined, a node is left out."""
 
     text: str
 
@@ -112,7 +112,7 @@ OnProgress = Callable[[ProgressEvent], None]
 
 
 def each_of(*listeners: OnProgress) -> OnProgress:
-    """Tells every listener, in this order."""
+    """Return a listener that passes each event to all of `listeners`, in this order."""
 
     def on_progress(event: ProgressEvent) -> None:
         for listener in listeners:
@@ -122,7 +122,7 @@ def each_of(*listeners: OnProgress) -> OnProgress:
 
 
 def no_progress(event: ProgressEvent) -> None:
-    """Ignores every event."""
+    """Ignore every event."""
 
 
 Item = TypeVar("Item")
@@ -132,7 +132,7 @@ _listener: ContextVar[OnProgress] = ContextVar("listener", default=no_progress)
 
 @contextmanager
 def report_to(on_progress: OnProgress) -> Iterator[None]:
-    """Who hears of the work inside; `no_progress` leaves that to whoever listens outside."""
+    """Send progress of the work inside to `on_progress`; `no_progress` keeps the listener that is already set."""
     token = _listener.set(_listener.get() if on_progress is no_progress else on_progress)
     try:
         yield
@@ -141,7 +141,7 @@ def report_to(on_progress: OnProgress) -> Iterator[None]:
 
 
 class ProgressTask:
-    """So many steps of one task, reported when it begins, a few times a second, and when it ends."""
+    """A task of `total` steps, reported when it begins, a few times a second, and when it ends."""
 
     def __init__(self, task: str, total: int, done: int = 0) -> None:
         self.task, self.total, self.done = task, total, done
@@ -158,7 +158,7 @@ class ProgressTask:
 
 
 def track(items: Sequence[Item], task: str) -> Iterator[Item]:
-    """The items, one by one, as a task."""
+    """Yield the items one by one, and report them as the steps of a task."""
     work = ProgressTask(task, len(items))
     for item in items:
         yield item

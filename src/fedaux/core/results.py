@@ -17,7 +17,7 @@ class ClientMetrics:
     records: int
     loss: float
     seconds: float
-    teacher_share: float | None = None  # of all teachers' weight, mean over D_distill; None where nothing is weighed
+    teacher_share: float | None = None  # of all teachers' weight, mean over D_distill; None without weights
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,27 @@ class PrivateTraining:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """Dictionaries have prototype labels as keys, but for those of clients and `seconds`, whose keys are phases.
+    """The metrics of one round.
 
-    update_norms: the median over clients of ‖θ_i − θ‖/√steps, for each array of a model. Only the last round of a run
-    keeps its confusion matrices: a thousand classes would fill the history.
+    Only the last round of a run keeps its confusion matrices: a thousand classes would fill the history.
+
+    Attributes:
+        round: The number of the round, from 1.
+        accuracy: Test accuracy, by prototype.
+        client_metrics: Metrics of the clients whose updates were used, by client.
+        failures: Clients that did not contribute, with the reasons.
+        private_training: Noise, sample rate and steps of clients that train with DP-SGD, by client.
+        unprotected_models: Number of updates that came without noise.
+        epsilon: The largest total ε that any client has reported so far; None without any, or with seeded noise.
+        distill_loss: Mean loss of the distillation; None without one.
+        effective_teachers: Effective number of teachers per public example; None without distillation.
+        teachers: Number of teachers: clients, standing teachers and FedBE's draws; None without distillation.
+        update_norms: Median over clients of ‖θ_i − θ‖/√steps, by prototype and array.
+        bytes_sent: Bytes that the server sent.
+        bytes_received: Bytes that the server received.
+        seconds: Duration of each phase.
+        metrics: Further test metrics by prototype, as in `Evaluation.summary`.
+        confusion: Counts of true class (rows) by predicted class, by prototype; None before the last round.
     """
 
     round: int
@@ -42,42 +59,42 @@ class RoundResult:
     client_metrics: dict[str, ClientMetrics]
     failures: tuple[Failure, ...] = ()
     private_training: dict[str, PrivateTraining] = field(default_factory=dict)
-    unprotected_models: int = 0  # updates that came without noise
-    epsilon: float | None = None  # the largest total that any client has reported so far
+    unprotected_models: int = 0
+    epsilon: float | None = None
     distill_loss: float | None = None
     effective_teachers: float | None = None
-    teachers: int | None = None  # how many there were: clients, those that stand, and FedBE's draws
+    teachers: int | None = None
     update_norms: dict[str, dict[str, float]] = field(default_factory=dict)
     bytes_sent: int = 0
     bytes_received: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # beside the accuracy: `Evaluation.summary`
-    confusion: dict[str, list[list[int]]] | None = None  # true class (rows) by predicted class
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    confusion: dict[str, list[list[int]]] | None = None
 
     @property
     def mean_accuracy(self) -> float:
-        """Over the prototypes."""
+        """Mean test accuracy over the prototypes."""
         return fmean(self.accuracy.values())
 
     def mean_metric(self, name: str) -> float | None:
-        """Of `metrics`, over the prototypes; None where it was not measured."""
+        """Mean of one of `metrics` over the prototypes; None if it was not measured."""
         found = [metrics[name] for metrics in self.metrics.values() if name in metrics]
         return fmean(found) if found else None
 
     @property
     def local_loss(self) -> float:
-        """Over the clients; 0 where none trained."""
+        """Mean training loss over the clients; 0 if none trained."""
         return fmean([metrics.loss for metrics in self.client_metrics.values()] or [0.0])
 
     @property
     def largest_teacher(self) -> tuple[str, float] | None:
-        """(client, its share of all teachers' weight); None where nothing is weighed."""
+        """The client with the largest share of all teachers' weight, and that share; None without weights."""
         metrics = self.client_metrics.items()
         shares = [(item.teacher_share, client) for client, item in metrics if item.teacher_share is not None]
         return max(shares)[::-1] if shares else None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, without confusion matrices: they would be most of a history."""
+        """Return a table for JSON, without the confusion matrices, which would make up most of a history."""
         return {
             **{key: value for key, value in vars(self).items() if key != "confusion"},
             "client_metrics": {client: vars(item) for client, item in self.client_metrics.items()},

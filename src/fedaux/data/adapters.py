@@ -52,18 +52,24 @@ def from_torch(
     shape: Shape | None = None,
     text: bool = False,
 ) -> Corpus:
-    """A PyTorch `Dataset` whose items are (x, label), or x alone where there are no labels; all of it is read once.
+    """Read a PyTorch `Dataset` whose items are (x, label), or just x if it has no labels; every item is read once.
 
-    Images (PIL, or tensors from 0 to 1 as of `ToTensor`) become uint8; give a dataset without random transforms.
+    Images (PIL, or tensors from 0 to 1 as `ToTensor` makes them) become uint8. Pass a dataset without random
+    transforms.
 
     Args:
-        dataset: The training data, of a simulation or of a site.
-        test: Test data of a simulation; without it, some of the training data are held out.
+        dataset: The training data of a simulation, or the records of a site.
+        test: Test data of a simulation; without it, part of the training data is held out.
         classes: Names of labels 0, 1, …, if they are not those of `dataset.classes`.
-        size: Crops and shrinks images to this square, as in the source `images`.
+        size: Crop and shrink images to a square of this many pixels, as the source `images` does.
         mode: "RGB", "L" for grey or "RGBA".
-        declared: The classes of a federation, at a site. Then say what a record is: an image of a `size`, numbers of a
-            `shape`, or `text=True`.
+        declared: At a site, the classes of the federation. The kind of record must then be given: images of a `size`,
+            numbers of a `shape`, or `text=True`.
+        shape: At a site, the shape of a record of numbers.
+        text: At a site, whether records are text.
+
+    Returns:
+        The data, ready for `data=` or `public=` of `fedaux.run`.
     """
     names = tuple(classes or getattr(dataset, "classes", ()))
     if declared:
@@ -108,19 +114,24 @@ def from_huggingface(
     declared: Sequence[str] = (),
     shape: Shape | None = None,
 ) -> Corpus:
-    """A Hugging Face `Dataset`, or a partition of Flower Datasets.
+    """Read a Hugging Face `Dataset`, or a partition of Flower Datasets.
 
     Args:
-        dataset: The training data; of a `DatasetDict`, its `split`, and its split `test` as test data.
+        dataset: The training data; of a `DatasetDict`, `split` is taken, and its split `test` as the test data.
         test: Test data of a simulation.
-        record: The column of records, if it is not called as usual.
-        label: The column of labels, if it is not called as usual; without one there are no labels.
-        size: Crops and shrinks images to this square, as in the source `images`.
+        record: The column of records, if it does not have one of the usual names.
+        label: The column of labels, if it does not have one of the usual names; without one there are no labels.
+        size: Crop and shrink images to a square of this many pixels, as the source `images` does.
         mode: "RGB", "L" for grey or "RGBA".
-        person: The column of persons.
-        declared: The classes of a federation, at a site. A label is then a number or a name of the dataset's own
-            (`ClassLabel`), and a record is what the schema says: text, or numbers of a fixed shape; or an image of a
-            `size`, or numbers of a `shape`.
+        split: The split of a `DatasetDict` that holds the training data.
+        person: The column with the person of each record.
+        declared: At a site, the classes of the federation. A label is then a number or a name from the dataset's own
+            `ClassLabel`, and the schema gives the kind of record, text or numbers of a fixed shape, unless `size`
+            (images) or `shape` (numbers) does.
+        shape: At a site, the shape of a record of numbers.
+
+    Returns:
+        The data, ready for `data=` or `public=` of `fedaux.run`.
     """
     if isinstance(dataset, Mapping):
         if split not in dataset:
@@ -175,7 +186,7 @@ def _own_dataset(
 
 
 def _schema_spec(feature: Any) -> RecordSpec | None:
-    """Of a column of Hugging Face: text, or numbers of a shape that is the same for all records."""
+    """Return the kind of record in a Hugging Face column: text, or numbers of the same shape for all records."""
     if getattr(feature, "dtype", "") in ("string", "large_string"):
         return RecordSpec("text")
     shape = _fixed_shape(feature)
@@ -193,7 +204,7 @@ def _fixed_shape(feature: Any) -> tuple[int, ...] | None:
 
 
 def huggingface(path: Path, **options: Any) -> Corpus:
-    """The source: a folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote."""
+    """Read a folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote."""
     folder = require_file(path, "a dataset of Hugging Face, written by save_to_disk")
     try:
         datasets = importlib.import_module("datasets")
@@ -258,7 +269,7 @@ def _records(rows: Sequence[Any], labels: Sequence[int] | None) -> Records:
 
 
 def chosen_spec(size: int | None, mode: str, shape: Shape | None) -> RecordSpec | None:
-    """What the settings say: images of a `size` and `mode`, or numbers of a `shape`; None if they say nothing."""
+    """Return the kind of record in the settings: images of a `size` and `mode`, numbers of a `shape`, or None."""
     if size is not None:
         width, channels = own_format(size, mode)
         return RecordSpec("image", (width, width, channels))
@@ -271,7 +282,7 @@ def chosen_spec(size: int | None, mode: str, shape: Shape | None) -> RecordSpec 
 
 
 def attempt(read: Callable[..., Any], *arguments: Any) -> Any:
-    """What is read, or None: code of others decodes a record, and may fail for it in any way."""
+    """Return what `read` returns, or None if it raises: third-party code decodes records, and may fail in any way."""
     try:
         return read(*arguments)
     except Exception:
@@ -279,7 +290,7 @@ def attempt(read: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def read_one_by_one(items: Iterable[Item], count: int, spec: RecordSpec, classes: DeclaredClasses) -> Records:
-    """`count` records of the kind and shape of `spec`, with labels among `classes` and the ids of persons."""
+    """Read `count` records of the kind and shape of `spec`, with labels from `classes` and the ids of persons."""
     make, blank, dtype = _KINDS[spec.kind]
     x: NDArray[Any] = np.full((count, *spec.shape), blank, dtype)
     y, persons = np.full(count, UNDECLARED, np.int64), []

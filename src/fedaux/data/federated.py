@@ -43,7 +43,7 @@ class FederatedData:
     aux: Records
     classes: tuple[str, ...]
     clients: tuple[str, ...]  # names, in the order of `parts`
-    notes: tuple[str, ...] = ()  # what a person should know of the sources
+    notes: tuple[str, ...] = ()  # remarks on the sources for the user
 
     def client(self, index: int) -> Records:
         return self.private.take(self.parts[index])
@@ -83,7 +83,14 @@ def _simulated_name(index: int) -> str:
 
 
 def open_data(config: Config) -> FederatedData:
-    """The split data of all simulated clients, cached per process."""
+    """Read the data of all simulated clients and their server, and split them; the result is cached per process.
+
+    Args:
+        config: The settings, of which `data`, `aux`, `seed` and `federation.sites` are used.
+
+    Returns:
+        The private records with each client's part, the test records, the auxiliary records and the classes.
+    """
     if config.data.partition == "own":
         raise ValueError("data.partition = 'own': each site reads its own data, there is no common split to open")
     return _split(config.data, config.aux, config.seed, config.federation.sites)
@@ -91,7 +98,7 @@ def open_data(config: Config) -> FederatedData:
 
 @lru_cache(maxsize=4)
 def open_public(config: Config) -> PublicData:
-    """The server's data. A real server has its own labelled test data and auxiliary data."""
+    """Read the server's data. A real server has its own labelled test data and auxiliary data."""
     if config.data.partition != "own":
         data = open_data(config)
         return PublicData(data.aux, data.test, data.classes, data.notes)
@@ -107,7 +114,7 @@ def open_public(config: Config) -> PublicData:
 
 
 def open_auxiliary(config: Config) -> Records:
-    """The auxiliary data alone, for a client that has its own copy of it."""
+    """Read the auxiliary data alone, for a client that has its own copy."""
     if config.data.partition != "own":
         return open_data(config).aux
     if not config.aux.source:
@@ -116,7 +123,7 @@ def open_auxiliary(config: Config) -> Records:
 
 
 def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]:
-    """(records of a client, names of the classes): its part of the split, or all records of a real site's source.
+    """Return a client's records and the class names: its part of the split, or all records of a real site's source.
 
     Labels that a real site has not declared are `UNDECLARED`.
     """
@@ -128,16 +135,16 @@ def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]
 
 
 def class_names(config: Config, client: str = "") -> tuple[str, ...]:
-    """The names of all classes. Real sites read no data for them: they are declared."""
+    """Return the names of all classes. Real sites declare them, and read no data to find them."""
     if config.data.partition != "own":
         return open_data(config).classes
     return declared_classes(replace(config.data, path=config.data.path.replace("{client}", client)))
 
 
 def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
-    """All records of a site's own source, which accepts `declared` and rejects no record for its content.
+    """Read all records of a site's own source, which accepts `declared` and rejects no record for its content.
 
-    A source of the user's own may do without; its author then vouches for it.
+    A user's own source need not accept it; its author then vouches for the source.
     """
     if not can_be_private(data.source):
         able = ", ".join(name for name in SOURCES if accepts(name, "declared"))
@@ -253,7 +260,7 @@ def _hold_out_test(order: Indices, data: DataConfig, seed: int) -> tuple[Indices
 
 
 class OverlapError(FedauxError, ValueError):
-    """Public data that hold private records."""
+    """Public data contain private records."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +277,7 @@ class Shared:
 
 
 def shared_records(one: Records, other: Records) -> Shared:
-    """By content, equal to the byte. Blank records, of a single value, are left out."""
+    """Count the records that two sets share, byte for byte. Blank records, of a single value, are left out."""
     if one.shape != other.shape or is_text(one.x) != is_text(other.x) or one.x.dtype != other.x.dtype:
         return Shared(0, min(len(one), len(other)), 0.0)
     first, second = _digests(one), _digests(other)
@@ -281,7 +288,7 @@ def shared_records(one: Records, other: Records) -> Shared:
 
 
 def _digests(records: Records) -> list[bytes]:
-    """Of whole arrays computed once: all seeds of a study ask."""
+    """Return a digest of each record; those of whole arrays are cached, since all seeds of a study need them."""
     if records.rows is not None:
         return _hashed(records)
     reference, digests = _known.get(id(records.x), (lambda: None, []))
@@ -308,7 +315,7 @@ def _hashed(records: Records) -> list[bytes]:
 
 
 def refuse_same_source(data: DataConfig, aux: AuxConfig) -> None:
-    """The same files cannot be private and public: refused before any of them is read."""
+    """Raise an error if private and public data come from the same files, before any of them is read."""
     if not (aux.source and aux.path) or (aux.source, aux.options) != (data.source, data.options):
         return
     if Path(aux.path).expanduser().resolve() == Path(data.path).expanduser().resolve():
@@ -320,7 +327,7 @@ def refuse_same_source(data: DataConfig, aux: AuxConfig) -> None:
 
 
 def refuse_overlap(private: Records, public: Records) -> str:
-    """An error if the public data hold private records; else a notice of equal records that may be chance, or ""."""
+    """Raise an error if public data contain private records; return a notice of equal records that may be chance."""
     found = shared_records(private, public)
     if not found.by_chance:
         raise OverlapError(

@@ -23,10 +23,13 @@ UNDECLARED = -1  # the label of a record whose label is missing or not a declare
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Rows `x[rows]` with labels `y[rows]`; `x` may be a memory map far larger than memory.
+    """Records with optional labels: the rows `x[rows]` with labels `y[rows]`.
 
-    Images are uint8 (N, H, W, C); numbers are float (N, ...); text is an array of `str`. `person` is the id of the
-    person each row belongs to, if the source knows it.
+    Attributes:
+        x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of `str`; may be a memory map.
+        y: The class of each row of `x`, from 0; None for unlabelled data.
+        rows: Positions in `x` of these records; None for all.
+        person: The id of the person each row of `x` belongs to, if the source knows it.
     """
 
     x: NDArray[Any]
@@ -58,28 +61,33 @@ class Records:
         return self.person if self.rows is None else self.person[self.rows]
 
     def take(self, positions: Indices) -> Records:
-        """A view of the records at `positions`."""
+        """Return a view of the records at `positions`."""
         return replace(self, rows=positions if self.rows is None else self.rows[positions])
 
     def unlabelled(self) -> Records:
-        """A view without labels."""
+        """Return a view without labels."""
         return replace(self, y=None)
 
     def gather(self, positions: Indices | slice = slice(None)) -> NDArray[Any]:
-        """A copy of the rows in memory."""
+        """Return a copy of the rows in memory."""
         if self.rows is not None:
             return np.asarray(self.x[self.rows[positions]])
         picked = self.x[positions]
         return np.array(picked) if isinstance(positions, slice) else np.asarray(picked)  # a slice is a view
 
     def tensor(self, positions: Indices | slice = slice(None)) -> Tensor:
-        """The rows as a float32 model input (see `to_tensor`)."""
+        """Return the rows as a float32 model input (see `to_tensor`)."""
         return to_tensor(self.gather(positions))
 
     def batch(self, positions: Indices | slice = slice(None), *, view: bool = False) -> Any:
-        """The rows as a model input: a tensor, or for text the strings, which the prototype tokenises.
+        """Return the rows as a model input: a tensor, or for text the strings, which the prototype tokenises.
 
-        `view` spares a copy of rows that are in memory, for a model that leaves its input alone.
+        Args:
+            positions: Which of the records; by default all.
+            view: Avoid a copy of rows that are in memory, for a model that does not modify its input.
+
+        Returns:
+            A float32 tensor, or a list of strings.
         """
         if self.rows is None and self.x.flags.writeable and (view or is_image(self.x)):  # `to_tensor` copies images
             return to_tensor(self.x[positions])
@@ -87,7 +95,7 @@ class Records:
         return rows if is_text(rows) else to_tensor(rows)
 
     def blocks(self, size: int) -> Iterator[slice]:
-        """Consecutive slices of at most `size` rows that cover all records."""
+        """Yield consecutive slices of at most `size` rows that cover all records."""
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
@@ -97,7 +105,7 @@ def is_image(x: NDArray[Any]) -> bool:
 
 
 def channels_first(x: NDArray[Any]) -> bool:
-    """Whether images have their channels before height and width, and cannot have them behind."""
+    """Whether these are images whose channels can only be the first axis of a record."""
     return is_image(x) and x.shape[1] in CHANNEL_COUNTS and x.shape[3] not in CHANNEL_COUNTS
 
 
@@ -108,7 +116,7 @@ def is_text(x: NDArray[Any]) -> bool:
 def to_tensor(x: NDArray[Any]) -> Tensor:
     """uint8 images (B, H, W, C) → float32 (B, C, H, W), scaled by constants; numbers are only cast to float32.
 
-    Constants, because statistics of private data would be another release to account for.
+    The scale is constant because statistics of private data would be another release to account for.
     """
     if is_image(x):
         return torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2).float().sub_(127.5).div_(63.75)
@@ -118,24 +126,29 @@ def to_tensor(x: NDArray[Any]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """The data of one source. Without `test`, part of `train` is held out; auxiliary data needs no labels.
+    """The data of one source.
 
-    `classes` are the names of labels 0, 1, …; without them the numbers are the names.
+    Attributes:
+        train: The training records; auxiliary data needs no labels.
+        test: The test records; None: part of `train` is held out.
+        classes: The names of labels 0, 1, …; without them the numbers are the names.
+        notes: Remarks for the user: images that could not be read, …
+        site: The client of each training record, for data.partition = "given".
     """
 
     train: Records
     test: Records | None = None
     classes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what a person should know: images that could not be read, …
-    site: NDArray[np.int64] | None = None  # the client of each training record, for data.partition = "given"
+    notes: tuple[str, ...] = ()
+    site: NDArray[np.int64] | None = None
 
     def map(self, change: Callable[[Records], Records]) -> Corpus:
-        """The same with both parts changed."""
+        """Return a copy in which `change` has been applied to training and test records."""
         return replace(self, train=change(self.train), test=None if self.test is None else change(self.test))
 
 
 class RecordsError(FedauxError, ValueError):
-    """Records that a model cannot take."""
+    """A model cannot take these records."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +186,7 @@ class RecordSpec:
         return f"{name} of shape ({', '.join(map(str, ('N', *self.shape)))})"
 
     def to_card(self) -> dict[str, Any]:
-        """For a model card: everything needed to feed the network from another program."""
+        """Return the entry of a model card: everything needed to feed the network from another program."""
         if self.kind == "text":
             return {"kind": "text", "shape": []}
         facts: dict[str, Any] = {"kind": self.kind, "shape": list(self.shape)}
@@ -183,7 +196,7 @@ class RecordSpec:
         return {**facts, "dtype": "uint8", "layout": layout, "network_sees": list(self.input_shape), "scaling": SCALING}
 
     def validate(self, records: Any) -> NDArray[Any]:
-        """The records as an array for `Records`; an error that says what is wrong if they do not match."""
+        """Return the records as an array for `Records`; raise an error that says what is wrong if they do not match."""
         if self.kind == "text":
             return _texts(records)
         try:

@@ -62,6 +62,9 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
         name: A registered source, or `module:function`.
         path: The file or folder, if the source takes one.
         options: Further arguments of the source.
+
+    Returns:
+        The data, with int64 labels and images with their channels last.
     """
     source = _lookup(name)
     arguments = options if path is None else {"path": Path(path).expanduser(), **options}
@@ -83,7 +86,7 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
 
 
 def tidy(corpus: Corpus) -> Corpus:
-    """Labels as int64, images channels last: what any array library may hand over, as the package takes it."""
+    """Convert what any array library may produce to what the package expects: int64 labels, images channels last."""
     notes = list(corpus.notes)
 
     def tidied(records: Records) -> Records:
@@ -102,9 +105,9 @@ def tidy(corpus: Corpus) -> Corpus:
 
 
 def can_be_private(name: str) -> bool:
-    """Whether a source may read a site's own records: it makes each by itself, or its author vouches for that.
+    """Whether a source may read a site's own records: it reads each independently, or its author vouches for that.
 
-    The digits never change, and so have no neighbours.
+    The digits are allowed too: they never change, and so have no neighbouring data sets.
     """
     source = _lookup(name)
     return accepts(name, "declared") or source is digits or not source.__module__.startswith("fedaux.")

@@ -19,9 +19,17 @@ from fedaux.server.run_state import RunState, StateError
 
 
 def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:
-    """Write every prototype of a run to `out`/NAME-i; `out` is `run`/model by default.
+    """Write the trained model of every prototype of a finished run to a folder of its own, `out`/NAME-i.
 
     The run's public data must be available: the card holds the shape of a record and the names of the classes.
+
+    Args:
+        run: The folder of the run.
+        out: The parent of the model folders; by default `run`/model.
+        onnx: Also write an ONNX graph.
+
+    Returns:
+        The folders of the models, in the order of the prototypes.
     """
     run = Path(run)
     state = RunState.load(run)
@@ -34,7 +42,7 @@ def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = Fa
 
 
 def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
-    """The same from a loaded state; nothing is written if ONNX is requested but not supported."""
+    """Write the models of a loaded state; nothing is written if ONNX is requested but not supported."""
     models = make_models(state)
     if onnx:
         check_onnx_support(next(iter(models.values())).record_spec)
@@ -46,7 +54,7 @@ def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
 
 
 def make_models(state: RunState) -> dict[str, Model]:
-    """The trained network of each prototype, by its label."""
+    """Return the trained network of each prototype, by its label."""
     public = open_public(state.config)
     record_spec = RecordSpec.of(public.test)
     return {
@@ -58,7 +66,7 @@ def make_models(state: RunState) -> dict[str, Model]:
 
 
 def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int) -> Prototype:
-    """The trained network in eval mode; in head-only runs, the extractor and the trained head as one."""
+    """Return the trained network in eval mode; in head-only runs, the extractor and the trained head joined."""
     network = build(spec, record_spec.input_shape, classes, seed=0)
     if state.config.head_only:
         load_state(network.features, state.extractors[spec.label])
@@ -73,7 +81,7 @@ def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpe
 
 
 def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_spec: RecordSpec) -> Card:
-    """The card of one prototype of a finished run; `save_pretrained` adds what it knows of the files."""
+    """Return the card of one prototype of a finished run; `save_pretrained` adds what it knows of the files."""
     config, accuracy = state.config, state.history[-1].accuracy
     split: dict[str, Card] = {"dirichlet": {"alpha": config.data.alpha}, "shards": {"shards": config.data.shards}}
     return {

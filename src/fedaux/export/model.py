@@ -44,14 +44,19 @@ Card = dict[str, Any]  # card.json: what programs read; README.md is made of it
 
 
 class ModelError(FedauxError, ValueError):
-    """A folder without a model, or with a damaged one."""
+    """A folder holds no model, or a damaged one."""
 
     code = Exit.FOLDER
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network in eval mode and its card, which holds its `metrics` and `privacy` statement."""
+    """A trained network and its card.
+
+    Attributes:
+        network: The network, in eval mode.
+        card: Facts about the model, among them its `metrics` and `privacy` statement.
+    """
 
     network: Prototype = field(repr=False)
     card: Card
@@ -67,12 +72,26 @@ class Model:
         return RecordSpec.from_card(self.card["record"])
 
     def predict(self, records: Any) -> NDArray[np.float32]:
-        """Probabilities (N, C) for uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of texts."""
+        """Predict the class of each record.
+
+        Args:
+            records: uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of texts, as `record_spec` says.
+
+        Returns:
+            Probabilities (N, C), with columns in the order of `classes`.
+        """
         probabilities: NDArray[np.float32] = torch.from_numpy(self.logits(records)).softmax(dim=1).numpy()
         return probabilities
 
     def logits(self, records: Any) -> NDArray[np.float32]:
-        """Logits (N, C) for the same records as `predict`."""
+        """Compute the logits behind `predict`.
+
+        Args:
+            records: As for `predict`.
+
+        Returns:
+            Logits (N, C), with columns in the order of `classes`.
+        """
         rows = self.record_spec.validate(as_rows(records) if len(records) else records)
         if len(rows) == 0:
             return np.zeros((0, len(self.classes)), np.float32)
@@ -80,12 +99,18 @@ class Model:
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, device: str = "auto", precision: str = "float32") -> Self:
-        """Load a model from the folder that `export_model` wrote, or from its parent or run if that has only one model.
+        """Load a model that `export_model` or `save_pretrained` wrote.
 
-        `device` and `precision` are those of a configuration.
+        A card may name a network as `module:function`, which is imported and called: load only models from people you
+        trust.
 
-        A card may name a network as `module:function`, which is imported and called: load models from people you trust
-        only.
+        Args:
+            folder: The folder of the model, or its parent or run if that holds only one model.
+            device: As in a configuration: auto, cpu, cuda, …
+            precision: As in a configuration: float32, …
+
+        Returns:
+            The model, in eval mode on the device.
         """
         folder = find_model(Path(folder).expanduser())
         card = read_card(folder)
@@ -106,7 +131,15 @@ class Model:
         return cls(place_by_settings(network.eval(), device, precision, shape), card)
 
     def save_pretrained(self, folder: str | Path, onnx: bool = False) -> Path:
-        """Write weights, README.md, an ONNX graph if requested, and last the card, which marks a complete export."""
+        """Write weights, README.md, an ONNX graph if requested, and last the card, which marks a complete export.
+
+        Args:
+            folder: The folder to write to; it is created if necessary.
+            onnx: Also write an ONNX graph.
+
+        Returns:
+            The folder's path.
+        """
         folder, card = Path(folder), {key: value for key, value in self.card.items() if key != "onnx"}
         graph = to_onnx(self.network, self.record_spec) if onnx else None
         tensors = {name: value.detach().clone().contiguous() for name, value in self.network.state_dict().items()}
@@ -131,7 +164,7 @@ class Model:
 
 
 def find_model(folder: Path) -> Path:
-    """The folder of the only model in `folder`, below it, or below the `model` folder of a run."""
+    """Find the folder of the only model in `folder`, below it, or below the `model` folder of a run."""
     if (folder / CARD).is_file():
         return folder
     models = sorted(card.parent for pattern in (f"*/{CARD}", f"model/*/{CARD}") for card in folder.glob(pattern))
@@ -145,7 +178,7 @@ def find_model(folder: Path) -> Path:
 
 
 def read_card(folder: Path) -> Card:
-    """The card of a model; an error if it has another format version."""
+    """Read the card of a model; raise an error if it has another format version."""
     try:
         card = json.loads((folder / CARD).read_bytes())
     except ValueError as error:
@@ -157,7 +190,7 @@ def read_card(folder: Path) -> Card:
 
 
 def render_page(card: Card, folder: str) -> str:
-    """README.md: front matter for model hubs, then the card as text. `folder` is the model's name in the examples.
+    """Return README.md: front matter for model hubs, then the card as text. Examples call the model `folder`.
 
     The front matter is YAML with JSON values, which quote names safely.
     """

@@ -26,7 +26,7 @@ Vector = NDArray[np.floating]  # float32, all parameters of a model, (P,)
 
 @dataclass(frozen=True)
 class LocalWork:
-    """A client's training as its update needs to know it."""
+    """What a client's update may need to know of its local training."""
 
     steps: int  # of the optimiser
     lr: float
@@ -37,54 +37,100 @@ class LocalWork:
 
 @dataclass(frozen=True, eq=False)
 class ClientUpdate:
-    """What a client sends, and what it keeps until it is asked again."""
+    """What a client sends, and what it keeps until it is next selected."""
 
-    parameters: Vector
-    extra: Arrays = field(default_factory=dict)  # sent beside the model, and averaged as it is
+    parameters: Vector  # the model to send, (P,)
+    extra: Arrays = field(default_factory=dict)  # sent beside the model, and averaged like it
     state: Arrays = field(default_factory=dict)  # kept by the client, never sent
 
 
 class Hooks:
-    """The five hooks, which together are FedAVG. A method overrides what it does differently.
+    """The five steps of a round that a method may change; as they stand, they are FedAVG.
 
     Subclasses are frozen dataclasses; their fields are the options of the method. Running statistics of a network
-    (buffers, counters) are averaged whatever the method is, and do not pass through hooks.
+    (buffers, counters) are averaged by every method, and do not pass through the hooks.
     """
 
-    weighted = True  # clients count by their records in all means; False: all alike
-    optimizers = OPTIMIZERS  # local ones that the method is meant for
+    weighted = True  # clients count in proportion to their records in all means; False: all equally
+    optimizers = OPTIMIZERS  # local optimisers that the method is meant for
     half_precision = True  # whether what clients send survives federation.precision = "float16"
-    computes_head = False  # whether it is an `AnalyticHead`, which takes sums of features
+    computes_head = False  # whether it is an `AnalyticHead`, which computes a head from sums of features
 
     def server_state(self, theta: Vector) -> Arrays:
-        """What the server keeps between rounds, before the first one. `theta` is the first model."""
+        """Return the server's state before the first round.
+
+        Args:
+            theta: The parameters of the first model, (P,).
+
+        Returns:
+            Arrays that the server keeps between rounds, by name.
+        """
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
-        """What the server sends beside the model."""
+        """Return what the server sends beside the model each round.
+
+        Args:
+            state: The server's state.
+
+        Returns:
+            Arrays by name, which clients get as `received`.
+        """
         return {}
 
     def gradient_term(
         self, theta: Tensor, start: Tensor, received: Mapping[str, Tensor], state: Mapping[str, Tensor]
     ) -> Tensor | None:
-        """What is added to the gradient at each local step, (P,). `state` is the client's own, empty at first."""
+        """Return what is added to the gradient at each local step.
+
+        Args:
+            theta: The current parameters, (P,).
+            start: The parameters that the server sent, (P,).
+            received: The arrays of `broadcast`.
+            state: The client's own state; empty the first time.
+
+        Returns:
+            The term, (P,), or None for no term.
+        """
         return None
 
     def client_update(
         self, start: Vector, trained: Vector, work: LocalWork, received: Arrays, state: Arrays
     ) -> ClientUpdate:
-        """What a client sends and keeps. The names and shapes of `extra` must not depend on `trained` or `state`."""
+        """Return what a client sends and keeps after its local training.
+
+        Args:
+            start: The parameters that the server sent, (P,).
+            trained: The parameters after training, (P,).
+            work: Steps, learning rate and optimiser of the training.
+            received: The arrays of `broadcast`.
+            state: The client's own state; empty the first time.
+
+        Returns:
+            The update. The names and shapes of its `extra` must not depend on `trained` or `state`.
+        """
         return ClientUpdate(trained)
 
     def server_step(
         self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
     ) -> tuple[Vector, Arrays]:
-        """The next model and state. `mean` and `extra` are means of what `fraction` of all clients sent."""
+        """Return the next model and the server's next state.
+
+        Args:
+            theta: The parameters that the server sent, (P,).
+            mean: The mean of the clients' parameters, (P,).
+            extra: The means of the clients' extra arrays.
+            fraction: The fraction of all clients that contributed.
+            state: The server's state.
+
+        Returns:
+            The next parameters, (P,), and the next state.
+        """
         return mean, state
 
 
 def hooks_of(method: str, options: Mapping[str, Any]) -> Hooks:
-    """The hooks of a method by name; those of FedAVG where its row names none."""
+    """Return the hooks of a method by name; those of FedAVG if its row names none."""
     made = find_method(method).make_hooks(options)
     return Hooks() if made is None else made
 
@@ -93,19 +139,19 @@ _EXTRA = "extra."
 
 
 def with_extra(weights: Arrays, extra: Arrays) -> Arrays:
-    """A model and the extra arrays beside it as one set of arrays, to be checked, summed and averaged alike."""
+    """Join a model and its extra arrays into one set of arrays, which are checked, summed and averaged alike."""
     return {**weights, **{f"{_EXTRA}{name}": values for name, values in extra.items()}}
 
 
 def without_extra(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """The model and the extra arrays again."""
+    """Split the arrays of `with_extra` into the model and the extra arrays."""
     extra = {name: values for name, values in arrays.items() if name.startswith(_EXTRA)}
     weights = {name: values for name, values in arrays.items() if name not in extra}
     return weights, {name.removeprefix(_EXTRA): values for name, values in extra.items()}
 
 
 def next_model(hooks: Hooks, weights: Arrays, state: Arrays, mean: Arrays, fraction: float) -> tuple[Arrays, Arrays]:
-    """The round's mean becomes the next model: (weights, the method's next state)."""
+    """Turn the mean of a round into the next model: (weights, the method's next state)."""
     model, extra = without_extra(mean)
     theta, state = hooks.server_step(weights["parameters"], model["parameters"], extra, fraction, state)
     return {**model, "parameters": np.asarray(theta, np.float32)}, state

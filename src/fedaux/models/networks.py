@@ -20,7 +20,12 @@ DEEP_NORMS = ("batch", "group")  # without one, features of an untrained Shuffle
 
 
 class Extractor(nn.Sequential):
-    """A sequence of layers with `width` output features: (B, *shape) → (B, width)."""
+    """A sequence of layers with `width` output features: (B, *shape) → (B, width).
+
+    Args:
+        layers: The layers, in order.
+        width: The number of features that the last layer returns.
+    """
 
     def __init__(self, *layers: nn.Module, width: int) -> None:
         super().__init__(*layers)

@@ -42,7 +42,7 @@ _build_lock = threading.RLock()  # `build` seeds the generator of the whole proc
 
 
 class UnsupportedNetworkError(FedauxError, ValueError):
-    """A user's network of which no features can be taken."""
+    """No features can be taken from a user's network."""
 
     code = Exit.SETTINGS
 
@@ -81,7 +81,7 @@ def standardisation(negatives: NDArray[np.floating]) -> Arrays:
 class HeadFeatures(nn.Module):
     """(B, H) → (B, width): h0's features as a head takes them. Fixed and public: no weight of it trains or travels.
 
-    `random` > 0 makes so many random features of them, ReLU(A z + a) with A and a from a fixed seed.
+    `random` > 0 is a number of random features of them, ReLU(A z + a) with A and a from a fixed seed.
     """
 
     mean: Tensor
@@ -100,7 +100,7 @@ class HeadFeatures(nn.Module):
         self.register_buffer("offset", drawn[1], persistent=False)
 
     def standardise(self, statistics: Arrays) -> None:
-        """Take up the mean and deviation of `standardisation`; without them features stay raw."""
+        """Set the mean and deviation that `standardisation` computed; without them features stay raw."""
         self.raw = not statistics
         if self.raw:
             return
@@ -118,7 +118,7 @@ class HeadFeatures(nn.Module):
         return F.relu(F.linear(z, self.projection, self.offset)) if self.random else z
 
     def on_processor(self) -> HeadFeatures:
-        """Itself, or a copy of it: heads of many clients train there, wherever one alone would."""
+        """Return itself, or a copy on the CPU: the heads of many clients train there, whatever the device of one."""
         if self.mean.device.type == "cpu":
             return self
         twin = HeadFeatures(self.inputs, self.random)
@@ -129,14 +129,14 @@ class HeadFeatures(nn.Module):
 
     @torch.no_grad()
     def fold(self, head: nn.Linear) -> nn.Linear | nn.Sequential:
-        """A head on h0's own features that gives what `head` gives on these: plain layers, without this one."""
+        """Return plain layers on h0's own features that compute what `head` computes on these features."""
         if not self.random:
             return self._on_raw(head.weight, head.bias)
         return nn.Sequential(self._on_raw(self.projection, self.offset), nn.ReLU(), head)
 
     @torch.no_grad()
     def unfold(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """The reverse for a linear head on h0's own features: (weight, bias) of the same head on these."""
+        """Reverse `fold` for a linear head on h0's own features: return (weight, bias) of the same head on these."""
         if self.random:
             raise ValueError("a head on h0's own features has no equal on random features of them")
         if self.raw:
@@ -153,7 +153,7 @@ class HeadFeatures(nn.Module):
 
 
 def hidden_head(inputs: int, hidden: int, classes: int) -> nn.Sequential:
-    """A head of the form that `HeadFeatures.fold` gives where features are random."""
+    """Return a head of the form that `HeadFeatures.fold` returns for random features."""
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
@@ -164,7 +164,7 @@ def linear_head(width: int, classes: int, random: int = 0, seed: int = 0) -> Pro
 
 
 def is_linear_head(module: nn.Module) -> bool:
-    """Whether this is a `linear_head`, which leaves its input alone."""
+    """Whether this is a `linear_head`, which does not modify its input."""
     return isinstance(module, Prototype) and isinstance(module.features, HeadFeatures)
 
 
@@ -185,6 +185,12 @@ def register(name: str) -> Callable[[AnyFactory], AnyFactory]:
 
     The function returns a feature extractor with an integer attribute `width`; its further arguments are options in a
     configuration: `{name = "mine", depth = 5}`. A name cannot be registered for two functions.
+
+    Args:
+        name: The name of the network in a configuration.
+
+    Returns:
+        A decorator, which returns the function unchanged.
     """
 
     def add(factory: AnyFactory) -> AnyFactory:
@@ -271,7 +277,7 @@ def carried_weights(spec: PrototypeSpec, shape: tuple[int, ...], one: nn.Module)
 
 
 def option_default(name: str, option: str) -> Any:
-    """What an option of a network is where a spec leaves it out; None where the network has no such option."""
+    """Return the default of a network's option; None if the network has no such option."""
     parameter = inspect.signature(_lookup(name)).parameters.get(option)
     return None if parameter is None or parameter.default is inspect.Parameter.empty else parameter.default
 

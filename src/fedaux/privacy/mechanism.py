@@ -28,7 +28,7 @@ GRID = 2**30  # steps per unit: a quantised vector means `values / GRID`; square
 
 @dataclass(frozen=True)
 class Bound:
-    """What holds for every honest summary of a data set of given size, whatever its records; norms are in steps."""
+    """Bounds that hold for every honest summary of a data set of given size, whatever its records; in steps."""
 
     norm: float  # ℓ₂, before the noise
     step: float
@@ -39,7 +39,7 @@ Bounds = Callable[[Arrays, str, int], Bound]  # (the scorer's public arrays, adj
 
 
 def clip_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Each row by itself: scaled to norm 1 where longer; zero where not finite."""
+    """Clip each row by itself to norm 1; rows that are not finite become zero."""
     rows = np.asarray(rows, dtype=np.float64)
     if rows.ndim != 2:
         raise ValueError(f"one row per record was expected, not an array of shape {rows.shape}")
@@ -51,9 +51,15 @@ def clip_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def unit_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Each row by itself: normalised to norm 1; zero where it is zero or not finite.
+    """Normalise each row by itself to norm 1; rows that are zero or not finite become zero.
 
     The noise is calibrated to the longest possible row, so every row should be as long as that.
+
+    Args:
+        rows: One row per record, (N, k).
+
+    Returns:
+        The normalised rows, (N, k).
     """
     rows = np.asarray(rows, dtype=np.float64)
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0) if rows.ndim == 2 else np.ones(1)
@@ -63,9 +69,16 @@ def unit_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def quantize(clipped: NDArray[np.float64], shares: float | NDArray[np.float64] = 1.0) -> NDArray[np.int64]:
-    """Rows of norm at most 1 as integers of norm at most `max_norm(shares)`, which is GRID for a share of 1.
+    """Round rows of norm at most 1 to integers of norm at most `max_norm(shares)`, which is GRID for a share of 1.
 
     Rounding is towards zero, so no row leaves its ball.
+
+    Args:
+        clipped: Rows of norm at most 1, (N, k), as from `unit_rows`.
+        shares: The weight of each record within its privacy unit, (N,), or one for all.
+
+    Returns:
+        The rows in steps of 1/GRID, (N, k).
     """
     limit = np.broadcast_to(max_norm(shares), len(clipped))
     scale = np.maximum(limit - 1, 0)[:, None]  # one step less: a margin for the last bit of the clipping division
@@ -186,7 +199,7 @@ def opendp_multiplier(epsilon: float, delta: float) -> float:
 
 
 def multiplier(epsilon: float, delta: float, calibration: str, size: int, sensitivity: float) -> float:
-    """σ/Δ for `size` integers of that ℓ₂ sensitivity in steps, with the proof that the calibration names."""
+    """Compute σ/Δ for `size` integers of this ℓ₂ sensitivity in steps, by the proof that `calibration` names."""
     if not (0 < epsilon < math.inf and 0 < delta < 1):
         raise ValueError(f"a budget needs ε > 0 and 0 < δ < 1, not ({epsilon}, {delta})")
     if calibration not in CALIBRATIONS:
@@ -223,10 +236,16 @@ MIN_STEPS = 2**16  # in what one record may add: discrete noise then costs what 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Integers that describe one client's data, and their sensitivity to one record.
+    """Integers that describe one client's data, and their sensitivity to one privacy unit.
 
-    `values * step` is what they mean; neighbouring data sets differ by at most `sensitivity` steps in ℓ₂. A reference
-    scorer for studies that has no such bound sets `bounded=False`, and is released with a known seed or not at all.
+    Attributes:
+        values: The integers, which stand for `values * step`.
+        step: The size of one step.
+        sensitivity: The largest ℓ₂ distance, in steps, between the summaries of neighbouring data sets.
+        adjacency: What makes data sets neighbours: replace-one or add-remove.
+        records: The public number of units.
+        bounded: Whether the sensitivity is a proven bound. A reference scorer for studies that has none sets False; its
+            summaries are released with a known seed or not at all.
     """
 
     values: NDArray[np.int64]

@@ -104,7 +104,7 @@ _declared: WeakSet[type] = WeakSet()
 
 
 class UnsupportedModuleError(FedauxError, ValueError):
-    """A network in which a record's output may depend on other records."""
+    """In this network, a record's output may depend on other records."""
 
     code = Exit.PRIVACY
 
@@ -112,17 +112,23 @@ class UnsupportedModuleError(FedauxError, ValueError):
 def per_record_safe(cls: T) -> T:
     """Declare a module of your own to be safe for private records: `@per_record_safe` above the class.
 
-    You state that its output for a record depends on that record and the weights alone: it remembers nothing from one
-    call to the next, draws nothing at random, and normalises over nothing but the record. The modules inside it are
-    validated by themselves. The statement is about this very class, not about classes derived from it. A pass over
-    private records that shows it to be wrong ends in an error, but not every wrong statement shows.
+    You declare that its output for a record depends only on that record and the weights: it keeps no state between
+    calls, draws nothing at random, and normalises over nothing but the record. The modules inside it are validated by
+    themselves. The declaration holds for this very class, not for its subclasses. A pass over private records that
+    contradicts it raises an error, but not every false declaration is noticed.
+
+    Args:
+        cls: The class, a subclass of `nn.Module`.
+
+    Returns:
+        The same class.
     """
     _declared.add(cls)
     return cls
 
 
 def declare_modules(network: nn.Module) -> None:
-    """Take the word of whoever hands over a network that its own classes keep records apart."""
+    """Trust the caller that the network's own classes treat every record by itself."""
     for module in network.modules():
         kind = type(module)
         known = kind in FREE_OPTIONS or f"{kind.__module__}.{kind.__qualname__}" in SUPPORTED
@@ -197,7 +203,7 @@ def _problems(module: nn.Module, training: bool) -> Iterator[str]:
 
 
 def _type_problems(module: nn.Module) -> Iterator[str]:
-    """Of its class, and of the options that it was built with."""
+    """Yield what is wrong with a module's class, and with the options that it was built with."""
     kind = type(module)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if is_parametrized(module):
@@ -270,7 +276,7 @@ def _dropouts(module: nn.Module) -> list[str]:
 
 
 def _members(value: Any) -> Iterable[Any]:
-    """Of a list, tuple or dict; anything else is its own only member."""
+    """Return the members of a list, tuple or dict; any other value is its own only member."""
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list | tuple) else (value,)

@@ -31,14 +31,17 @@ def write_report(
     target: float | None = None,
     formats: Sequence[str] = ("svg",),
 ) -> Path:
-    """`report.html` of the run in a folder, or of all runs in and below several, side by side; returns its path.
+    """Write `report.html` for one run, or for several runs side by side.
 
     Args:
-        folders: Of runs, or with runs in and below them.
-        out: Where the page goes; by default the first folder.
-        cache: Of extractors and features, as in `run`.
-        target: An accuracy between 0 and 1: after how many rounds does each arm have it? By default that of the second.
-        formats: Of the figures beside the page: svg, pdf, png.
+        folders: Folders of runs, or with runs below them.
+        out: The folder for the page; by default the first of `folders`.
+        cache: The folder of cached extractors and features, as in `run`.
+        target: An accuracy, 0 to 1, for the number of rounds each arm needs to reach it; by default the second best's.
+        formats: Formats of the figures beside the page: svg, pdf, png.
+
+    Returns:
+        The path of the page.
     """
     paths = [Path(folder) for folder in folders]
     runs = find_runs(paths)
@@ -57,7 +60,7 @@ def write_comparison(
     target: float | None = None,
     formats: Sequence[str] = ("svg",),
 ) -> Path:
-    """`report.html` in `folder`, for arms that have at least one finished run each; `note` stands below its title."""
+    """Write `report.html` for arms with at least one finished run each; `note` is printed below the title."""
     runs = {arm.label: [FinishedRun(RunState.load(one), one) for one in arm.folders] for arm in arms}
     makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
@@ -147,7 +150,7 @@ def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> 
 
 
 def tones(labels: Sequence[str]) -> dict[str, str]:
-    """A class of the style sheet for each: FedAUX has the same colour on all pages, +P shares that of its method."""
+    """Return a style-sheet class per label: FedAUX has the same colour on all pages, +P the colour of its method."""
     found: dict[str, str] = {}
     for label in labels:
         base = label.removesuffix("+P")

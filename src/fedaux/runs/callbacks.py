@@ -1,6 +1,6 @@
 """Callbacks of a run: JSON lines always; TensorBoard, MLflow, Weights & Biases and your own on demand.
 
-A round is saved before any callback hears of it. One that raises costs its own record, never the round.
+A round is saved before any callback is called. A callback that raises loses its own record, never the round.
 """
 
 from __future__ import annotations
@@ -28,26 +28,36 @@ Row = dict[str, Any]
 
 
 class Callback:
-    """Override what you need. A resumed run starts again, with the state that it continues from."""
+    """Base class of callbacks: override the methods you need. A resumed run calls `on_run_start` again."""
 
     def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
-        """Before anything is done."""
+        """Called before the run does anything.
+
+        Args:
+            config: The settings of the run.
+            folder: The folder of the run.
+            state: The state that a resumed run continues from; None for a new run.
+        """
 
     def on_round_end(self, state: RunState) -> None:
-        """After a round is saved; `state.history[-1]` is its result."""
+        """Called after a round is saved.
+
+        Args:
+            state: The state after the round; `state.history[-1]` is its result.
+        """
 
     def on_run_end(self) -> None:
-        """Also of a run that was stopped or has failed."""
+        """Called at the end of the run, also if it was stopped or has failed."""
 
 
 @contextmanager
 def calling(
     callbacks: Sequence[Callback], config: Config, folder: Path, saved: Callable[[], RunState | None]
 ) -> Iterator[OnProgress]:
-    """A listener that calls callbacks at the events of a run, with the state last `saved`; and at the run's end.
+    """Yield a listener that calls the callbacks at the events of a run, with the state last `saved`.
 
-    What a callback raises is logged once; it is called again after the next round. One that fails to start is left
-    out.
+    The first error of each callback is logged, and it is called again after the next round. A callback that fails to
+    start is dropped.
     """
     active, warned = list(callbacks), set[int]()
 
@@ -77,7 +87,7 @@ def calling(
 
 
 def round_metrics(result: RoundResult) -> Row:
-    """One flat row of numbers; what does not exist, such as teachers of FedAVG, is left out."""
+    """Return the metrics of a round as one flat row, without those that do not apply, such as FedAVG's teachers."""
     row = {
         "round": result.round,
         "accuracy": result.mean_accuracy,
@@ -99,7 +109,7 @@ def round_metrics(result: RoundResult) -> Row:
 
 
 def client_rows(result: RoundResult) -> list[Row]:
-    """One row for each client asked in a round: its metrics, or why it failed."""
+    """Return one row for each client asked in a round: its metrics, or why it failed."""
     counted = [{"round": result.round, "client": name, **vars(one)} for name, one in result.client_metrics.items()]
     failed = [{"round": result.round, "client": one.client, "failure": one.reason} for one in result.failures]
     return counted + failed
@@ -110,7 +120,7 @@ def _named(prefix: str, values: Mapping[str, float]) -> Row:
 
 
 class Tracker(Callback):
-    """Logs the metrics of every round once. What it missed is logged at the next round, or when the run is resumed."""
+    """Logs the metrics of every round once. A round that it missed is logged with the next, or when the run resumes."""
 
     logged: int  # rounds
 
@@ -126,7 +136,7 @@ class Tracker(Callback):
             self.logged = result.round
 
     def open(self, config: Config, folder: Path) -> None:
-        """Start, or continue; `logged` is how many rounds are there already."""
+        """Start or continue the record; set `logged` to the number of rounds that it already holds."""
         raise NotImplementedError
 
     def log(self, result: RoundResult) -> None:
@@ -137,7 +147,7 @@ class JsonLines(Tracker):
     """`metrics.jsonl` and `clients.jsonl`, and at the end the same as Parquet where pyarrow is installed."""
 
     def open(self, config: Config, folder: Path) -> None:
-        """Everything is written anew: what a killed run has left may be half a line, or of a round never saved."""
+        """Rewrite everything: a killed run may have left half a line, or a round that was never saved."""
         self._files = folder / METRICS, folder / CLIENTS
         self._sizes = [0, 0]  # bytes that are complete
         for path in self._files:
@@ -186,7 +196,7 @@ class TensorBoard(Tracker):
 
 
 class MLflow(Tracker):
-    """In `FOLDER/mlflow.db`, or where $MLFLOW_TRACKING_URI says; a run is found again by its folder's name and hash."""
+    """Logs to `FOLDER/mlflow.db`, or to $MLFLOW_TRACKING_URI; a run is found again by its folder's name and hash."""
 
     def __init__(self) -> None:
         self._mlflow: Any = import_module("mlflow")
@@ -214,7 +224,7 @@ class MLflow(Tracker):
 
 
 class WandB(Tracker):
-    """Project `fedaux`, or $WANDB_PROJECT; with WANDB_MODE=offline below the run's folder, to be synced later."""
+    """Logs to project `fedaux`, or $WANDB_PROJECT; with WANDB_MODE=offline to the run's folder, to be synced later."""
 
     def __init__(self) -> None:
         self._wandb: Any = import_module("wandb")
@@ -241,7 +251,14 @@ TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLfl
 
 
 def make_callbacks(names: Iterable[str]) -> list[Callback]:
-    """By name, as `fedaux run --track NAME` has them."""
+    """Make callbacks by name, as `fedaux run --track NAME` does.
+
+    Args:
+        names: Names of `TRACKERS`: tensorboard, mlflow, wandb.
+
+    Returns:
+        The callbacks, in the order of the names.
+    """
     callbacks: list[Callback] = []
     for name in names:
         if name not in TRACKERS:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What was promised to whom: two lines when printed, everything in `full`."""
+    """The privacy guarantee of a run and its limits: two lines when printed, everything in `full`."""
 
     summary: str
     not_covered: str
@@ -44,8 +44,12 @@ class PrivacyStatement:
 class Result(FinishedRun):
     """A finished run.
 
-    `accuracy` and `curve` are of the test data, `history` has all metrics by round, `model` predicts, `save` writes it
-    to a folder. `warning` says what is wrong with the model, if anything is.
+    `accuracy` and `curve` are measured on the test data, `history` has all metrics by round, `model` predicts, and
+    `save` writes it to a folder. `warning` says what is wrong with the model, if anything is.
+
+    Attributes:
+        state: The state after the last round, with the settings and the results of all rounds.
+        folder: The folder of the run.
     """
 
     @property
@@ -64,7 +68,7 @@ class Result(FinishedRun):
 
     @property
     def privacy(self) -> PrivacyStatement:
-        """What was promised to whom, and what is not covered."""
+        """The privacy guarantee of the clients, and what it does not cover."""
         ledger, facts = self.ledger, self.ledger.to_dict()
         own = [spec.label.rpartition(":")[2] for spec in self.config.prototypes if spec.name in here.vouched]
         word = f"; it rests on your word that {', '.join(own)} treats every record by itself" if own else ""
@@ -85,7 +89,7 @@ class Result(FinishedRun):
 
     @property
     def model(self) -> Model:
-        """The trained network: `result.model.predict(x)` returns probabilities. Of several, the most accurate one."""
+        """The trained network, of several the most accurate; `result.model.predict(x)` returns probabilities."""
         last = self.state.history[-1].accuracy
         return self.models[max(last, key=last.__getitem__)]
 
@@ -93,19 +97,19 @@ class Result(FinishedRun):
         """Write `model` to a folder, with its card and README; `fedaux.Model.from_pretrained` loads it.
 
         Args:
-            folder: Where to; made if it is not there.
-            onnx: Also as an ONNX graph.
+            folder: The folder to write to; it is created if necessary.
+            onnx: Also write an ONNX graph.
 
         Returns:
-            The folder.
+            The folder's path.
         """
         return self.model.save_pretrained(folder, onnx)
 
     def plot(self, ax: Any = None) -> Any:
-        """The accuracy by round, one curve for each prototype.
+        """Plot the accuracy by round, one curve for each prototype.
 
         Args:
-            ax: Axes of matplotlib to draw on; None: new ones.
+            ax: Axes of matplotlib to draw on; by default new ones.
 
         Returns:
             The axes.
@@ -126,12 +130,12 @@ class Result(FinishedRun):
 
     @property
     def warning(self) -> str:
-        """What is wrong with the model and what to try first; "" if it beats the commonest class and gives up none."""
+        """What is wrong with the model and what to try first; "" if it beats the majority class and predicts all."""
         return re.sub(r"--set (?:(\w+)\.)?(\w+)=([\w.+-]+)", _keyword, super().warning)
 
     @property
     def label(self) -> str:
-        """The method, for readers."""
+        """The name of the method, for readers."""
         return find_method(self.config.method).label
 
     def __repr__(self) -> str:

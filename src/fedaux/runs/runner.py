@@ -71,22 +71,22 @@ def run(
 
     Args:
         method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which the other arguments change parts.
-        folder: Where everything goes that the run makes, after every round; one that holds another run raises
-            `StateError`. None: runs/NAME, runs/NAME-2, …: the first that is free or holds this very run.
+        folder: The folder of the run, written after every round; one that holds another run raises `StateError`. None:
+            the first of runs/NAME, runs/NAME-2, … that is free or holds this very run.
         data: Labelled private data, split between the clients; a list has one entry for each client. An entry is a
             pair (x, y), a `Corpus`, a dataset of PyTorch or Hugging Face, a folder or file, the name of a source, or a
             table of settings `[data]`.
         public: Public unlabelled data, as `data`, without labels. None: held out of the private data.
         test: Labelled test data. None: a fifth of the private data is held out.
         model: The name of a network, a class of `nn.Module`, a function that makes one, or a list of several.
-        size: Of images, in pixels, where they come from a folder or a dataset.
+        size: The size of images in pixels, for images that come from a folder or a dataset.
         on_progress: Called with an event of `fedaux.core.progress` as work proceeds; None: a panel in a terminal or a
             notebook, else nothing.
-        cache: Where extractors and features are kept; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
-        callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines are always in the folder.
-        until: Stop after this round as if interrupted; the same call with a later one goes on.
-        settings: Any key of a configuration: `rounds=5`, `local={"lr": 0.1}`; one that exists in a single section also
-            by itself: `clients=20`, `alpha=0.1`, `epsilon=1.0`.
+        cache: The folder for extractors and features; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
+        callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines are always written.
+        until: Stop after this round as if interrupted; the same call with a later round continues.
+        settings: Any key of a configuration: `rounds=5`, `local={"lr": 0.1}`; a key that only one section has may be
+            given without the section: `clients=20`, `alpha=0.1`, `epsilon=1.0`.
 
     Returns:
         The finished run, with its accuracy, history, model and privacy statement.
@@ -98,7 +98,7 @@ def run(
         state = stored_state(config, folder)
         server = make_server(config, on_progress, cache, state)
         for spec in config.prototypes:
-            if spec.name in here.vouched:  # whoever hands over a class vouches for it, in this process
+            if spec.name in here.vouched:  # a caller who passes a class vouches for it, in this process
                 declare_modules(server.networks.whole[spec.label])
         federation = in_process(config, folder, server.cache, bound_function(server.scorer))
         return run_in_folder(folder, server, federation, state, callbacks, until, lock)
@@ -106,7 +106,7 @@ def run(
 
 @contextmanager
 def progress_panel(on_progress: OnProgress | None) -> Iterator[OnProgress]:
-    """`on_progress` itself; a panel where there is none and somebody is looking."""
+    """Yield `on_progress`, or if it is None a panel in a terminal or notebook."""
     if on_progress is not None or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield on_progress or no_progress
         return
@@ -124,10 +124,10 @@ def run_over_regions(
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """As `run`, with the clients of so many regional servers (`runs/region_app.py`), which see `folder`.
+    """Run as `run` does, with the clients of several regional servers (`runs/region_app.py`), which share `folder`.
 
-    It waits for all of them, and ends in the bits of one server that asks all clients itself. What it is doing, and
-    what each region has last answered, is in status.json of the folder.
+    It waits for all regions, and its result is bit-identical to that of one server that asks all clients itself.
+    status.json in the folder shows its progress and the last answer of each region.
     """
     if config.teachers.standing or config.analytic_head is not None:
         raise RegionError(
@@ -158,9 +158,9 @@ def run_in_folder(
     until: int | None = None,
     lock: RunLock | None = None,
 ) -> Result:
-    """The rounds over any federation, saved in `folder` after preparation and after every round.
+    """Run the rounds over any federation, and save the state in `folder` after preparation and after every round.
 
-    A round is saved before anybody hears of it, and only by who holds the lock.
+    A round is saved before it is reported, and only by the process that holds the lock.
     """
     server = server.in_folder(folder)
     state = replace(state, assignment=server.site_labels) if state else None
@@ -193,7 +193,7 @@ def run_in_folder(
 
 
 def describe(config: Config) -> str:
-    """Data, clients, networks and seed in a line."""
+    """Describe data, clients, networks and seed in one line."""
     alpha = f", α = {config.data.alpha:g}" if config.data.partition == "dirichlet" else ""
     clients = len(config.federation.sites) or config.data.clients
     networks = ", ".join(spec.label for spec in config.prototypes)
@@ -201,12 +201,17 @@ def describe(config: Config) -> str:
 
 
 def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, Path]:
-    """P1 alone: train the extractor of every prototype, or find it; a later `run` takes it up from the same cache.
+    """Train the extractor of every prototype (P1), or find it in the cache, where a later `run` finds it too.
 
-    Stopped, it continues after the last finished epoch. `on_progress` and `cache` are as in `run`.
+    If it is interrupted, the next call continues after the last finished epoch.
+
+    Args:
+        config: The settings, of which the prototypes, `aux` and `pretrain` matter.
+        on_progress: Called with events of `fedaux.core.progress`, as in `run`.
+        cache: The folder for extractors, as in `run`.
 
     Returns:
-        For each prototype's label the safetensors file of its extractor; a JSON card lies beside it.
+        For each prototype's label the safetensors file of its extractor, which has a JSON card beside it.
     """
     with report_to(on_progress):
         server = make_server(config, on_progress, cache)
@@ -214,10 +219,10 @@ def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Pa
 
 
 def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, float]:
-    """Accuracy of a linear classifier on the features of each extractor, on a random one's, and on the raw records.
+    """Measure a linear classifier on the features of each extractor, of a random one, and on the raw records.
 
-    It is fitted to all private records and their labels, which nobody has in a real federation: for studies, and after
-    the fact. Nothing is chosen by it.
+    It is fitted to all private records and their labels, which no party of a real federation has: it serves studies,
+    after the fact, and nothing is chosen by it.
     """
     data, server = open_data(config), make_server(config, on_progress, cache)
     found = {}
@@ -236,7 +241,18 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
 
 
 def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
-    """Plans on the public features of a config, or without one on those of the demo's digits."""
+    """Make a planner, which estimates from public features how much of the teacher weighting survives the noise.
+
+    Args:
+        path: The config whose public features to use; None: those of the demo's digits.
+        clients: The number of clients.
+        delta: The δ of a release.
+        adjacency: What makes data sets neighbours: replace-one or add-remove.
+        cache: The folder for extractors and features, as in `run`.
+
+    Returns:
+        The planner; its methods relate ε, records per client and the benefit that is kept.
+    """
     config = (
         Config.load(path, ["method=fedaux", "method_options={}"])
         if path
@@ -259,17 +275,27 @@ def resume(
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Go on where a stopped run left off, to the same bits as if it had not stopped; a finished one is simply read.
+    """Continue an interrupted run; the result is bit-identical to that of an uninterrupted one.
 
-    The configuration is the one stored in the folder. `on_progress` and `cache` are as in `run`.
+    The settings are those stored in the folder. A finished run is only read.
+
+    Args:
+        folder: The folder of the run.
+        on_progress: Called with events of `fedaux.core.progress`, as in `run`.
+        cache: The folder for extractors and features, as in `run`.
+        callbacks: Called after every round, as in `run`.
+
+    Returns:
+        The finished run.
     """
     return run(RunState.load(Path(folder)).config, folder, on_progress=on_progress, cache=cache, callbacks=callbacks)
 
 
 def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: Bounds | None = None) -> GridFederation:
-    """The clients of this machine. Each keeps its releases below `folder`, as a site would on its own disk.
+    """Return the federation of clients simulated in this process.
 
-    With a `cache`, features of their data are kept there instead, for the next run of the same split.
+    Each client keeps its releases below `folder`, as a site would on its own disk. With a `cache`, features of their
+    data are kept there, for the next run of the same split.
     """
     settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients"), **SIMULATED}
     if cache is not None:

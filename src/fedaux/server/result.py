@@ -18,12 +18,12 @@ from fedaux.data.federated import class_names
 from fedaux.privacy.ledger import Ledger
 from fedaux.server.run_state import RunState
 
-ENOUGH_STEPS = 40  # of a client in a round; fewer leave a network where it was
+ENOUGH_STEPS = 40  # of a client in a round; fewer hardly change a network
 ENOUGH_DISTILLATION = 200  # steps, at 1e-3
 
 
 def last_evaluations(state: RunState) -> dict[str, Evaluation]:
-    """Of each prototype after the last round."""
+    """Return the test evaluation of each prototype after the last round."""
     if not state.history:
         return {}
     last = state.history[-1]
@@ -34,7 +34,7 @@ def last_evaluations(state: RunState) -> dict[str, Evaluation]:
 
 
 def names_of_classes(config: Config, count: int) -> Sequence[str]:
-    """Their names; numbers where the data cannot be opened any more."""
+    """Return the names of the classes, or numbers if the data can no longer be opened."""
     try:
         return class_names(config)
     except (ValueError, OSError, ImportError):
@@ -42,7 +42,7 @@ def names_of_classes(config: Config, count: int) -> Sequence[str]:
 
 
 def collapse_warning(state: RunState) -> str:
-    """For people, in two sentences; "" where every prototype beats the commonest class and gives up none."""
+    """Describe a collapsed model in two sentences; "" if every prototype beats the majority class and predicts all."""
     tests, found = last_evaluations(state), []
     for label, evaluation in tests.items():
         if evaluation.collapsed:  # only then data are opened, for names
@@ -52,7 +52,7 @@ def collapse_warning(state: RunState) -> str:
 
 
 def first_remedy(state: RunState) -> str:
-    """The likeliest cause first: too few local steps, a timid distillation, features that know nothing."""
+    """Suggest a change for the likeliest cause: too few local steps, a weak distillation, uninformative features."""
     config, method = state.config, find_method(state.config.method)
     records = [one.records for one in state.history[-1].client_metrics.values()]
     batches = math.ceil(median(records or [1]) / config.local.batch_size)
@@ -86,21 +86,21 @@ class FinishedRun:
 
     @property
     def accuracy(self) -> float:
-        """After the last round: not the best round, which only the test labels could have chosen."""
+        """Test accuracy after the last round, not the best round, which only the test labels could have chosen."""
         return self.curve[-1]
 
     @property
     def warning(self) -> str:
-        """What is wrong with the model and what to try first; "" if it beats the commonest class and gives up none."""
+        """What is wrong with the model and what to try first; "" if it beats the majority class and predicts all."""
         return collapse_warning(self.state)
 
     @property
     def statement(self) -> str:
-        """What was promised to whom, and what is not covered: one paragraph that is true as it stands."""
+        """The privacy guarantee and what it does not cover, in one self-contained paragraph."""
         return self.ledger.statement()
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures of the run, for JSON."""
+        """Return the key figures of the run, for JSON."""
         ledger, config = self.ledger, self.state.config
         return {
             "folder": str(self.folder),
@@ -118,5 +118,5 @@ class FinishedRun:
 
     @property
     def ledger(self) -> Ledger:
-        """What the clients say they have spent."""
+        """The privacy budget that the clients report to have spent."""
         return self.state.ledger
