@@ -40,17 +40,17 @@ def add_release_handler(
     features: str | FeaturesOf = "features",
     **privacy: Any,
 ) -> None:
-    """Give a ClientApp the handler `query.fedaux`; whatever else it does stays as it is.
+    """Add the handler `query.fedaux`, which makes the client's release, to a ClientApp; nothing else changes.
 
     Args:
         app: Your app.
-        model: Makes the network that the app trains: the class itself will do.
-        data: (context) → (x, labels), or (x, labels, persons), of this client: rows as the model takes them, each
-            record exactly once.
-        vault: An absolute folder of this client's own, which keeps its account.
-        epsilon: The budget of one release.
-        delta: Its δ, well below one over the number of records.
-        features: As in `FedAUX`, and the same.
+        model: A function that makes the network that the app trains, such as its class.
+        data: A function of the context that returns this client's (x, labels) or (x, labels, persons): rows as the
+            model takes them, each record exactly once.
+        vault: An absolute path to a folder of this client's own, which keeps its privacy account.
+        epsilon: The ε of one release.
+        delta: The δ of one release, well below one over the number of records.
+        features: The same value as in `FedAUX`.
         privacy: Further settings of `PrivacyConfig`: epsilon_total, unit, adjacency, declared_records, scorer, …
     """
     from_code = ClientSettings(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
@@ -74,7 +74,7 @@ def add_release_handler(
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """What this client allows, and where it remembers what it did."""
+    """The privacy budget that this client allows, and the vault that keeps its account."""
 
     vault: Path
     privacy: PrivacyConfig
@@ -87,9 +87,9 @@ class ClientSettings:
             )
 
     def at(self, context: Context) -> ClientSettings:
-        """As the node's own configuration has it: fedaux-vault and fedaux-epsilon, -epsilon-total and -delta overrule.
+        """Apply the node's own configuration: fedaux-vault, fedaux-epsilon, -epsilon-total and -delta take precedence.
 
-        Nodes with a partition-id, as all simulated ones, have a folder each.
+        Each node with a partition-id, as simulated nodes have, gets a folder of its own.
         """
         node = context.node_config
         folder = _absolute(str(node.get("fedaux-vault", self.vault)))

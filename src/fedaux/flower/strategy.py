@@ -1,7 +1,7 @@
-"""The server's half for an app that exists already: Flower's messages in and out, everything between them shared.
+"""The server's side for an existing Flower app: Flower's messages in and out, everything in between is shared code.
 
-A file remembers what the clients of an app are asked with, since their accounts know the question by its bits. Of a
-round's replies, those that can be averaged are kept: Flower's FedAvg takes them all, or gives up on all.
+A file keeps what the clients of an app are asked with, since their privacy accounts identify a question by its bits.
+A round uses the replies that can be averaged, whereas Flower's FedAvg uses either all replies or none.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ from fedaux.server.run_state import RunState, pack, read
 from fedaux.server.server import Server
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
-MODEL = PrototypeSpec("model")  # the one prototype there is
+MODEL = PrototypeSpec("model")  # the only prototype
 _MAX_REASON = 500  # characters to log: clients write some of the reasons
 AUTO = "auto"  # the file that `default_file` names
 
 
 class QuestionMismatchError(FedauxError, ValueError):
-    """A file that was kept from another app."""
+    """The file was kept by another app."""
 
 
 def default_file(model: nn.Module, public: Records, privacy: Mapping[str, Any], classes: int, seed: int) -> Path:
-    """In ~/.fedaux, by everything but the weights: an app that starts without a seed has others in every run."""
+    """Return a file in ~/.fedaux named by everything but the weights, which differ between runs of an unseeded app."""
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     facts = type(model).__name__, sorted(shapes.items()), sorted(privacy.items()), classes, seed
     return Path.home() / ".fedaux" / f"question-{fingerprint(public, facts)}.safetensors"
 
 
 def first_state(server: Server, label: str, keep: Path | None) -> RunState:
-    """h0 and what the scorer publishes: of the model as it is, or those that were kept."""
+    """Return h0 and what the scorer publishes, from the model as it is or from the file that kept them."""
     extractor = server.networks.extractors[label]
     validate_module(extractor)  # every client would refuse it, and keep the reason to itself
     state = RunState(server.config, 0, {})
@@ -102,7 +102,7 @@ class TrainReply:
     records: int
 
     def update(self, round_: int, weights: Arrays) -> Update:
-        """With `weights` as flat arrays. The app trains without noise, and its account is known from its release."""
+        """Make an update of `weights`, flat arrays. The app trains without noise; its release has told its account."""
         return Update(
             self.node, round_, self.records, 0.0, 0.0, noise=0.0, rate=1.0, steps=0, account="", weights=weights
         )
@@ -111,7 +111,7 @@ class TrainReply:
 def check_replies(
     replies: Iterable[Message], sent: Arrays, size_key: str, max_records: int
 ) -> tuple[list[TrainReply], list[Failure]]:
-    """Models like the one that was sent, with metrics like most others'; and what is wrong with the other replies."""
+    """Return the replies that match the sent model and the usual metrics, and what is wrong with the others."""
     forms = [(message, form(message.content)) for message in replies]
     usual = Counter(text for _, text in forms).most_common(1)
     good, failures = [], []
@@ -127,7 +127,7 @@ def check_replies(
 
 
 def read_model(content: RecordDict, sent: Arrays, size_key: str, max_records: int) -> tuple[ArrayRecord, int]:
-    """(the one model of a reply, like the one that was sent and finite; a size that can be believed)."""
+    """Return the model of a reply, finite and shaped like the sent one, and its number of records, if plausible."""
     models = [record for record in content.values() if isinstance(record, ArrayRecord)]
     metrics = [record for record in content.values() if isinstance(record, MetricRecord)]
     if len(models) != 1 or len(metrics) != 1:
@@ -142,7 +142,7 @@ def read_model(content: RecordDict, sent: Arrays, size_key: str, max_records: in
 
 
 def form(content: RecordDict) -> str:
-    """Records and metrics by name, lists by length: replies that agree in it can be averaged."""
+    """Describe a reply by its records and metrics, lists by length: replies with the same form can be averaged."""
     metrics = {name: record for name, record in content.items() if isinstance(record, MetricRecord)}
     lengths = {
         name: sorted((key, len(value) if isinstance(value, list) else 0) for key, value in record.items())
@@ -158,23 +158,32 @@ class BudgetExhaustedError(FedauxError, RuntimeError):
 
 
 class FedAUX(FedAvg):
-    """Flower's FedAvg, and after each average a distillation on public data, teachers weighted by their releases.
+    """Flower's FedAvg, followed each round by distillation on public data with teachers weighted by their releases.
 
-    - `model`: the network that the clients train, with the weights that features are to be computed with: pre-trained
-      ones if there are any. It is copied to `device`, a GPU if there is one.
-    - `features`: the name of the layer or method of the model that gives features (B, H), a function of (model, x), or
-      `input_of("NAME")` with the name of the last layer.
-    - `public`: unlabelled rows, an array or tensor, as the model takes them.
-    - `teacher_weights`, `max_share`, `examples`: how much a client's model counts on each public row, and how many rows
-      a round takes, as `[teachers]` of a run.
-    - `scorer`, `embedding_dim`, `ridge`: how clients summarise their data, as `[privacy]` of a run.
-    - `quorum`: the share of the clients asked whose models a round needs; fewer leave the model as it was.
-    - `max_records`: that one client may claim to have.
-    - `keep`: a file that remembers what clients are asked with, so that a later run asks the same: their vaults answer
-      one question only. By default one in ~/.fedaux, for this network, public data and scorer; None keeps nothing.
-    - `release_timeout`: seconds that a client has to make its release.
-
-    Whatever else is given goes to FedAvg.
+    Args:
+        model: The network that the clients train, with the weights that features are computed with, pre-trained ones if
+            there are any. It is copied to `device`.
+        public: Unlabelled rows for the distillation, an array or tensor, as the model takes them.
+        classes: The number of classes.
+        features: The name of the layer or method of the model that returns features (B, H), a function of (model, x),
+            or `input_of("NAME")` with the name of the last layer.
+        distill_epochs: Epochs of distillation per round.
+        distill_lr: The learning rate of the distillation.
+        distill_batch_size: The batch size of the distillation.
+        teacher_weights: How much a client's model counts on each public row, as in `[teachers]` of a run.
+        max_share: The largest share of the weight that one client may have on a row, as in `[teachers]` of a run.
+        examples: The number of public rows that a round uses, as in `[teachers]` of a run; 0: all.
+        scorer: How clients summarise their data, as in `[privacy]` of a run.
+        embedding_dim: The dimension of the scorer's embedding, as in `[privacy]` of a run.
+        ridge: The regularisation of the scorer, as in `[privacy]` of a run.
+        quorum: The share of the selected clients whose models a round needs; with fewer, the model stays as it was.
+        max_records: The largest number of records that a client may claim.
+        keep: A file that keeps what clients are asked with, so that a later run asks the same: a client's vault answers
+            only one question. By default a file in ~/.fedaux for this network, public data and scorer; None: no file.
+        release_timeout: How long a client has to make its release, in seconds.
+        seed: The seed of everything random on the server.
+        device: auto (a GPU if there is one), cpu, cuda, …
+        fedavg: Further arguments of Flower's FedAvg.
     """
 
     def __init__(
@@ -228,18 +237,18 @@ class FedAUX(FedAvg):
 
     @property
     def releases(self) -> dict[str, Release]:
-        """By node."""
+        """The release of each client, by its node."""
         return self.state.releases
 
     @property
     def privacy(self) -> str:
-        """In words: what of this run is differentially private, and what is not."""
+        """A statement of what in this run is differentially private, and what is not."""
         return self.state.ledger.statement()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """P2, P3 for those who are chosen for the first time; then as FedAvg."""
+        """Ask clients that are selected for the first time for their release (P2, P3); then proceed as FedAvg."""
         self._sent = {name: from_array(array) for name, array in arrays.items()}
         shapes = {name: tuple(tensor.shape) for name, tensor in self._model.state_dict().items()}
         if {name: array.shape for name, array in self._sent.items()} != shapes:
@@ -284,7 +293,7 @@ class FedAUX(FedAvg):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """T2 and T3. A model that makes no sense costs that client's contribution, never the round."""
+        """Average the models and distil (T2, T3). An invalid model loses that client's contribution, not the round."""
         answers, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
         answers.sort(key=lambda message: message.metadata.src_node_id)  # metrics do not depend on the order of arrival
         current, config = self._round, self.server.config

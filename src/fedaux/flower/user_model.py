@@ -28,7 +28,7 @@ class UserRecords(Records):
 
     @classmethod
     def of(cls, x: Any, labels: Any = None, persons: Any = None) -> UserRecords:
-        """From arrays or tensors, one row per record. A label that is no whole number from 0 on is none."""
+        """Make records of arrays or tensors, one row per record. Labels other than whole numbers from 0 are void."""
         rows = _array(x)
         if rows.dtype == np.float64:
             rows = rows.astype(np.float32)  # models are float32
@@ -64,7 +64,7 @@ def _array(values: Any) -> NDArray[Any]:
 
 @per_record_safe  # it remembers nothing; the model inside is checked by itself
 class UserExtractor(nn.Module):
-    """(B, *shape) → (B, H): the model as far as its features. All of the model's weights are its own."""
+    """The model up to its features, (B, *shape) → (B, H). It holds all of the model's weights."""
 
     def __init__(self, model: nn.Module, features: str | FeaturesOf) -> None:
         super().__init__()
@@ -91,7 +91,14 @@ def _named(name: str) -> FeaturesOf:
 
 
 def input_of(layer: str) -> FeaturesOf:
-    """For a model that has no name for its features: what the layer of this name, its last one, is called with."""
+    """Take the input of a layer as the features of a model, for a model that has no layer or method that returns them.
+
+    Args:
+        layer: The name of the layer, usually the last one.
+
+    Returns:
+        A function of (model, x), for the argument `features` of `FedAUX` and `add_release_handler`.
+    """
 
     def features(model: nn.Module, x: Tensor) -> Tensor:
         captured: list[Tensor] = []

@@ -23,7 +23,7 @@ LogOdds = Callable[[Features], Vector]  # rows after `Fitted.transform`, (B, m) 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """φ(D⁻), (|D⁻|, k), with its moments computed once however many clients are compared with it."""
+    """φ(D⁻), (|D⁻|, k), with its moments, which are computed once for all clients."""
 
     rows: Vector
 
@@ -38,9 +38,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Every client's log-odds, as functions of the rows that `transform` makes of φ(x), (B, k) → (B, m)."""
+    """The log-odds of every client, as functions of the rows `transform(φ(x))`, (B, k) → (B, m)."""
 
-    log_odds: Mapping[str, LogOdds]
+    log_odds: Mapping[str, LogOdds]  # by client, a function of such rows
     transform: Transform | None = None  # the same for all clients; None: φ(x) itself
     mixtures: Mapping[str, Vector] | None = None  # of clients whose odds are Σ_c a_c e^{row_c}: their a ≥ 0, (m,)
 
@@ -49,53 +49,94 @@ Fit = tuple[Arrays, dict[str, Arrays]]  # what all clients of a cohort share, an
 
 
 class Scorer(Protocol):
-    """`publish` and `fit` run on the server and see public data and releases only; `summarise` runs on the client.
+    """The interface of a scorer, which measures how well a client knows the classes of a public example.
 
-    A scorer that can bound the norm of an honest summary also has a method `bound`, see `bound_function`.
+    `publish` and `fit` run on the server and see only public data and releases; `summarise` runs on the client. A
+    scorer that can bound the norm of an honest summary also has a method `bound`, see `bound_function`.
     """
 
     @property
     def name(self) -> str: ...
 
     def publish(self, negatives: Features) -> Arrays:
-        """From features of D⁻, (|D⁻|, H): what every client needs to know."""
+        """Compute what every client needs to know.
+
+        Args:
+            negatives: Features of D⁻, (|D⁻|, H).
+
+        Returns:
+            Public arrays by name, which are sent to all clients.
+        """
         ...
 
     def size(self, public: Arrays) -> int:
-        """How many integers a release has."""
+        """Return the number of integers in a release.
+
+        Args:
+            public: The arrays of `publish`.
+
+        Returns:
+            The length of `Summary.values`.
+        """
         ...
 
     def embed(self, public: Arrays, features: Features) -> Features:
-        """φ: (B, H) → (B, k), each row by itself and of norm at most 1."""
+        """Compute φ, (B, H) → (B, k), of each row by itself.
+
+        Args:
+            public: The arrays of `publish`.
+            features: Features of records, (B, H).
+
+        Returns:
+            Embedded rows, (B, k), of norm at most 1.
+        """
         ...
 
     def summarise(
         self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
     ) -> Summary:
-        """From features of D_i, (|D_i|, H), and their labels: the integers to release and their sensitivity.
+        """Summarise a client's records as the integers to release, with their sensitivity to one privacy unit.
 
-        The privacy unit is a record or a person (`privacy/units.py`), and the sensitivity is that of one unit. `shares`
-        is each record's weight within its unit: shares add up to at most 1 over a unit, and are all 1 where a unit is a
-        record. `size` is the public number of units. Under replace-one it is counted; under add-remove it is a declared
-        constant, the same for neighbours, and nothing may be divided by the number of rows instead. What a record adds
-        must be a function of its own row to the bit: no matrix products over rows (`privacy/per_record.py` says why),
-        but `project`, `clip_rows`, `unit_rows`, `quantize`.
+        The privacy unit is a record or a person (`privacy/units.py`). What a record adds must be a function of its own
+        row, bit for bit: use `project`, `clip_rows`, `unit_rows` and `quantize`, not matrix products over rows
+        (`privacy/per_record.py` says why).
+
+        Args:
+            public: The arrays of `publish`.
+            features: Features of the client's records, (|D_i|, H).
+            labels: Their labels, (|D_i|,).
+            adjacency: What makes data sets neighbours: replace-one or add-remove.
+            size: The public number of units: counted under replace-one; under add-remove a declared constant, the same
+                for neighbours. Never divide by the number of rows instead.
+            shares: Each record's weight within its unit: at most 1 in total over a unit, 1 if a unit is a record.
+
+        Returns:
+            The summary, to which noise is added before it is sent.
         """
         ...
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
-        """From φ(D⁻) and the releases of a cohort: each client's log-odds on any embedded row."""
+        """Compute each client's log-odds on any embedded row.
+
+        Args:
+            public: The arrays of `publish`.
+            reference: φ(D⁻), with its moments.
+            releases: The releases of a cohort of clients.
+
+        Returns:
+            The log-odds of every client.
+        """
         ...
 
 
 @runtime_checkable
 class PortableScorer(Scorer, Protocol):
-    """A scorer that can be sent as arrays: clients can weight themselves with them."""
+    """A scorer whose fit can be sent as arrays, so that clients can compute their own weights."""
 
     def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit: ...
 
     def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
-        """For the clients whose own arrays are given."""
+        """Rebuild the fit of the clients whose own arrays are given."""
         ...
 
     def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
@@ -103,13 +144,18 @@ class PortableScorer(Scorer, Protocol):
 
 
 def bound_function(scorer: Scorer) -> Bounds | None:
-    """The scorer's `bound(public, adjacency, size)`. Without one, the norm of its releases is not checked."""
+    """Return the scorer's `bound(public, adjacency, size)`, or None: the norm of its releases is then not checked."""
     function: Bounds | None = getattr(scorer, "bound", None)
     return function
 
 
 def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
-    """Refuse public arrays of another shape: broadcasting them could let one record change another's row."""
+    """Refuse public arrays of another shape: broadcasting them could let one record change another's row.
+
+    Args:
+        public: The arrays that the server sent.
+        expected: The shape of each array, by its name.
+    """
     for name, shape in expected.items():
         if public[name].shape != shape:
             raise OrderError(f"the public array {name!r} has shape {public[name].shape}, not {shape}")

@@ -40,20 +40,20 @@ def compare(
         table = fedaux.compare(["fedavg+p", "scaffold+p", "fedaux"], data=(x, y), public=x_public, model=Net, seeds=3)
 
     Args:
-        what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a `Config`, whose own method plays no
-            part; then `methods` are those to compare.
-        folder: For the runs, the tables and the report. Runs that are finished there already are only read. None: a
-            folder in runs/ that belongs to these settings.
-        seeds: How many, from the config's own on.
-        methods: Beside a `Config`; by default the nine of the paper.
-        data: Private data, and further arguments as in `fedaux.run`: public, test, model, size, settings, cache.
-        jobs: Runs at a time, each in a process of its own; more than 1 only below `if __name__ == "__main__":`.
-        threads: Of PyTorch, for each.
+        what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a `Config`, whose own method is ignored;
+            the methods to compare are then `methods`.
+        folder: The folder for the runs, the tables and the report. Runs that are already finished there are only read.
+            None: a folder in runs/ that belongs to these settings.
+        seeds: The number of seeds, from the config's own seed on.
+        methods: The methods to compare with a `Config`; by default the nine of the paper.
+        data: Private data, as in `fedaux.run`; so are public, test, model, size, cache and settings.
+        jobs: The number of parallel runs, each in its own process; more than 1 need `if __name__ == "__main__":`.
+        threads: The number of PyTorch threads of each run.
         on_progress: As in `run`.
-        chosen: Settings of each method, `Chosen.read("runs/my-tune")` or `Chosen.preset("paper")`.
+        chosen: Settings of each method: `MethodSettings.read("runs/my-tune")` or `MethodSettings.preset("paper")`.
 
     Returns:
-        The table of accuracies, with every run in its folder.
+        The accuracies of all methods, and where the runs and the report are.
     """
     base = what if isinstance(what, Config) else None
     if isinstance(what, str):

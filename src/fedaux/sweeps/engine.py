@@ -42,7 +42,7 @@ PAIRED = "Against the best arm on the same problem, paired by seed; p by Student
 
 
 class SweepError(FedauxError):
-    """Runs that failed while others continued; its code is that of the first."""
+    """Some runs failed while others continued; the exit code is that of the first failure."""
 
     def __init__(self, text: str, code: Exit) -> None:
         super().__init__(text)
@@ -57,13 +57,21 @@ class FailedRun:
 
 @dataclass(frozen=True, eq=False)
 class SweepResult:
-    """Arms with at least one finished run, and runs that failed."""
+    """The outcome of a sweep.
+
+    Attributes:
+        sweep: What was run.
+        folder: The folder of its runs.
+        arms: The arms with at least one finished run.
+        failures: The runs that failed.
+        report: The report's page; None until `write_results` has written it.
+    """
 
     sweep: Sweep
     folder: Path
     arms: tuple[ArmResult, ...]
     failures: tuple[FailedRun, ...] = ()
-    report: Path | None = None  # the page, once it is written
+    report: Path | None = None
 
     def __repr__(self) -> str:
         return f"{self.table}\n{self.folder}"
@@ -77,22 +85,22 @@ class SweepResult:
 
     @property
     def curves(self) -> dict[str, NDArray[np.float64]]:
-        """By label, (seeds, rounds)."""
+        """Test accuracy of each arm by its label, (seeds, rounds)."""
         return {arm.label: arm.curves for arm in self.arms}
 
     @property
     def accuracy(self) -> dict[str, float]:
-        """By label, after the last round, the mean over seeds."""
+        """Test accuracy of each arm by its label, after the last round, mean over seeds."""
         return {arm.label: float(arm.curves[:, -1].mean()) for arm in self.arms}
 
     @property
     def table(self) -> Table:
-        """Accuracy of every arm."""
+        """A table of the accuracy of every arm."""
         return summary(self.curves, "method" if list(self.sweep.axes) in ([], ["method"]) else "arm", tasks(self.arms))
 
     @property
     def caption(self) -> str:
-        """What all arms have in common; what varies stands in the table."""
+        """The settings that all arms share; those that vary are in the table."""
         base, sweep = self.sweep.base, self.sweep
         facts = {
             "data.source": base.data.source,
@@ -111,19 +119,19 @@ class SweepResult:
 
     @property
     def settings(self) -> str:
-        """Which settings the methods have: tuned, of a preset, or those of the config."""
+        """Where the methods' settings come from: tuning, a preset, or the config."""
         return self.sweep.chosen.note(self.sweep.base, list(self.sweep.axes))
 
     @property
     def chosen(self) -> list[tuple[str, str]]:
-        """(method, its settings) where they are not those of the config."""
+        """Pairs of method and settings, for methods whose settings are not those of the config."""
         methods = dict.fromkeys(arm.config.method for arm in self.sweep.arms)
         found = {find_method(name).label: self.sweep.chosen.of(name) for name in methods}
         return [(label, describe(settings)) for label, settings in found.items() if settings]
 
     @property
     def privacy(self) -> str:
-        """The one statement of all arms that release anything; several, each with its arms, where they differ."""
+        """The privacy statement of the arms that release anything; if they differ, each statement with its arms."""
         labels: dict[str, list[str]] = {}
         for arm in self.arms:
             if arm.privacy:
@@ -134,7 +142,7 @@ class SweepResult:
 
     @property
     def collapsed(self) -> str:
-        """Which arms ended with a model that is no result, in a sentence; "" for none."""
+        """A sentence that names the arms whose model collapsed; "" for none."""
         names = [arm.label for arm in self.arms if arm.warning]
         return (
             f"Collapsed: {'; '.join(names)}. Models no better than the commonest class, or that give up classes; the "
@@ -163,7 +171,7 @@ class SweepResult:
 
 
 def raise_failures(failures: Sequence[FailedRun], total: int, folder: Path) -> None:
-    """One error for runs that failed, if any did, with the first few reasons."""
+    """Raise one error for all runs that failed, if any did, with the first few reasons."""
     if not failures:
         return
     shown = " ".join(f"{one.run.label}: {one.error.text.rstrip('.')}." for one in failures[:3])
@@ -176,7 +184,14 @@ def raise_failures(failures: Sequence[FailedRun], total: int, folder: Path) -> N
 
 
 def write_results(result: SweepResult) -> SweepResult:
-    """report.html with its charts, table.md, table.csv, table.tex, runs.csv and sweep.json in the sweep's folder."""
+    """Write report.html with its charts, table.md, table.csv, table.tex, runs.csv and sweep.json to the sweep's folder.
+
+    Args:
+        result: The outcome of `run_sweep`. `SweepError` is raised if no run has finished.
+
+    Returns:
+        The same outcome, with the path of its report.
+    """
     if not result.arms:
         result.raise_failures()  # there is nothing else to show
     table, caption, pivoted = result.table, result.caption, pivot(result.arms)
@@ -218,10 +233,22 @@ def run_sweep(
     callbacks: Sequence[Callback] = (),
     cache: Path | None = None,
 ) -> SweepResult:
-    """All runs that are not finished, `jobs` at a time in processes of `threads` each; one job runs in this process.
+    """Run all runs of a sweep that are not finished yet.
 
-    An extractor is trained once, before the runs that share it. A run that fails is among the `failures`. Callbacks
-    live in this process, and follow one job only. `write_results` makes tables and a report of the result.
+    An extractor is trained once, before the runs that share it. `write_results` writes tables and a report of the
+    result.
+
+    Args:
+        sweep: What to run.
+        folder: The folder for the runs. Runs that are already finished there are only read.
+        jobs: The number of parallel runs, each in its own process; a single job runs in this process.
+        threads: The number of PyTorch threads of each run.
+        on_progress: Called with events of `fedaux.core.progress`.
+        callbacks: Called after every round, as in `run`; only with a single job, as they live in this process.
+        cache: The folder for extractors and features, as in `run`.
+
+    Returns:
+        The arms with their results, and the runs that failed.
     """
     runs = sweep.runs(folder)
     missing = [each for each in runs if not finished(each)]
@@ -244,7 +271,7 @@ def execute(
     callbacks: Sequence[Callback] = (),
     cache: Path | None = None,
 ) -> Iterator[tuple[Run, TaskError | None]]:
-    """Each run as it ends, with its error if it failed."""
+    """Yield each run as it ends, with its error if it failed."""
     by_folder = {str(each.folder): each for each in runs}
 
     def on_task_progress(task: Task, event: ProgressEvent) -> None:
@@ -257,7 +284,7 @@ def execute(
 
 
 def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
-    """What the folder holds of a sweep; nothing is run."""
+    """Read the finished runs of a sweep from its folder; nothing is run."""
     arms = [_arm_result(arm, list(filter(None, map(finished, sweep.runs_of(arm, folder))))) for arm in sweep.arms]
     return SweepResult(sweep, folder, tuple(arm for arm in arms if arm.seeds))
 
@@ -277,7 +304,7 @@ def _arm_result(arm: Arm, results: list[FinishedRun]) -> ArmResult:
 
 
 def finished(run: Run) -> FinishedRun | None:
-    """Its result. None where it is yet to be run, which also brings to light what is wrong with its folder."""
+    """Return a run's result; None if it has yet to be run, which will also report what is wrong with its folder."""
     try:
         state = stored_state(run.config, run.folder)
     except StateError:

@@ -34,23 +34,32 @@ _OF_A_RUN = ("seed", "method", "device", "data.test_seed")  # and federation, me
 
 
 def studies() -> dict[str, Path]:
-    """The sweeps that come with the package, by name: short files to run as they are, or to copy and change."""
+    """Return the sweeps that come with the package, by name: short files to run as they are, or to copy and change."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "studies").glob("*.toml"))}
 
 
 @dataclass(frozen=True)
 class MethodSettings:
-    """`source` completes "Settings: …" below a table. A method that is not in `methods` has what `common` says."""
+    """Settings for each method of a comparison, tuned or from presets."""
 
-    source: str = "as in the config"
-    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # dotted keys, by method
-    common: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "as in the config"  # where they come from: completes "Settings: …" below a table
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings by dotted key, by method
+    common: Mapping[str, Any] = field(default_factory=dict)  # settings of all methods, which `methods` may replace
     complete: bool = False  # whether a method that is not in `methods` must not be run
-    config: Mapping[str, Any] = field(default_factory=dict)  # that was tuned, as tables
+    config: Mapping[str, Any] = field(default_factory=dict)  # the config that was tuned, as tables
 
     @classmethod
     def read(cls, path: str | Path) -> MethodSettings:
-        """The winners that `fedaux tune` has left in a folder or file. All seeds get the test records of the tuning."""
+        """Read the winners that `fedaux tune` wrote.
+
+        All seeds of the comparison then use the test records that were held out during tuning.
+
+        Args:
+            path: The folder that `fedaux tune` wrote, or its file of winners.
+
+        Returns:
+            The settings of every method that was tuned.
+        """
         file = Path(path) / WINNERS if Path(path).is_dir() else Path(path)
         require(file.is_file(), f"{file} is not there: name the folder that `fedaux tune` wrote, or its {WINNERS}.")
         try:
@@ -63,13 +72,20 @@ class MethodSettings:
 
     @classmethod
     def of_the_demo(cls) -> MethodSettings:
-        """The winners of `fedaux tune studies/demo.toml`, which come with the package."""
+        """Read the winners of `fedaux tune studies/demo.toml`, which come with the package."""
         with as_file(files("fedaux.sweeps") / "demo.json") as path:
             return cls.read(path)
 
     @classmethod
     def preset(cls, *names: str) -> MethodSettings:
-        """Presets by name. One that is for some methods only has the last word on them."""
+        """Combine presets by name. A preset for some methods only takes precedence for those methods.
+
+        Args:
+            names: Names of presets.
+
+        Returns:
+            The settings of all methods.
+        """
         common: dict[str, Any] = {}
         methods: dict[str, dict[str, Any]] = {}
         for name in names:
@@ -81,20 +97,20 @@ class MethodSettings:
         return cls("; ".join(PRESETS[name].source for name in names), methods, common)
 
     def of(self, method: str) -> dict[str, Any]:
-        """What a method runs with."""
+        """Return the settings of a method, by dotted key."""
         known = method in self.methods or not self.complete
         require(known, f"{method} has not been tuned: tune it with the same budget, or leave it out of the comparison.")
         return {**self.common, **self.methods.get(method, {})}
 
     def refuse(self, overrides: Sequence[str]) -> None:
-        """What is set by hand must not be set here as well: one of the two would silently lose."""
+        """Raise an error if an override also has a setting here: one of the two would silently be lost."""
         keys = {key for settings in (self.common, *self.methods.values()) for key in settings}
         for text in overrides:
             key = text.partition("=")[0].strip()
             require(key not in keys, f"--set {key}: the tuned settings or the preset have a {key} too; leave out one.")
 
     def note(self, base: Config, swept: Sequence[str] = ()) -> str:
-        """The source; with what differed when it was tuned."""
+        """Return the source, and which settings differed during tuning."""
         if not self.config:
             return self.source
         ignored = {*_OF_A_RUN, *swept, *(key for settings in self.methods.values() for key in settings)}
@@ -125,7 +141,7 @@ class Arm:
 
 
 def value_label(key: str, value: Any) -> str:
-    """A value for readers: FedAUX for a method, else with the name of its setting: α = 0.01."""
+    """Format a value for readers: FedAUX for a method, else with the name of its setting: α = 0.01."""
     if key == "method":
         return find_method(value).label
     if key in ("prototypes", "privacy.scorer"):  # names already
@@ -134,7 +150,7 @@ def value_label(key: str, value: Any) -> str:
 
 
 def make_arm(base: Config, settings: Settings, chosen: MethodSettings = AS_CONFIGURED) -> Arm:
-    """The base config with these settings. Options of a method are those of the config's own method alone."""
+    """Make an arm of the base config with these settings. Method options apply to the config's own method only."""
     table = base.to_dict()
     if settings.get("method", base.method) != base.method:
         table["method_options"] = {}
@@ -150,7 +166,7 @@ def make_arm(base: Config, settings: Settings, chosen: MethodSettings = AS_CONFI
 
 
 def without_repeats(arms: Sequence[Arm]) -> Iterator[Arm]:
-    """Arms that differ in nothing that their method looks at are one: FedAVG is the same for any ε."""
+    """Merge arms that differ only in settings that their method ignores: FedAVG is the same for any ε."""
     seen = set[str]()
     for arm in arms:
         inert = [key for key in arm.settings if ignores(arm.config, key)]
@@ -177,25 +193,25 @@ def ignores(config: Config, key: str) -> bool:
 
 
 def make_name(settings: Settings) -> str:
-    """Of the folder of an arm: what a file system allows of its settings."""
+    """Make the name of an arm's folder from its settings, as far as file systems allow."""
     text = "-".join(f"{key}={format_value(value)}" for key, value in settings.items())
     return re.sub(r"[^\w.+=,-]+", "_", text.replace("method=", ""), flags=re.ASCII)[:120]
 
 
 def with_unique_names(arms: list[Arm]) -> Iterator[Arm]:
-    """Long or odd values may give the same name; such arms get a piece of their hash."""
+    """Append part of the hash to the names of arms that would share one, as long or odd values may."""
     counts = Counter(arm.name for arm in arms)
     for arm in arms:
         yield arm if counts[arm.name] == 1 else replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
 
 
 def describe(settings: Mapping[str, Any]) -> str:
-    """For readers: local.lr = 0.1, local.epochs = 5."""
+    """Format settings for readers: local.lr = 0.1, local.epochs = 5."""
     return ", ".join(f"{key} = {format_value(value)}" for key, value in settings.items()) or "as in the config"
 
 
 def format_value(value: Any) -> str:
-    """A value of any setting for readers and for names of folders."""
+    """Format a value of any setting for readers and for folder names."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -209,7 +225,7 @@ def format_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """One arm with one seed, and the folder that it has for itself."""
+    """One arm with one seed, in a folder of its own."""
 
     arm: Arm
     config: Config
@@ -227,7 +243,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Every arm is the base config with its own values of `axes`; each runs with seeds `base.seed`, `+ 1`, …"""
+    """A grid of runs: every arm is the base config with its own values of `axes`, and runs with several seeds.
+
+    Attributes:
+        base: The settings that all arms share.
+        axes: The values of each swept setting, by dotted key.
+        seeds: The number of seeds of each arm: `base.seed`, `base.seed + 1`, …
+        arms: The combinations of values, without repeats.
+        chosen: Settings of each method, which `axes` may still vary.
+        title: The title of the report.
+        about: What the sweep is for.
+        minutes: Duration with two jobs on two idle cores; 0 if unknown.
+    """
 
     base: Config
     axes: dict[str, tuple[Any, ...]]
@@ -236,7 +263,7 @@ class Sweep:
     chosen: MethodSettings = AS_CONFIGURED
     title: str = ""
     about: str = ""
-    minutes: float = 0.0  # with two jobs on two idle cores; 0 if unknown
+    minutes: float = 0.0
 
     @classmethod
     def of(
@@ -247,7 +274,18 @@ class Sweep:
         chosen: MethodSettings = AS_CONFIGURED,
         **metadata: Any,
     ) -> Sweep:
-        """`chosen` has settings for each method, which `axes` may still vary."""
+        """Make a sweep over all combinations of values.
+
+        Args:
+            base: The settings that all arms share.
+            axes: The values of each swept setting, by dotted key: `{"data.alpha": [0.01, 1.0]}`.
+            seeds: The number of seeds of each arm, from the config's own on.
+            chosen: Settings of each method, which `axes` may still vary.
+            metadata: The fields `title`, `about` and `minutes`.
+
+        Returns:
+            The sweep.
+        """
         for key, values in axes.items():
             check_axis(key, values)
         require(
@@ -261,7 +299,16 @@ class Sweep:
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = (), chosen: MethodSettings = AS_CONFIGURED) -> Sweep:
-        """A config with a table `[sweep]`; see `from_dict`."""
+        """Read a sweep from a config file with a table `[sweep]`.
+
+        Args:
+            path: The TOML or JSON file.
+            overrides: As in `from_dict`.
+            chosen: Settings of each method, which the sweep may still vary.
+
+        Returns:
+            The sweep.
+        """
         table = read_table(path)
         require("sweep" in table, f"{path} has no table [sweep]: add one with lists of values, such as {_EXAMPLE}.")
         return cls.from_dict(table, overrides, chosen)
@@ -273,7 +320,16 @@ class Sweep:
         overrides: Sequence[str] = (),
         chosen: MethodSettings = AS_CONFIGURED,
     ) -> Sweep:
-        """`key=value` overrides settle a setting, which is then no longer swept; `sweep.key=[…]` changes its list."""
+        """Build a sweep from the tables of a config with a table `[sweep]`.
+
+        Args:
+            table: The tables.
+            overrides: `key=value` fixes a setting, which is then no longer swept; `sweep.key=[…]` replaces its list.
+            chosen: Settings of each method, which the sweep may still vary.
+
+        Returns:
+            The sweep.
+        """
         rest = {key: value for key, value in table.items() if key not in ("sweep", "tune")}
         grid = table["sweep"]
         require(isinstance(grid, Mapping), f"sweep must be a table: write [sweep] and below it {_EXAMPLE}.")
@@ -295,7 +351,7 @@ class Sweep:
         return cls.of(base, lists, seeds, chosen, **metadata)
 
     def runs(self, folder: Path) -> list[Run]:
-        """Arm after arm, seed after seed."""
+        """List all runs, by arm and then by seed, in folders below `folder`."""
         return [run for arm in self.arms for run in self.runs_of(arm, folder)]
 
     def runs_of(self, arm: Arm, folder: Path) -> list[Run]:
@@ -303,14 +359,14 @@ class Sweep:
 
 
 def seeded_runs(arm: Arm, first: int, count: int, folder: Path, until: int | None = None) -> list[Run]:
-    """An arm with `count` seeds from `first` on, each in a folder of its own."""
+    """List the runs of an arm with `count` seeds from `first` on, each in a folder of its own."""
     seeds = range(first, first + count)
     runs = folder / "runs"
     return [Run(arm, replace(arm.config, seed=seed), runs / f"{arm.name}-seed{seed}", until) for seed in seeds]
 
 
 def check_axis(key: str, values: Any, table: str = "sweep") -> None:
-    """Refuse what is no setting, or no list of different values."""
+    """Raise an error unless `key` is a setting and `values` a list of different values."""
     known = [name for name, _ in dotted(Config().to_dict())]
     if key == "seed":
         raise ConfigError(

@@ -27,22 +27,22 @@ from fedaux.sweeps.engine import FailedRun, execute, finished, raise_failures
 from fedaux.sweeps.grid import METADATA, WINNERS, Arm, Run, Settings, describe, seeded_runs
 from fedaux.sweeps.tuning_grid import Axis, Lists, Value, at_edge, axes, read_grid, replaced, sample
 
-FIRST_SEED = 1000  # above the config's own: the splits of a comparison are none of those of its tuning
-KEEP = 2  # one setting in so many goes on
+FIRST_SEED = 1000  # above the config's own: a comparison never uses a split that was used for tuning
+KEEP = 2  # one setting in this many survives a rung
 LOST = (Exit.DIVERGED, Exit.CLIENTS)  # how a run ends whose setting makes training diverge
 UNIT = "rounds of tuning"
 HEADER = ("method", "validation accuracy", "as in the config", "settings", "rounds", "chosen")
 
 
 class Rung(NamedTuple):
-    """So many settings of a method run until this round."""
+    """One stage of tuning: how many settings of each method run, and until which round."""
 
     settings: int
     rounds: int
 
 
 def rungs(budget: int, rounds: int) -> tuple[Rung, ...]:
-    """Half as many settings for twice as many rounds, again and again, to the last two with all rounds."""
+    """Successive halving: each rung has half as many settings for twice as many rounds; the last two run all rounds."""
     counts = [budget]
     while counts[-1] > KEEP:
         counts.append(math.ceil(counts[-1] / KEEP))
@@ -72,13 +72,13 @@ class Trial:
 
 
 def best(trials: Sequence[Trial], count: int) -> list[Trial]:
-    """Those that came furthest, and of these the most accurate; the earlier where that is equal."""
+    """Return the trials that got furthest, among these the most accurate; ties go to the earlier trial."""
     return sorted(trials, key=lambda trial: (-trial.rounds, -trial.scores.get(trial.rounds, 0.0)))[:count]
 
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """What is tried, and with which data; `base` is the config as it will be compared, not as it is tuned."""
+    """The settings to try, and the data to try them on; `base` is the config to compare, not the one that is tuned."""
 
     base: Config
     budget: int
@@ -97,7 +97,7 @@ class Tuning:
         validation_fraction: float = 0.2,
         grid: Mapping[str, Lists] | None = None,
     ) -> Tuning:
-        """`grid` has lists of one's own, as `read_grid` reads them from a table `[tune]`."""
+        """Plan the tuning of these methods; `grid` holds the user's own lists, read from `[tune]` by `read_grid`."""
         Within("[1, inf)", "how many settings of each method are tried").check("tune: the budget", budget)
         Within("[1, inf)").check("tune: seeds", seeds)
         Within("(0, 1)").check("tune: validation_fraction", validation_fraction)
@@ -113,7 +113,7 @@ class Tuning:
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = (), **chosen: Any) -> Tuning:
-        """A config and its table `[tune]`, if it has one. `tune.key=[…]` overrides a list, `chosen` all."""
+        """Read a config and its table `[tune]`, if any. `tune.key=[…]` overrides a list, `chosen` the whole table."""
         table, mine = read_table(path), [text for text in overrides if text.strip().startswith("tune.")]
         given, changed = dict(table.pop("tune", {})), dict[str, Any](tune={})
         table.pop("sweep", None)
@@ -135,7 +135,7 @@ class Tuning:
         return seeded_runs(trial.arm, self.base.seed + FIRST_SEED, self.seeds, folder, until)
 
     def total_rounds(self, method: str) -> int:
-        """Of all its trials and seeds, once all rungs are done."""
+        """Return the number of rounds that all trials and seeds of a method take until the last rung."""
         before, total = 0, 0
         for rung in self.rungs:
             total += min(rung.settings, len(self.trials[method])) * (rung.rounds - before)
@@ -147,7 +147,7 @@ class Tuning:
 
     @property
     def caption(self) -> str:
-        """What was tuned, and how, above the table of `rows`."""
+        """What was tuned, and how: the text above the table of `rows`."""
         halving = ", ".join(f"{rung.settings} until round {rung.rounds}" for rung in self.rungs)
         return (
             f"Validation accuracy in %: {self.base.data.source}, {self.base.data.clients} clients, "
@@ -158,7 +158,7 @@ class Tuning:
         )
 
     def rows(self) -> list[tuple[str, ...]]:
-        """One line a method, as `HEADER` says: its winner, the config's own setting as far as it came, the cost."""
+        """One row per method, as `HEADER` says: its winner, how far the config's own setting got, the cost."""
         found = list[tuple[str, ...]]()
         for name, trials in self.trials.items():
             winner = self.winner(name)
@@ -175,7 +175,7 @@ class Tuning:
         return text if trial.rounds == self.base.rounds else f"{text} (round {trial.rounds})"
 
     def winners(self) -> dict[str, Any]:
-        """What a comparison needs to know: each method's settings, and how they were found."""
+        """Return what a comparison needs: each method's settings, and how they were found."""
         return {
             "budget": self.budget,
             "seeds": [self.base.seed + FIRST_SEED + i for i in range(self.seeds)],
@@ -196,7 +196,7 @@ class Tuning:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Winners, grids and all trials."""
+        """Return winners, grids and all trials, for JSON."""
         grids = {name: {axis.key: list(axis.allowed) for axis in grid} for name, grid in self.grids.items()}
         trials = {name: [trial.to_dict() for trial in found] for name, found in self.trials.items()}
         return {**self.winners(), "grids": grids, "trials": trials}
@@ -217,12 +217,18 @@ def tune(
     """Find good settings for each method with the same number of runs and rounds, and write them into `folder`.
 
     Args:
-        base: What to tune; its `method` plays no part. Its test records are never looked at.
-        folder: For the runs, and for what they have shown; `Chosen.read` takes it to a comparison.
+        base: The settings to tune; its `method` is ignored, and its test records are never used.
+        folder: The folder for the runs and the winners, which `MethodSettings.read` reads for a comparison.
         methods: Names in `METHODS`, or `module:attribute`; by default the nine of the paper.
-        budget: How many settings of each method are tried.
-        seeds: On how many splits. None of them is among the first thousand from the config's own seed on.
-        jobs: As in `compare`; so are `threads`, `on_progress` and `cache`.
+        budget: The number of settings to try for each method.
+        seeds: The number of splits; none is among the first thousand from the config's own seed on.
+        jobs: The number of parallel runs, as in `compare`.
+        threads: The number of PyTorch threads of each run.
+        on_progress: Called with events of `fedaux.core.progress`.
+        cache: The folder for extractors and features, as in `run`.
+
+    Returns:
+        The trials with their validation accuracies, and the winner of each method.
     """
     plan = Tuning.of(base, methods, budget, seeds)
     found = run_tuning(plan, folder, jobs=jobs, threads=threads, on_progress=on_progress, cache=cache)
@@ -238,10 +244,10 @@ def run_tuning(
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
 ) -> Tuning:
-    """All rungs, every method's runs of a rung together. The trials of the result have their scores.
+    """Run all rungs, with the runs of all methods in a rung together, and return the trials with their scores.
 
-    A setting that makes training diverge has accuracy 0. Any other failure ends the tuning after its rung: a method
-    whose runs fail for reasons of their own would be tuned with less than the others. Started again, it continues.
+    A setting that makes training diverge has accuracy 0. Any other failure ends the tuning after its rung, since a
+    method whose runs fail for other reasons would be tuned with less than the others. A new call continues.
     """
     trials = {name: [replace(trial, scores={}) for trial in found] for name, found in tuning.trials.items()}
     tuning, alive, before, done = replace(tuning, trials=trials), trials, 0, 0
@@ -273,7 +279,7 @@ def run_tuning(
 
 
 def write_tuning(tuning: Tuning, folder: Path) -> Tuning:
-    """tuned.json (`--tuned`), tune.json with grids and trials, trials.csv and table.md."""
+    """Write tuned.json (for `--tuned`), tune.json with grids and trials, trials.csv and table.md."""
     stops = [rung.rounds for rung in tuning.rungs]
     lines: list[list[Any]] = [["method", "setting", *(f"round_{stop}" for stop in stops), "settings", "folder"]]
     for name, trials in tuning.trials.items():
@@ -292,12 +298,12 @@ def write_tuning(tuning: Tuning, folder: Path) -> Tuning:
 
 
 def _test_seed(base: Config) -> int:
-    """Of the records that neither tuning nor any split of the comparison trains on."""
+    """Return the seed that selects the test records, on which neither tuning nor the comparison trains."""
     return base.seed if base.data.test_seed < 0 else base.data.test_seed
 
 
 def _trials(arms: Sequence[Arm]) -> list[Trial]:
-    """With short names for folders: the same setting has the same one whatever the budget is."""
+    """Number the arms as trials, with short folder names that do not depend on the budget."""
     own = sum(arm.settings.keys() == {"method"} for arm in arms)  # the first, or none
     return [Trial(_named(arm, number), number) for number, arm in enumerate(arms, 1 - own)]
 
