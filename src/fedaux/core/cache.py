@@ -1,6 +1,6 @@
-"""What the cache holds, how much room it takes, and how to be rid of it.
+"""What the cache holds, how much space it takes, and how to clean it.
 
-Whoever writes into the cache says in a `CacheKind` how to recognise it: decoded data, features, extractors.
+Code that writes to the cache defines a `CacheKind` to recognise its entries: decoded data, features, extractors.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-DECODED = "decoded"  # in a site's vault: what was decoded of its own data
-SOURCE = "source.txt"  # in a folder of decoded data: where they came from
+DECODED = "decoded"  # in a site's vault: its own data, decoded
+SOURCE = "source.txt"  # in a folder of decoded data: where the data came from
 _DAY = 86_400.0
 
 
@@ -28,7 +28,7 @@ class CacheKind:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """`private` is what may hold private records, or be made of them."""
+    """One entry of the cache; `private` if it may hold private records or data derived from them."""
 
     path: Path
     kind: str
@@ -43,14 +43,14 @@ class CacheEntry:
 
 
 def list_cache(folder: Path, kinds: Sequence[CacheKind]) -> list[CacheEntry]:
-    """Everything of these kinds in a folder, largest first; the first kind that matches counts."""
+    """List the entries of these kinds in a folder, largest first; the first kind that matches counts."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [entry for path in paths if (entry := _entry(path, kinds)) is not None]
     return sorted(found, key=lambda entry: -entry.bytes)
 
 
 def clean_cache(entries: Sequence[CacheEntry]) -> int:
-    """Delete them; returns how many bytes are free again."""
+    """Delete the entries, and return how many bytes that frees."""
     for entry in entries:
         if entry.path.is_dir():
             shutil.rmtree(entry.path, ignore_errors=True)

@@ -44,13 +44,13 @@ class UnknownNameError(FedauxError, ValueError):
 
 
 class SettingsError(FedauxError, ValueError):
-    """A node, a run or an app without the settings that it needs."""
+    """A node, a run or an app lacks settings that it needs."""
 
     code = Exit.SETTINGS
 
 
 class MissingPackageError(FedauxError, ImportError):
-    """An optional package that is not installed; the message has the command that installs it."""
+    """An optional package is not installed; the message has the command that installs it."""
 
     code = Exit.MISSING
 
@@ -59,7 +59,7 @@ _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 def exit_code(error: BaseException) -> Exit:
-    """The exit code of a program that ends with this error."""
+    """Return the exit code of a program that ends with this error."""
     if isinstance(error, FedauxError):
         return error.code
     if isinstance(error, ImportError):
@@ -70,7 +70,7 @@ def exit_code(error: BaseException) -> Exit:
 
 
 def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameError:
-    """An error that lists the allowed names and suggests the closest: `raise unknown_name("norm", kind, NORMS)`."""
+    """Make an error with the allowed names and the closest one: `raise unknown_name("norm", kind, NORMS)`."""
     names = list(allowed)
     closest = difflib.get_close_matches(name, names, n=1)
     hint = f" (did you mean {closest[0]!r}?)" if closest else ""
@@ -78,7 +78,7 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameErr
 
 
 def import_attribute(name: str, what: str, noun: str, valid: Callable[[Any], bool]) -> Any:
-    """A user's own `module:attribute`, or an object of this session (`core.here`), if it is `valid`."""
+    """Import a user's `module:attribute`, or find an object of this session (`core.here`); raise unless `valid`."""
     if name.startswith(here.PREFIX):
         value = here.find(name)
         if not valid(value):
@@ -94,7 +94,7 @@ def import_attribute(name: str, what: str, noun: str, valid: Callable[[Any], boo
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, something that it imports is not
+            raise  # the module exists, but something that it imports does not
         raise UnknownNameError(f"{what} {name!r}: no module {module!r}; is its folder on PYTHONPATH?") from error
     value = getattr(imported, attribute, None)
     if not valid(value):
@@ -104,7 +104,7 @@ def import_attribute(name: str, what: str, noun: str, valid: Callable[[Any], boo
 
 
 def import_function(name: str, what: str) -> Callable[..., Any]:
-    """A user's own `module:function`."""
+    """Import a user's `module:function`."""
     return import_attribute(name, what, "function", callable)  # type: ignore[no-any-return]
 
 
@@ -114,7 +114,7 @@ class UserCodeError(FedauxError):
 
 @contextmanager
 def user_code(what: str, name: str) -> Iterator[None]:
-    """Around a call of `name`: an exception in a `module:function` becomes a `UserCodeError` with file and line."""
+    """Turn exceptions of a user's `module:function` called inside into a `UserCodeError` with file and line."""
     try:
         yield
     except (FedauxError, OSError, ImportError):

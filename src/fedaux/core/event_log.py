@@ -1,7 +1,7 @@
-"""Events as JSON lines for whoever collects logs, in the file that $FEDAUX_LOG names; without it, nothing is written.
+"""Events as JSON lines for log collectors, in the file that $FEDAUX_LOG names; without it, nothing is written.
 
-A line has time, level, run, round, site, event and message, and nothing of anybody's records: a server knows none, and
-a site writes what went wrong with them as the type of an error, without its text.
+A line has time, level, run, round, site, event and message, and nothing of any record: a server knows none, and a site
+logs an error in its records by type, without its text.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 MEGABYTES, FILES = 10.0, 5  # of a file, and how many old ones are kept
-LONGEST_TEXT = 500  # characters of a message: others write some of them
+LONGEST_TEXT = 500  # characters of a message, which may come from another party
 
 
 class EventLog:
-    """`log.write("reply", "berlin has answered", site="berlin", round=3)`."""
+    """Writes events: `log.write("reply", "berlin has answered", site="berlin", round=3)`."""
 
     def __init__(self, path: Path | None, run: str = "", megabytes: float = MEGABYTES, files: int = FILES) -> None:
         self.run = run
@@ -29,7 +29,7 @@ class EventLog:
 
     @classmethod
     def from_environment(cls, run: str = "") -> EventLog:
-        """As $FEDAUX_LOG, $FEDAUX_LOG_MB and $FEDAUX_LOG_FILES have it; values that are no numbers are the defaults."""
+        """Read $FEDAUX_LOG, $FEDAUX_LOG_MB and $FEDAUX_LOG_FILES; values that are not numbers give the defaults."""
         path = os.environ.get("FEDAUX_LOG", "")
         megabytes, files = _number("FEDAUX_LOG_MB", MEGABYTES), int(_number("FEDAUX_LOG_FILES", FILES))
         return cls(Path(path) if path else None, run, megabytes, files)
@@ -64,12 +64,12 @@ class EventLog:
 
 
 def printable(text: str) -> str:
-    """Text of anybody's that is shown or stored: one line, without anything that moves a cursor."""
+    """Make untrusted text safe to show or store: one line, without control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_TEXT])
 
 
 class _PrivateFile(RotatingFileHandler):
-    """For its owner alone. What cannot be written is said once, and costs nothing else."""
+    """A log file that only its owner can read. A failure to write is reported once and otherwise ignored."""
 
     def __init__(self, path: Path, size: int, files: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

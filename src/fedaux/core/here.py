@@ -1,7 +1,7 @@
 """Objects of a Python session under names, so that a configuration can hold them: `here:Net-3fa9c1d2`.
 
-A name ends in a hash of the content. The same object gets the same name in the next session, so that a run which was
-stopped goes on; another one gets another name.
+A name ends in a hash of the content. The same object gets the same name in the next session, so that an interrupted run
+can continue; another object gets another name.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 PREFIX = "here:"
 _objects: dict[str, Any] = {}
-vouched: set[str] = set()  # names of networks that were handed over as objects: their author is at hand
+vouched: set[str] = set()  # names of networks that were passed as objects, for which the caller vouches
 
 
 def add(label: str, value: Any, *content: bytes | str) -> str:
-    """The name under which `find` returns `value` for the rest of this process.
+    """Register `value` for the rest of this process, and return the name under which `find` returns it.
 
     Args:
-        label: What people will read.
+        label: The readable part of the name.
         value: The object.
-        content: All that distinguishes it from others.
+        content: Everything that distinguishes it from other objects.
     """
     digest = hashlib.sha256()
     for part in content:
@@ -37,12 +37,12 @@ def add(label: str, value: Any, *content: bytes | str) -> str:
 
 
 def find(name: str) -> Any:
-    """The object of this name, None where this process has none."""
+    """Return the object of this name, or None if this process has none."""
     return _objects.get(name)
 
 
 def name_of(value: Any) -> str:
-    """Of a class or a function: `module:name` where it can be imported, else a name in this process."""
+    """Return the name of a class or function: `module:name` if it can be imported, else a name in this process."""
     module, qualified = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
     if module != "__main__" and qualified.isidentifier():
         try:
@@ -55,7 +55,7 @@ def name_of(value: Any) -> str:
 
 
 def _source(value: Any) -> str:
-    """What a function or class does, and with which values: its source, else its byte code."""
+    """Return what a function or class does, and with which values: its source, else its byte code."""
     if isinstance(value, partial):
         return repr((_source(value.func), value.args, value.keywords))
     cells = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]

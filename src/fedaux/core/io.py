@@ -39,19 +39,19 @@ def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
 
 
 def hashed_name(text: str) -> str:
-    """For a file that belongs to a client or a run: a path never has words in it that a server chose."""
+    """Return a file name for a client or a run, hashed so that a path never holds text that a server chose."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def delete_all_but_newest(folder: Path, pattern: str, count: int) -> None:
-    """Of the files that match, by the time they were last written."""
+    """Delete the files that match, except the `count` most recently written."""
     files = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
     for path in files[:-count]:
         path.unlink(missing_ok=True)
 
 
 def write_from(path: Path, start: int, data: bytes) -> None:
-    """Append to the first `start` bytes of a file, and drop what lay beyond them. On disk when this returns."""
+    """Replace everything after the first `start` bytes of a file with `data`, on disk when this returns."""
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
         file.truncate(start)
         file.seek(start)
@@ -61,7 +61,7 @@ def write_from(path: Path, start: int, data: bytes) -> None:
 
 
 def temporary_array(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> NDArray[Any]:
-    """Zeros: in memory up to `limit` bytes, above that in a memory-mapped temporary file."""
+    """Return an array of zeros: in memory up to `limit` bytes, beyond that in a memory-mapped temporary file."""
     if int(np.prod(shape)) * np.dtype(dtype).itemsize <= limit:
         return np.zeros(shape, dtype)
     with tempfile.NamedTemporaryFile(prefix="fedaux-") as file:  # the mapping keeps the unlinked file alive
@@ -70,7 +70,7 @@ def temporary_array(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> N
 
 @contextmanager
 def caching_in(folder: Path) -> Iterator[None]:
-    """What is converted inside is kept in a folder that only its owner can read: a site's private data."""
+    """Keep data converted inside, such as a site's private data, in a folder that only its owner can read."""
     token = _cache.set(folder)
     try:
         yield
@@ -79,7 +79,7 @@ def caching_in(folder: Path) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """The folder of converted data and pre-trained extractors: $FEDAUX_CACHE, or ~/.cache/fedaux."""
+    """Return the folder of converted data and pre-trained extractors: $FEDAUX_CACHE, or ~/.cache/fedaux."""
     folder = _cache.get()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

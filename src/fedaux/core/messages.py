@@ -41,7 +41,7 @@ class Refusal(StrEnum):
 
 
 class OrderError(FedauxError, ValueError):
-    """An order that the client's own settings do not allow."""
+    """The client's own settings do not allow the order."""
 
     code = Exit.PRIVACY
 
@@ -134,7 +134,7 @@ class SumsOrder:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums of a client's features, which nothing protects, in integer steps (`methods.feature_sums`)."""
+    """Sums of a client's features, without noise, in integer steps (`methods.analytic_heads`)."""
 
     client: str
     records: int
@@ -144,11 +144,11 @@ class Sums:
 
 @dataclass(frozen=True)
 class Teaching:
-    """T2 at the client: its half of the ensemble, on so many examples of D_distill."""
+    """T2 at the client: what it needs to compute its part of the ensemble, on `examples` of D_distill."""
 
     distill: str  # hash of D_distill, which the client's own must have
     examples: int  # in this round; fewer than all are drawn from the stream (seed, "distill-part", round)
-    scorer: str = ""  # "": all teachers count alike
+    scorer: str = ""  # "": all teachers count equally
     weights: str = ""
     h0: str = ""  # hash of the extractor under which D_distill is scored
 
@@ -180,12 +180,12 @@ class TrainOrder:
     seed: int
     h0: str  # hash of the extractor on whose features only the head is trained; "" trains the whole network
     known_entries: int
-    run: str  # by which the client knows its state of this run
-    last_round: int  # in which the server used an update of this client: its state goes on from there; 0: none yet
+    run: str  # the id under which the client keeps its state
+    last_round: int  # the last whose update from this client was used: its state continues from there; 0: none
     weights: Arrays = field(repr=False)
     extractor: Arrays = field(default_factory=dict, repr=False)  # as in `PrepareOrder`; empty without h0
     broadcast: Arrays = field(default_factory=dict, repr=False)  # what the method sends beside the model
-    teaching: str = ""  # `Teaching` as JSON; "" where the client does not teach, or the server runs its model
+    teaching: str = ""  # `Teaching` as JSON; "" if the client does not teach, or the server runs its model
     public: Arrays = field(default_factory=dict, repr=False)  # of the scorer, as in `PrepareOrder`, for teaching
     fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to all releases; the peak of their odds
     client_fit: Arrays = field(default_factory=dict, repr=False)  # of the scorer to this client's release
@@ -213,16 +213,16 @@ class Update:
     account: str  # `Account` as JSON
     weights: Arrays = field(repr=False)
     extra: Arrays = field(default_factory=dict, repr=False)  # what the method sends beside the model
-    ensemble: Arrays = field(default_factory=dict, repr=False)  # its half of it, `aggregate.Ensemble`, where it teaches
+    ensemble: Arrays = field(default_factory=dict, repr=False)  # its part (`Ensemble.to_arrays`), if it teaches
 
 
-NO_ANSWER = "no-answer"  # a site that is gone, or too late
+NO_ANSWER = "no-answer"  # a site is gone, or too late
 INVALID = "invalid"  # a reply that is not used
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A client without a valid reply. The round goes on without its contribution."""
+    """A client without a valid reply. The round continues without its contribution."""
 
     client: str
     reason: str
@@ -231,10 +231,10 @@ class Failure:
 
 @dataclass(frozen=True, eq=False)
 class Subtotal:
-    """What a regional server has added up in a round, see `server.subtotals`: its clients' updates as one reply."""
+    """A regional server's sum of its clients' updates in a round, as one reply; see `server.regions`."""
 
     facts: dict[str, Any] = field(repr=False)  # for JSON: figures of each client
-    contribution: ArrayTree = field(repr=False)  # `aggregate.Contribution`
+    contribution: ArrayTree = field(repr=False)  # `methods.contribution.Contribution`
 
 
 Order = PrepareOrder | SumsOrder | TrainOrder

@@ -1,4 +1,4 @@
-"""What answers on labelled records are worth: figures beside their baseline, and whether a model has collapsed."""
+"""Test metrics on labelled records: figures beside their baseline, and whether a model has collapsed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Z = 1.96  # two-sided 95 %
-FEWEST = 5  # records of a class from which on "none of them was recognised" says something
+FEWEST = 5  # records of a class below which "none was recognised" is not significant
 NAMED = 3  # classes that a warning names
 METRIC_NAMES = {  # of `Evaluation.summary`, for readers
     "balanced_accuracy": "balanced accuracy",
@@ -25,7 +25,7 @@ METRIC_NAMES = {  # of `Evaluation.summary`, for readers
 
 
 def wilson(hits: float, trials: float, z: float = Z) -> tuple[float, float]:
-    """The interval of a share after Wilson (1927); (0, 1) where nothing was tried."""
+    """Return the Wilson (1927) interval of a share; (0, 1) without trials."""
     if trials == 0:
         return 0.0, 1.0
     share, widening = hits / trials, z * z / trials
@@ -34,9 +34,9 @@ def wilson(hits: float, trials: float, z: float = Z) -> tuple[float, float]:
 
 
 def binary_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
-    """P(a positive scores higher than a negative) + P(equal)/2: the area under the ROC curve.
+    """Compute the area under the ROC curve: P(a positive scores higher than a negative) + P(equal)/2.
 
-    By ranks: for 1,000 classes of 10,000 records it is a hundred times as fast as scikit-learn's curve.
+    It uses ranks: for 1,000 classes of 10,000 records this is a hundred times as fast as scikit-learn's curve.
     """
     ordered = np.sort(scores)
     below, upto = (np.searchsorted(ordered, scores[positive], side) for side in ("left", "right"))
@@ -46,9 +46,9 @@ def binary_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> flo
 
 
 def area_under_curve(probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float | None:
-    """Of the second class of two; of more, the mean over the classes tested, each against the rest.
+    """Compute the AUC of the second of two classes, or for more classes the mean of one-against-rest AUCs.
 
-    None where the records are of one class only.
+    None if all records belong to one class.
     """
     counts = np.bincount(labels, minlength=probabilities.shape[1])
     tested = [1] if len(counts) == 2 else [int(one) for one in np.flatnonzero(counts)]
@@ -59,7 +59,7 @@ def area_under_curve(probabilities: NDArray[np.floating], labels: NDArray[np.int
 
 @dataclass(frozen=True)
 class ClassRecall:
-    """How many of a class were recognised, with a 95 % interval."""
+    """The recall of one class, with a 95 % interval."""
 
     records: int
     recall: float
@@ -69,14 +69,14 @@ class ClassRecall:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """`table` counts true classes (rows) by answers (columns). Classes without a record are left out of all means."""
+    """Test metrics from `table`, which counts true class (rows) by prediction (columns); means skip empty classes."""
 
     table: NDArray[np.int64]
     auc: float | None = None
 
     @classmethod
     def of(cls, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> Evaluation:
-        """Of probabilities (N, C) for records with these labels."""
+        """Evaluate predicted probabilities (N, C) against the labels of the records."""
         classes = probabilities.shape[1]
         answers = labels * classes + probabilities.argmax(axis=1)
         table = np.bincount(answers, minlength=classes * classes).reshape(classes, classes)
@@ -84,7 +84,7 @@ class Evaluation:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """Records of each class."""
+        """Number of records of each class."""
         return np.asarray(self.table.sum(axis=1))
 
     @cached_property
@@ -98,7 +98,7 @@ class Evaluation:
 
     @property
     def majority(self) -> float:
-        """The accuracy of always answering the commonest class: what a model must beat."""
+        """The accuracy of always predicting the majority class, which a model must beat."""
         return float(self.counts.max() / self.table.sum())
 
     @cached_property
@@ -109,12 +109,12 @@ class Evaluation:
 
     @property
     def balanced_accuracy(self) -> float:
-        """The mean of the recalls: a model with one answer has 1 over the number of classes."""
+        """The mean of the recalls; always predicting the same class gives 1 over the number of classes."""
         return float(self.recalls[self.tested].mean())
 
     @property
     def macro_f1(self) -> float:
-        """The mean of F1 = 2·hits / (records + answers) over classes that occur in either."""
+        """The mean of F1 = 2·hits / (records + predictions) over classes that occur in either."""
         total = self.counts + self.table.sum(axis=0)
         seen = total > 0
         return float((2 * np.diag(self.table)[seen] / total[seen]).mean())
@@ -138,7 +138,7 @@ class Evaluation:
         return ClassRecall(records, float(self.recalls[label]), *wilson(hits, records))
 
     def summary(self) -> dict[str, float]:
-        """The figures beside the accuracy that a round keeps."""
+        """Return the metrics besides accuracy that a round keeps."""
         found = {
             "balanced_accuracy": self.balanced_accuracy,
             "macro_f1": self.macro_f1,
@@ -150,13 +150,13 @@ class Evaluation:
         return {name: value for name, value in found.items() if value is not None}
 
     def to_dict(self, classes: Sequence[str]) -> dict[str, Any]:
-        """For JSON, with the recall of each class."""
+        """Return the metrics for JSON, with the recall of each class."""
         per_class = {name: vars(self.of_class(label)) for label, name in enumerate(classes) if label in self.tested}
         return {"records": int(self.table.sum()), "accuracy": self.accuracy, **self.summary(), "classes": per_class}
 
     @cached_property
     def given_up(self) -> tuple[int, ...]:
-        """Classes that are recognised less often than by guessing: significantly, or never in some records."""
+        """Classes that are recognised less often than by guessing: significantly so, or never in a few records."""
         chance = 1 / max(1, len(self.tested))
         found = [(label, self.of_class(int(label))) for label in self.tested]
         return tuple(
@@ -167,7 +167,7 @@ class Evaluation:
 
     @property
     def beats_majority(self) -> bool:
-        """Whether the recalls are, on average, better than those of one answer to everything."""
+        """Whether the mean recall is better than that of always predicting the same class."""
         classes = len(self.tested)
         if classes < 2:
             return True
@@ -179,7 +179,7 @@ class Evaluation:
         return not self.beats_majority or bool(self.given_up)
 
     def collapse(self, classes: Sequence[str]) -> str:
-        """In words what is wrong with the model, "" for nothing. Rows of `classes` are their names."""
+        """Describe what is wrong with the model, "" if nothing is; `classes` are the names of the classes."""
         if not self.beats_majority:
             commonest = classes[int(self.counts.argmax())]
             return (

@@ -26,7 +26,7 @@ ANY_NAME = "*"
 
 @dataclass(frozen=True)
 class Text:
-    """At most so many characters, or one of `choices`."""
+    """Text of at most `length` characters, or one of `choices`."""
 
     length: int = 256
     choices: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class Text:
 
 @dataclass(frozen=True)
 class JsonObject:
-    """Text that is a JSON object with these entries, each of its type; without `entries`, with any."""
+    """Text that is a JSON object with exactly these entries, each of its type; without `entries`, any object."""
 
     entries: Mapping[str, type] | None = None
-    optional: bool = False  # "" stands for none
+    optional: bool = False  # whether "" may stand for no object
 
     def problem(self, value: Any) -> str:
         if self.optional and value == "":
@@ -60,7 +60,7 @@ class JsonObject:
 
 @dataclass(frozen=True)
 class Number:
-    """From `low` to `high`, both included; `whole` numbers are integers, others floats. Never NaN."""
+    """A number from `low` to `high`, both included: an integer if `whole`, else a float. Never NaN."""
 
     low: float
     high: float
@@ -80,7 +80,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """One of these types in the machine's own byte order, and a shape.
+    """An array of one of these types, in the machine's own byte order, with a given shape.
 
     Letters in the shape stand for sizes that must agree within a field, None for any shape. Finite values lie between
     `low` and `high`; there is no NaN, and infinities only where `finite` is false.
@@ -93,7 +93,7 @@ class ArrayType:
     finite: bool = True
 
     def problem(self, array: Any, sizes: dict[str, int]) -> str:
-        """What it must be, if it is not; the sizes of letters are added to `sizes`."""
+        """Return what the array should be, or "" if it is; the sizes of letters are added to `sizes`."""
         if not isinstance(array, np.ndarray) or array.dtype not in [np.dtype(name) for name in self.types]:
             return f"an array of {' or '.join(self.types)}"
         if self.shape is not None and not _fits(array.shape, self.shape, sizes):
@@ -115,7 +115,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[str | int, ...], sizes: dict[s
 
 
 def _within(array: NDArray[Any], kind: ArrayType) -> bool:
-    """Without a copy of a model: NaN fails both comparisons, and the extremes are infinite if any entry is."""
+    """Check the range without copying the array: NaN fails both comparisons, and any infinity is an extreme."""
     if not array.size:
         return True
     low, high = array.min(), array.max()
@@ -128,7 +128,7 @@ def _within(array: NDArray[Any], kind: ArrayType) -> bool:
 class ArrayGroup:
     """Arrays by name; `ANY_NAME` stands for names that the table cannot know, those of a user's own method or scorer.
 
-    `complete`: all names or none are there. `needed`: some are there.
+    `complete`: either all names are present or none. `needed`: at least one is present.
     """
 
     arrays: Mapping[str, ArrayType]
@@ -151,7 +151,7 @@ class ArrayGroup:
 
 
 Rule = Text | JsonObject | Number | Flag | ArrayGroup
-Choice = Callable[[Any], Rule]  # of a rule by the order's other fields
+Choice = Callable[[Any], Rule]  # chooses a rule by the order's other fields
 
 FLOAT, HALF, LONG = ("float32",), ("float32", "float16"), ("int64",)
 NAME, HASH, SPEC = Text(256), Text(128), Text(MAX_JSON)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """A 63-bit seed from the run's seed and every part of the name."""
+    """Derive a 63-bit seed from the run's seed and every part of the name."""
     text = "\x1f".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 

@@ -12,7 +12,7 @@ from fedaux.core.messages import Order
 
 @dataclass
 class Costs:
-    """Phases may be nested; each second counts once, for the innermost phase."""
+    """Measures the cost of a round. Phases may be nested; each second counts once, for the innermost phase."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     sent: int = 0
@@ -33,6 +33,6 @@ class Costs:
 
 
 def payload_bytes(message: object) -> int:
-    """Bytes of the arrays in a message, without its scalars and the transport's overhead."""
+    """Count the bytes of the arrays in a message, without its scalars and the transport's overhead."""
     groups = (value for value in vars(message).values() if isinstance(value, dict))
     return sum(int(array.nbytes) for arrays in groups for array in arrays.values())

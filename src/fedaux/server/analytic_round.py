@@ -27,7 +27,7 @@ from fedaux.server.server import Server
 
 
 def compute_heads(server: Server, state: RunState, embedding: PublicEmbedding | None) -> RunState:
-    """Each prototype's head from all that its clients have sent; where that is nothing, it stays as it was."""
+    """Compute each prototype's head from everything its clients have sent; without any, the head stays as it was."""
     head, weights = server.config.analytic_head, dict(state.weights)
     assert head is not None
     if head.sends == "releases":
@@ -45,7 +45,7 @@ def compute_heads(server: Server, state: RunState, embedding: PublicEmbedding | 
 
 
 def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbedding) -> RunState:
-    """Heads from the releases at hand: they cost no further privacy."""
+    """Compute heads from the releases received so far, which costs no further privacy."""
     weights = dict(state.weights)
     for label in weights:
         clients = [client for client in sorted(state.releases) if server.label_of(client) == label]
@@ -59,14 +59,14 @@ def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbeddin
 
 
 def head_features(server: Server, state: RunState, label: str) -> HeadFeatures:
-    """What the sums are of."""
+    """Return the features that clients sum up for a prototype's head."""
     mapped = HeadFeatures(server.networks.whole[label].width, server.config.random_features)
     mapped.standardise(state.standardisation.get(label, {}))
     return mapped
 
 
 def public_covariance(server: Server, label: str, mapped: HeadFeatures) -> Matrix:
-    """Of these features over D⁻."""
+    """Return the shrunk covariance of these features over D⁻."""
 
     def transform(rows: Rows) -> Rows:
         with torch.inference_mode():
@@ -77,7 +77,7 @@ def public_covariance(server: Server, label: str, mapped: HeadFeatures) -> Matri
 
 
 def with_head(server: Server, label: str, weights: Arrays, mapped: HeadFeatures, head: Head) -> Arrays:
-    """The learner's weights with this head, which a whole network has on h0's own features."""
+    """Return the learner's weights with this head; in a whole network, the head is converted to h0's own features."""
     learner = cast(Prototype, server.networks.loaded(label, weights))
     linear: nn.Module = nn.Linear(mapped.width, server.classes)
     with torch.no_grad():
@@ -90,7 +90,7 @@ def with_head(server: Server, label: str, weights: Arrays, mapped: HeadFeatures,
 
 
 def set_head(model: Prototype, weights: NDArray[np.float32], bias: NDArray[np.float32]) -> None:
-    """Load a head on h0's own features into a prototype, whatever it makes of them; its extractor stays as it is."""
+    """Load a head on h0's own features into a prototype, in the form it needs; its extractor is unchanged."""
     head = torch.from_numpy(weights).to(model.head.weight.device), torch.from_numpy(bias).to(model.head.bias.device)
     if isinstance(model.features, HeadFeatures):
         head = model.features.unfold(*head)
@@ -102,7 +102,7 @@ def set_head(model: Prototype, weights: NDArray[np.float32], bias: NDArray[np.fl
 def finish_round(
     server: Server, state: RunState, chosen: Sequence[str], failures: Sequence[Failure], costs: Costs
 ) -> RunState:
-    """The state after a round in which heads were computed and nothing was trained."""
+    """Return the state after a round in which heads were computed and nothing was trained."""
     with costs.phase("test"):
         tests = evaluations(server.networks, state.weights, server.public.test_inputs, server.classes)
     records = {client: release.records for client, release in state.releases.items()} | state.sums_received

@@ -32,7 +32,7 @@ COMPARED = 1024  # public examples, at most, on which two starts are compared
 
 
 class DivergedError(FedauxError, ArithmeticError):
-    """Training that left the real numbers; nothing of it is saved."""
+    """Training produced NaN or infinity; nothing of it is saved."""
 
     code = Exit.DIVERGED
 
@@ -45,11 +45,11 @@ def distillation_loss(student: Tensor, soft_labels: Tensor) -> Tensor:
 def distill(
     student: nn.Module, records: Records, ensemble: Ensemble, settings: DistillConfig, generator: torch.Generator
 ) -> float:
-    """Minimise KL(ỹ ‖ student); returns the mean loss of the last epoch.
+    """Minimise KL(ỹ ‖ student), and return the mean loss of the last epoch.
 
     The student stays in eval mode, unless told otherwise: normalisation keeps the averaged statistics of the private
     data instead of drifting to those of the auxiliary data, and a row's prediction never depends on its batch.
-    With `patience`, the best student on the held-out public examples is the result; private or test labels have no say.
+    With `patience`, the best student on the held-out public examples is kept; private and test labels are not used.
     """
     student.train(settings.train_mode)
     descent = Optimizer(lr=settings.lr).make(list(student.parameters()))
@@ -78,7 +78,7 @@ def distill(
 
 @dataclass
 class Best:
-    """Early stopping: the weights with the lowest loss so far, looked for ten times within the patience."""
+    """Early stopping: keeps the weights with the lowest loss so far, measured ten times within the patience."""
 
     patience: int
     step: int = 0
@@ -101,7 +101,7 @@ class Best:
 def _steps(
     rows: NDArray[np.int64], batch_size: int, steps: int, generator: torch.Generator
 ) -> Iterator[NDArray[np.int64]]:
-    """Epoch after epoch, so many batches."""
+    """Yield batches, epoch after epoch, for this number of steps."""
     epochs = (rows[part] for _ in itertools.count() for part in batches(len(rows), batch_size, generator))
     return itertools.islice(epochs, steps)
 
@@ -126,7 +126,7 @@ def student_init(
     ensemble: Ensemble,
     settings: DistillConfig,
 ) -> dict[str, Arrays]:
-    """What each student starts from: the round's average, its last self, or whichever is closer to the ensemble."""
+    """Return each student's start: the round's average, the last student, or whichever is closer to the ensemble."""
     if settings.start != "better":
         return averages if settings.start == "average" else students
 
@@ -148,7 +148,7 @@ def distill_students(
     config: Config,
     round_: int,
 ) -> tuple[dict[str, Arrays], float]:
-    """(one student per prototype, each from its own weights and all from the one ensemble; their mean loss)."""
+    """Distil the ensemble into one student per prototype, each from its own weights; return them and the mean loss."""
     students, losses, settings = {}, [], config.distill
     for label in weights:
         student = networks.loaded(label, weights[label])

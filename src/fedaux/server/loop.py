@@ -1,4 +1,4 @@
-"""The loop: P1 once, then P2-P3 for whoever is new and T1-T3 each round, over any federation that answers orders."""
+"""The loop: P1 once, then P2-P3 for new clients and T1-T3 each round, over any federation that answers orders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedaux.server.server import Server
 
 
 class QuorumError(FedauxError, RuntimeError):
-    """A round without a single contribution; the state before it is saved, and the run can be resumed."""
+    """A round has too few contributions; the state before it is saved, and the run can be resumed."""
 
     code = Exit.CLIENTS
 
@@ -32,9 +32,9 @@ def run(
     save: Callable[[RunState], None],
     until: int | None = None,
 ) -> RunState:
-    """Start, or go on from `state`; `save` is called after preparation and after every round.
+    """Run all rounds, or continue from `state`; `save` is called after preparation and after every round.
 
-    `until` stops after an earlier round than the last, as an interruption would.
+    `until` stops the run after an earlier round than the last, as an interruption would.
     """
     costs = Costs()
     with costs.phase("prepare"):
@@ -76,7 +76,7 @@ def run(
 def train(
     server: Server, federation: Federation, state: RunState, current: Round, wanted: int, chosen: Sequence[str]
 ) -> dict[str, Account]:
-    """T1 at those chosen, until as many as are wanted have contributed; the accounts of all that answered."""
+    """Let the chosen clients train (T1) until enough have contributed; return the accounts of all that answered."""
     accounts = {}
     with current.costs.phase("train"):
         orders = [server.orders.train(state, client, current.teacher_weights) for client in chosen]
@@ -90,19 +90,19 @@ def train(
             elif isinstance(reply, Failure):
                 current.failures.append(reply)
             if len(current.client_metrics) >= wanted:
-                break  # those asked as a spare are not waited for
+                break  # spare clients are not waited for
     return accounts
 
 
 def quorum(config: Config, wanted: int) -> int:
-    """How many of the clients wanted are enough."""
+    """Return how many of the wanted clients must contribute to a round."""
     return max(1, math.ceil(config.federation.quorum * wanted - 1e-9))
 
 
 def check_quorum(
     config: Config, number: int, contributed: int, wanted: int, failures: Sequence[Failure], unscored: bool = False
 ) -> None:
-    """Too few contributions, or none that may teach, end the run before anything of the round is kept."""
+    """Raise an error, before anything of the round is kept, if too few clients contributed or none may teach."""
     needed = quorum(config, wanted)
     if contributed >= needed and not unscored:
         return
@@ -115,7 +115,7 @@ def check_quorum(
 
 
 def sample(clients: Sequence[str], config: Config, round_: int) -> tuple[int, list[str]]:
-    """(⌈C·n⌉, so many clients and the spare ones), without replacement, from the round's own stream."""
+    """Draw ⌈C·n⌉ clients and the spare ones without replacement, from the round's own stream; (⌈C·n⌉, clients)."""
     wanted = max(1, math.ceil(config.fraction * len(clients) - 1e-9))
     count = min(len(clients), math.ceil(wanted * (1 + config.federation.over_selection) - 1e-9))
     rng = numpy_stream(config.seed, "sampling", round_)

@@ -24,7 +24,7 @@ MAX_SCORES = 2_000_000  # probabilities that are held for the area under the cur
 
 @dataclass(frozen=True, eq=False)
 class Networks:
-    """By prototype: the networks, their extractors, and what of them is trained, averaged and distilled."""
+    """The networks of all prototypes by label, their extractors, and the part that is trained and averaged."""
 
     whole: Mapping[str, Prototype]  # whole networks, where this package has built them
     extractors: Mapping[str, nn.Module]
@@ -32,7 +32,7 @@ class Networks:
 
     @classmethod
     def build(cls, config: Config, shape: tuple[int, ...], classes: int) -> Self:
-        """From the run's seed; with `head_only`, the heads alone are trained."""
+        """Build the networks from the run's seed; with `head_only`, only the heads are trained."""
         whole = {
             spec.label: place_by_settings(
                 build(spec, shape, classes, derive_seed(config.seed, "init", spec.label)),
@@ -58,24 +58,24 @@ class Networks:
         return replace(networks, trained=heads)
 
     def standardise(self, label: str, statistics: Arrays) -> None:
-        """Where heads are trained: of this prototype on features standardised with these statistics."""
+        """Standardise the features of this prototype's head with these statistics, if only heads are trained."""
         features = getattr(self.trained[label], "features", None)
         if isinstance(features, HeadFeatures):
             features.standardise(statistics)
 
     def loaded(self, label: str, weights: Arrays) -> nn.Module:
-        """The learner of this prototype with these weights in it, until the next ones are loaded."""
+        """Load weights into the learner of a prototype and return it; they stay until the next call."""
         learner = self.trained[label]
         load_state(learner, weights)
         return learner
 
     def weights(self) -> dict[str, Arrays]:
-        """A copy of what each learner has now."""
+        """Return a copy of the current weights of each learner."""
         return {label: flatten_state(learner) for label, learner in self.trained.items()}
 
 
 def evaluate_classes(model: nn.Module, records: Records, classes: int) -> Evaluation:
-    """On all labelled records. Where there are too many probabilities to hold, the area under the curve is left out."""
+    """Evaluate a model on labelled records, without the area under the curve if there are too many probabilities."""
     labels, counts, scores = records.labels, np.zeros(classes * classes, np.int64), []
     held = len(labels) * classes <= MAX_SCORES
     for rows, logits in predict_batches(model, records):
@@ -88,7 +88,7 @@ def evaluate_classes(model: nn.Module, records: Records, classes: int) -> Evalua
 def evaluations(
     networks: Networks, weights: dict[str, Arrays], inputs: Callable[[str], Records | None], classes: int
 ) -> dict[str, Evaluation]:
-    """Of each prototype on its test records, where there are any. Nothing is ever chosen by it."""
+    """Evaluate each prototype on its test records, if there are any. The results never influence training."""
     tests = {label: inputs(label) for label in weights}
     return {
         label: evaluate_classes(networks.loaded(label, weights[label]), records, classes)

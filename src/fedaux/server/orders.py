@@ -25,9 +25,9 @@ from fedaux.server.run_state import RunState, StateError
 
 
 class AccountCounts:
-    """In one file, a JSON object by name: the number, and the site's signature of it, by which it knows the number.
+    """Keeps the number of entries in each site's account, with the site's signature, in one JSON file.
 
-    To accept a new account of a site, take its name out.
+    To accept a new account of a site, remove its name from the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class AccountCounts:
         return self._entries.get(client, (0, ""))
 
     def update(self, accounts: Mapping[str, Account]) -> None:
-        """On disk when this returns. Counts only grow; of the same one, the last signature is kept."""
+        """Record the counts, on disk when this returns. Counts only grow; of equal ones the last signature is kept."""
         now = {name: (account.entries, account.signature) for name, account in accounts.items() if account.entries}
         more = {
             name: (entries, signature)
@@ -61,7 +61,7 @@ class AccountCounts:
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """`spec_of` says which prototype a client trains."""
+    """Makes the orders to clients; `spec_of` returns the prototype that a client trains."""
 
     config: Config
     classes: int
@@ -78,7 +78,7 @@ class Orders:
 
     @cached_property
     def run(self) -> str:
-        """The run's id: a hash of all settings, which takes longer than everything else of an order."""
+        """The run's id, cached: hashing all settings takes longer than the rest of an order."""
         return self.config.run_id
 
     def prepare(self, state: RunState, client: str) -> PrepareOrder:
@@ -112,7 +112,7 @@ class Orders:
         )
 
     def train(self, state: RunState, client: str, weights: TeacherWeights | None = None) -> TrainOrder:
-        """`weights` are those of the round's teachers, in a method that scores."""
+        """Make the order to train; `weights` are those of the round's teachers, for a method with scores."""
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
         local = config.local_training
         teaching, (known_entries, signature) = (
@@ -150,12 +150,12 @@ class Orders:
         )
 
     def _known_entries(self, state: RunState, client: str) -> tuple[int, str]:
-        """How many entries of a client's account are known, from this run or an earlier one, and its signature."""
+        """Return the largest known number of entries in a client's account, of any run, and its signature."""
         known = [state.known_entries(client), *([self.known_accounts.entries(client)] if self.known_accounts else [])]
         return max(known, key=lambda pair: (pair[0], bool(pair[1])))
 
     def _teaching(self, state: RunState, client: str, weights: TeacherWeights | None) -> dict[str, Any]:
-        """What a client needs to run its own model on D_distill and to weight it; {} where it does not."""
+        """Return what a client needs to run its own model on D_distill and to weight it; {} if it does not."""
         method, teachers = find_method(self.config.method), self.config.teachers
         taught = method.distils and teachers.run_on == "clients"
         if not taught or (method.scores and (weights is None or client not in weights.teachers)):
@@ -171,13 +171,13 @@ class Orders:
         return {"teaching": scored.to_json(), "public": state.public[label], "fit": fit, "client_fit": client_fit}
 
     def _extractor(self, state: RunState, client: str) -> Arrays:
-        """h0 itself, or nothing where the client has its features already or a copy of the published encoder."""
+        """Return h0, or nothing if the client already has its features or a copy of the published encoder."""
         label = self.spec_of(client).label
         own_copy = find_method(self.config.method).pretrained and published_weights(self.networks.extractors[label])
         return {} if own_copy or client in state.prepared else state.extractors[label]
 
     def _once(self, label: str, source: Arrays, make: Callable[[Arrays], Arrays]) -> Arrays:
-        """What is made of these arrays: the very same for all clients of a round, so that they are packed once."""
+        """Return `make(source)`, the same object for all clients of a round, so that it is packed only once."""
         known, made = self._made.get((label, make.__name__), (None, {}))
         if known is not source:
             made = make(source)

@@ -1,4 +1,4 @@
-"""Before a round: pre-trained extractors and what scorers publish (P1), releases and sums of who is new (P2, P3)."""
+"""Before a round: pre-trained extractors and what scorers publish (P1), releases and sums of new clients (P2, P3)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T", Release, Sums)
 
 
 def initial_state(server: Server) -> RunState:
-    """Random or pre-trained weights, and what scorers publish if the method has any."""
+    """Return the first state: random or pre-trained weights, and what the method's scorer publishes, if it has one."""
     config, networks = server.config, server.networks
     if not server.method.pretrained:
         refuse_carried_weights(server)
@@ -56,7 +56,7 @@ def initial_state(server: Server) -> RunState:
 
 
 def refuse_carried_weights(server: Server) -> None:
-    """A method from random weights whose network brings its own would be another method under the wrong name."""
+    """Refuse networks with weights of their own in a method from random weights: it would be another method."""
     for spec in server.config.prototypes:
         carried = carried_weights(spec, server.public.aux.shape, server.networks.extractors[spec.label])
         if carried:
@@ -70,7 +70,7 @@ def refuse_carried_weights(server: Server) -> None:
 
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
-    """P1: give a prototype its pre-trained extractor, and say where that is kept."""
+    """Load a prototype's pre-trained extractor, training it if necessary (P1), and return its file."""
     config = server.config.pretrain
     network, extractor = server.networks.whole[spec.label], server.networks.extractors[spec.label]
 
@@ -99,9 +99,9 @@ def prepare(
     embedding: PublicEmbedding | None,
     costs: Costs,
 ) -> tuple[RunState, list[Failure]]:
-    """Releases (P2, P3) and sums of those chosen that are new, and a head from all that have been heard.
+    """Collect the releases (P2, P3) and sums of newly chosen clients, and compute a head from all received so far.
 
-    Before round 1 all clients are asked where `prepare` says so. A head that training starts from is computed once.
+    Before round 1 all clients are asked if `prepare` says so. A head that training starts from is computed once.
     """
     config, first = server.config, state.round == 0
     head = config.analytic_head if first or server.method.analytic else None
@@ -122,9 +122,9 @@ def prepare(
 def collect_releases(
     server: Server, federation: Federation, state: RunState, clients: Sequence[str], costs: Costs
 ) -> tuple[RunState, list[Failure]]:
-    """Ask those without a release. One that fails keeps its place in the average, not in the ensemble.
+    """Ask the clients that have not made a release. One that fails still counts in the average, not in the ensemble.
 
-    Clients are asked when they are first chosen, not before: who never takes part spends no privacy.
+    Clients are asked when they are first chosen, not before: a client that never takes part spends no budget.
     """
     missing = [client for client in clients if client not in state.releases]
     if not missing:
@@ -140,7 +140,7 @@ def collect_releases(
 def collect_sums(
     server: Server, federation: Federation, state: RunState, clients: Sequence[str], sends: str, costs: Costs
 ) -> tuple[RunState, list[Failure]]:
-    """Ask those that are not in the sums yet: what is kept does not grow with them."""
+    """Ask the clients whose sums have not been added yet. The state does not grow with the number of clients."""
     missing = [client for client in clients if client not in state.sums_received]
     if not missing:
         return state, []

@@ -33,14 +33,14 @@ _REQUEST = re.compile(r"(\d{6})\.json")
 
 
 class RegionError(FedauxError, ValueError):
-    """Invalid region."""
+    """A region is invalid, or the run cannot be split into regions."""
 
     code = Exit.SETTINGS
 
 
 @dataclass(frozen=True)
 class RegionSpec:
-    """The `number`-th of `count` regions. It has a block of the clients in their order: none is in two regions."""
+    """The `number`-th of `count` regions. Each has a contiguous block of the clients, so no client is in two."""
 
     number: int
     count: int
@@ -65,7 +65,7 @@ class RegionSpec:
         return names[first:last]
 
     def folder(self, run: Path) -> Path:
-        """Of this region's server: its lock, and what it is doing."""
+        """Return the folder of this region's server, which holds its lock and its status."""
         return run / FOLDER / self.name
 
     def answer(self, folder: Path, request: int) -> Path:
@@ -80,9 +80,9 @@ def _sleep() -> None:
 
 
 class Regions:
-    """So many regional servers. One that is down is waited for: started again, it answers what was last asked.
+    """The regional servers as a federation. It waits for one that is down; restarted, it answers the last request.
 
-    `on_progress` hears what each region is asked for and what it answers, under the region's name.
+    `on_progress` is called with each region's requests and answers, under the region's name.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Regions:
         (folder / FOLDER).mkdir(parents=True, exist_ok=True)
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        """Releases of all regions, or one `Subtotal` of each, as they arrive."""
+        """Yield the releases of all regions, or one `Subtotal` of each, as they arrive."""
         task: Task = "release" if isinstance(orders[0], PrepareOrder) else "train"
         kind = "prepare" if task == "release" else "train"
         number, missing = self._request(kind, [order.client for order in orders]), list(self._parts)
@@ -109,11 +109,11 @@ class Regions:
                 self._wait()
 
     def end(self) -> None:
-        """All rounds are done, and regional servers may end."""
+        """Tell the regional servers that all rounds are done."""
         self._request("end", [])
 
     def _receive(self, part: RegionSpec, task: Task, round_: int | None, done: int, path: Path) -> Iterator[Reply]:
-        """A region's account is the largest of its clients'."""
+        """Yield a region's replies and report them; the largest account of its clients is reported as the region's."""
         replies, accounts, failures = _read_answer(path)
         account, size = max(accounts, key=lambda one: one.epsilon, default=None), path.stat().st_size
         self._on_progress(ReplyReceived(task, round_, part.name, size, account, None, done, len(self._parts)))
@@ -123,7 +123,7 @@ class Regions:
         yield from replies
 
     def _request(self, kind: str, clients: list[str]) -> int:
-        """Its number. Whatever was asked before, nobody needs to answer any more."""
+        """Write a request, which supersedes all earlier ones, and return its number."""
         place, number = self._folder / FOLDER, _newest(self._folder) + 1
         write_atomically(place / f"{number:06d}.json", json.dumps({"kind": kind, "clients": clients}).encode())
         for path in place.iterdir():
@@ -133,7 +133,7 @@ class Regions:
 
 
 class Region:
-    """A regional server: `federation` are the clients of its part. `check` raises where another has taken its place."""
+    """A regional server; `federation` holds its clients. `check` raises if another server has taken its place."""
 
     def __init__(
         self,
@@ -147,23 +147,23 @@ class Region:
         self._check = check
         self._own = frozenset(part.clients(server.clients))
         self._first: RunState | None = None
-        self._round = 0  # the last that it has heard of
+        self._round = 0  # the last round that it knows of
         self._embedding: PublicEmbedding | None = None
 
     def serve(self, wait: Callable[[], None] = _sleep) -> None:
-        """Until all rounds are done."""
+        """Answer requests until all rounds are done."""
         while not self.step():
             wait()
 
     def step(self) -> bool:
-        """Answer what was last asked, unless that has been done; whether all rounds are done."""
+        """Answer the last request, unless that has been done; return whether all rounds are done."""
         number = _newest(self._folder)
         answer = self._part.answer(self._folder, number)
         if number == 0 or answer.is_file():
             return False
         try:
             request = json.loads((self._folder / FOLDER / f"{number:06d}.json").read_text("utf-8"))
-        except FileNotFoundError:  # something newer has been asked since
+        except FileNotFoundError:  # a newer request has replaced it
             return False
         state, own = self._read_state(), [client for client in request["clients"] if client in self._own]
         if request["kind"] == "end":
@@ -175,7 +175,7 @@ class Region:
         return False
 
     def _read_state(self) -> RunState:
-        """As the merging server saved it. Public features are computed once: extractors do not change."""
+        """Read the state that the merging server saved. Public features are computed once: extractors do not change."""
         state = RunState.load(self._folder)
         if self._first is None:
             self._first, self._embedding, self._round = state, self._server.restore(state), state.round
@@ -191,7 +191,7 @@ class Region:
         return pack({"releases": releases, "failures": failures}, {})
 
     def _train(self, state: RunState, request: dict[str, list[str]], own: list[str]) -> bytes:
-        """Teachers are weighed against those of all regions."""
+        """Train the region's own clients; their weights as teachers are relative to those of all regions."""
         current = Round.start(self._server, self._embedding, state, request["clients"], Costs())
         wanted = math.ceil(len(own) / (1 + self._server.config.federation.over_selection) - 1e-9)
         accounts = train(self._server, self._federation, state, current, wanted, own) if own else {}
@@ -200,14 +200,14 @@ class Region:
 
 
 def _newest(folder: Path) -> int:
-    """The number of the last request; 0 where there is none yet."""
+    """Return the number of the last request; 0 if there is none yet."""
     place = folder / FOLDER
     found = [_REQUEST.fullmatch(path.name) for path in place.iterdir()] if place.is_dir() else []
     return max((int(match[1]) for match in found if match), default=0)
 
 
 def _read_answer(path: Path) -> tuple[list[Reply], list[Account], list[Failure]]:
-    """(replies, what clients have spent, who failed)."""
+    """Read a region's answer: (replies, accounts of clients, failures)."""
     facts, rooms = read(path)
     if "subtotal" in facts:
         part = facts["subtotal"]

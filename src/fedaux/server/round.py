@@ -34,22 +34,22 @@ NORM_LIMIT = 100.0  # times the median update norm of any earlier round; an hone
 
 
 def update_norm(sent: Arrays, received: Arrays, steps: int) -> UpdateNorm:
-    """‖θ_i − θ_sent‖/√steps, of parameters and of running statistics; counters have no say.
+    """Return ‖θ_i − θ_sent‖/√steps of parameters and running statistics; counters are ignored.
 
-    Training drifts about as the root of its steps, so clients with few and with many records can be compared.
+    Training moves weights roughly by the root of its steps, so clients with few and many records are comparable.
     """
     floats = [name for name, array in sent.items() if np.issubdtype(array.dtype, np.floating)]
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen by its norm
+    with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite show in the norm
         return {name: float(np.linalg.norm(received[name] - sent[name])) / math.sqrt(steps) for name in floats}
 
 
 def medians(norms: Sequence[UpdateNorm]) -> UpdateNorm:
-    """Of each array, over the clients of a round."""
+    """Return the median norm of each array over the clients of a round."""
     return {name: float(np.median([norm[name] for norm in norms])) for name in norms[0]}
 
 
 def norm_limits(history: Iterable[RoundResult]) -> dict[str, UpdateNorm]:
-    """By prototype: a robust bound, as half of the clients would have to lie to move a median at will."""
+    """Return robust bounds by prototype: half of the clients would have to lie to move a median at will."""
     limits: dict[str, UpdateNorm] = {}
     for result in history:
         for label, median in result.update_norms.items():
@@ -62,12 +62,12 @@ def norm_limits(history: Iterable[RoundResult]) -> dict[str, UpdateNorm]:
 
 @dataclass
 class Round:
-    """`teacher_weights` knows the clients asked that have made a release: the teachers of a method that scores.
+    """The state of one round. `teacher_weights` covers the selected clients with a release, for a method with scores.
 
-    Standing teachers are clients that contributed to an earlier round and not to this one: they join when it ends.
+    Standing teachers are clients that contributed to an earlier round but not to this one: they join when it ends.
 
-    How far an update may move from the weights that were `sent` is known from earlier rounds alone, in `limits`: the
-    order in which updates arrive must not decide which are believed.
+    `limits`, how far an update may move from the weights that were `sent`, comes from earlier rounds alone: the order
+    in which updates arrive must not decide which are accepted.
     """
 
     server: Server
@@ -78,7 +78,7 @@ class Round:
     costs: Costs
     part: Indices | None = None  # of D_distill; None: all of it
     total: Contribution = field(default_factory=Contribution)
-    client_metrics: dict[str, ClientMetrics] = field(default_factory=dict)  # of those that contributed
+    client_metrics: dict[str, ClientMetrics] = field(default_factory=dict)  # of the clients that contributed
     failures: list[Failure] = field(default_factory=list)
     private_training: dict[str, PrivateTraining] = field(default_factory=dict)
     unprotected: int = 0  # updates that came without noise
@@ -97,7 +97,7 @@ class Round:
         return cls(server, number, state.weights, norm_limits(state.history), weights, costs, part)
 
     def add(self, update: Update) -> Failure | None:
-        """T2. An update that makes no sense costs its contribution, never the round; what is wrong with it."""
+        """Add an update (T2). An invalid one is left out, without ending the round; return what is wrong with it."""
         self.costs.received += payload_bytes(update)
         if update.noise > 0:
             self.private_training[update.client] = PrivateTraining(update.noise, update.rate, update.steps)
@@ -116,7 +116,7 @@ class Round:
         return None
 
     def subtotal(self, accounts: dict[str, Account]) -> Subtotal:
-        """All that has been added so far, as one reply, and what those that answered have spent."""
+        """Return everything added so far as one reply, with the accounts of the clients that answered."""
         facts = {
             "client_metrics": {client: vars(item) for client, item in self.client_metrics.items()},
             "failures": [vars(failure) for failure in self.failures],
@@ -129,7 +129,7 @@ class Round:
         return Subtotal(facts, self.total.to_arrays())
 
     def merge(self, part: Subtotal) -> dict[str, Account]:
-        """Add a region's clients, to the bits that their own replies would give; accounts of those that answered."""
+        """Add a region's clients, bit-identical to adding their own replies; return the answering clients' accounts."""
         facts = part.facts
         self.total.merge(Contribution.from_arrays(part.contribution))
         self.client_metrics |= {client: ClientMetrics(**item) for client, item in facts["client_metrics"].items()}
@@ -156,17 +156,17 @@ class Round:
         return norm
 
     def _contribution(self, update: Update, label: str) -> tuple[Contribution, float | None]:
-        """(what it adds; its mean share of all teachers' weight, or None where nothing is scored)."""
+        """Return what an update adds, and its mean share of all teachers' weight, None without scores."""
         arrays, records = with_extra(update.weights, update.extra), update.records if self.server.hooks.weighted else 1
         ensemble, share = self._teach(update, label)
         bayesian = self.server.method.teachers == "bayesian"
         return Contribution.of(label, arrays, records, ensemble, second_moment=bayesian), share
 
     def _teach(self, update: Update, label: str) -> tuple[Ensemble | None, float | None]:
-        """(its half of the ensemble, computed here or by the client; its share): None, None if it does not teach."""
+        """Return a client's part of the ensemble, computed here or by the client, and its share; None if no teacher."""
         scored = self.teacher_weights
         if not self.server.method.distils or (scored is not None and update.client not in scored.teachers):
-            if self.server.standing:  # it teaches from the round on in which it has made a release
+            if self.server.standing:  # it will teach once it has made a release
                 Ensemble.of(self._logits(label, update.weights, update.client))
             return None, None
         with self.costs.phase("teach"):
@@ -181,7 +181,7 @@ class Round:
             return ensemble, None if scored is None else scored.share(ensemble.mass.value())
 
     def _logits(self, label: str, weights: Arrays, client: str = "") -> NDArray[np.float32]:
-        """Of a teacher on this round's part of D_distill; those of a client that may stand are kept, on all of it."""
+        """Return a teacher's logits on this round's part of D_distill; for standing teachers, all logits are saved."""
         config, standing = self.server.config, self.server.standing if client else None
         inputs = self._inputs(label) if standing is None else self.server.public.distill_inputs(label)
         logits = teacher_logits(self.server.networks.trained[label], weights, inputs, config.teachers.workers)
@@ -191,7 +191,7 @@ class Round:
         return logits if self.part is None else logits[self.part]
 
     def _inputs(self, label: str) -> Records:
-        """This round's part of D_distill, as a prototype's learner is called with it."""
+        """Return this round's part of D_distill, as inputs of a prototype's learner."""
         return self.server.public.distill_inputs(label, self.part)
 
     @property
@@ -200,7 +200,7 @@ class Round:
         return self.total.teachers > 0 and self.total.teachers >= TEACHER_QUORUM * self.total.clients
 
     def finish(self, state: RunState) -> RunState:
-        """Standing teachers, averages, FedBE's draws, students, test: the state after this round."""
+        """Add standing teachers, average, draw FedBE's models, distil and test; return the state after this round."""
         server = self.server
         if server.standing:
             others = set(server.clients) - self.client_metrics.keys()
@@ -229,7 +229,7 @@ class Round:
     def _server_steps(
         self, state: RunState, averages: dict[str, Arrays]
     ) -> tuple[dict[str, Arrays], dict[str, Arrays]]:
-        """Each prototype's next model, before any distillation, and what its method keeps."""
+        """Return each prototype's next model, before any distillation, and the method's state."""
         models, method_state = {}, {}
         for label, mean in averages.items():
             answered = sum(self.server.label_of(client) == label for client in self.client_metrics)
@@ -249,7 +249,7 @@ class Round:
     def _result(
         self, state: RunState, distill_loss: float | None, effective: float | None, tests: dict[str, Evaluation]
     ) -> RoundResult:
-        """This round's entry in the history."""
+        """Return this round's entry in the history."""
         return RoundResult(
             round=self.number,
             accuracy={label: one.accuracy for label, one in tests.items()},

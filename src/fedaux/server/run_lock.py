@@ -1,4 +1,4 @@
-"""One run, one writer: a lock on a run's folder that says who holds it, and shows that it lives."""
+"""One run, one writer: a lock on a run's folder that names its holder and shows that the holder is alive."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ STALE = 60.0  # seconds without one, after which a writer on another machine is 
 
 
 class LockedError(StateError):
-    """A folder that another process writes to."""
+    """Another process writes to the folder."""
 
 
 class RunLock:
-    """Held while a process writes to a run's folder.
+    """A lock that a process holds while it writes to a run's folder.
 
-    A process that ends, however it ends, gives the lock back at once (flock). Where folders are shared between machines
-    and such locks are not, the file's owner counts for as long as the file keeps being touched.
+    It is released as soon as the process ends, however it ends (flock). On file systems that share folders between
+    machines but not such locks, the file's owner holds the lock for as long as it keeps touching the file.
     """
 
     def __init__(self, folder: Path, beat: float = BEAT, stale: float = STALE) -> None:
@@ -59,7 +59,7 @@ class RunLock:
                 self._folder.rmdir()
 
     def check(self) -> None:
-        """Before every write: raises if the lock was lost, as to a machine that saw no sign of life."""
+        """Raise an error if the lock was lost, as to a machine that saw no sign of life; called before every write."""
         if not self._ours():
             raise LockedError(
                 f"{self._folder} was taken over by another process{_name(self._owner())}, and this one must not write "
@@ -76,14 +76,14 @@ class RunLock:
                 raise self._locked() from error
             if _same(self._path, file):
                 break
-            os.close(file)  # it was removed in between, by the one who held it
+            os.close(file)  # its holder removed it in the meantime
         if self._lives_elsewhere():
             os.close(file)
             raise self._locked()
         return file
 
     def _lives_elsewhere(self) -> bool:
-        """Whether the file has an owner on another machine that touches it: one that does not is waited for in vain."""
+        """Whether the file has an owner on another machine that still touches it; otherwise that owner is dead."""
         if self._owner().get("host", socket.gethostname()) == socket.gethostname():
             return False
         before, end = self._touched(), time.monotonic() + self._stale

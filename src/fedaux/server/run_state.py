@@ -1,7 +1,7 @@
 """Everything a run needs to continue, and the files of a run's folder that hold it.
 
-Files of lines count up to the lengths that `FILE` states: what lies beyond was written by a run that was killed before
-it could commit it.
+Files of lines are valid up to the lengths that `FILE` states: lines beyond were written by a run that was killed before
+it could commit them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Row = dict[str, Any]
 
 
 class StateError(FedauxError, ValueError):
-    """A folder or file that holds no state that can be gone on with."""
+    """A folder or file holds no state that a run can continue from."""
 
     code = Exit.FOLDER
 
 
 @dataclass(frozen=True, eq=False)
 class RunState:
-    """After `round` rounds (0: prepared). Keys of `weights`, `extractors` and `public` are prototype labels.
+    """The state after `round` rounds (0: prepared). Keys of `weights`, `extractors` and `public` are prototype labels.
 
     extractors: h0 of each prototype, kept because scores are always taken on h0. public: what its scorer published.
     standardisation: mean and deviation of h0's features of D⁻; empty where heads are trained on raw features.
@@ -55,44 +55,44 @@ class RunState:
     extractors: dict[str, Arrays] = field(default_factory=dict)
     public: dict[str, Arrays] = field(default_factory=dict)
     releases: dict[str, Release] = field(default_factory=dict)
-    accounts: dict[str, Account] = field(default_factory=dict)  # what each client last said that it had spent
-    awaiting_reply: frozenset[str] = frozenset()  # clients that were sent an order since, and have not answered it
-    prepared: frozenset[str] = frozenset()  # clients that have shown to hold h0's features of their data
+    accounts: dict[str, Account] = field(default_factory=dict)  # the last account that each client reported
+    awaiting_reply: frozenset[str] = frozenset()  # clients that have not answered their last order
+    prepared: frozenset[str] = frozenset()  # clients known to hold h0's features of their data
     history: tuple[RoundResult, ...] = ()
     last_round: dict[str, int] = field(default_factory=dict)  # in which each client's update was used
     method_state: dict[str, Arrays] = field(default_factory=dict)  # by prototype: what the method's hooks keep
-    selected: tuple[str, ...] = ()  # clients of the current round, the only ones of which it learns anything
+    selected: tuple[str, ...] = ()  # clients of the current round
     standardisation: dict[str, Arrays] = field(default_factory=dict)
-    sums: dict[str, Arrays] = field(default_factory=dict)  # of features, `FeatureSums` of all that have sent theirs
+    sums: dict[str, Arrays] = field(default_factory=dict)  # `FeatureSums` of all clients that have sent theirs
     sums_received: dict[str, int] = field(default_factory=dict)  # records of each of them
     assignment: dict[str, str] = field(
         default_factory=dict
-    )  # the prototype of every real site, also of those that have left
-    run: str = ""  # by which clients know their state of this run; "": as the settings have it
+    )  # the prototype of every real site, including sites that have left
+    run: str = ""  # the id under which clients keep their state; "": that of the settings
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
 
     def with_sums(self, sums: dict[str, Arrays], records: dict[str, int]) -> RunState:
-        """With the sums of these clients added."""
+        """Return the state with the sums of these clients added."""
         return replace(
             self, sums=sums, sums_received=self.sums_received | records, prepared=self.prepared | set(records)
         )
 
     def with_accounts(self, asked: Iterable[str], accounts: dict[str, Account]) -> RunState:
-        """Who was asked, and what those that answered have spent; also if nothing else of their answers is kept."""
+        """Record who was asked and the accounts of those who answered, even if their answers are otherwise dropped."""
         awaiting_reply = (self.awaiting_reply | set(asked)) - set(accounts)
         return replace(self, accounts={**self.accounts, **accounts}, awaiting_reply=awaiting_reply)
 
     def known_entries(self, client: str) -> tuple[int, str]:
-        """How many entries of this client's account the server knows of, and the client's signature of it."""
+        """Return how many entries of a client's account the server knows of, and the client's signature of it."""
         account = self.accounts.get(client)
         return (account.entries, account.signature) if account else (0, "")
 
     def after(
         self, weights: dict[str, Arrays], result: RoundResult, method_state: dict[str, Arrays] | None = None
     ) -> RunState:
-        """The state one round later. Who failed may have lost its features, and is sent the extractor again."""
+        """Return the state one round later. A failed client may have lost its features, and is sent h0 again."""
         prepared = (self.prepared | set(result.client_metrics)) - {failure.client for failure in result.failures}
         history = (*self.history[:-1], *(replace(last, confusion=None) for last in self.history[-1:]), result)
         return replace(
@@ -107,13 +107,13 @@ class RunState:
 
     @property
     def max_epsilon(self) -> float | None:
-        """The largest total ε that any client has reported so far; None where there is none, or noise was seeded."""
+        """The largest total ε that any client has reported so far; None without any, or with seeded noise."""
         largest = max((account.epsilon for account in self.accounts.values()), default=0.0)
         return largest if 0 < largest < math.inf else None
 
     @property
     def ledger(self) -> Ledger:
-        """What the clients say they have spent."""
+        """The privacy budget that the clients report to have spent."""
         models = not find_method(self.config.method).analytic
         return Ledger.of(
             self.releases, self.accounts, self.awaiting_reply, self.history, len(self.sums_received), models
@@ -121,7 +121,7 @@ class RunState:
 
     @classmethod
     def load(cls, folder: Path) -> RunState:
-        """The only reader of a run's folder."""
+        """Read the state from a run's folder; nothing else reads it."""
         facts, rooms = read(folder / FILE)
         start, start_rooms = read(folder / START)
         history, releases, known = (_read_rows(folder / name, facts) for name in (HISTORY, RELEASES, ACCOUNTS))
@@ -155,7 +155,7 @@ class RunState:
             raise _damaged(folder / FILE, error) from error
 
     def client_row(self, client: str) -> Row:
-        """What is known of a client beside its release, for JSON."""
+        """Return what is known of a client beside its release, for JSON."""
         return {
             "client": client,
             "account": vars(self.accounts[client]) if client in self.accounts else None,
@@ -167,7 +167,7 @@ class RunState:
 
 
 def release_row(release: Release) -> Row:
-    """For JSON."""
+    """Return a release as a row for JSON."""
     return {**vars(release), "arrays": release.arrays["values"].tolist()}
 
 
@@ -176,7 +176,7 @@ def release_of(row: Row) -> Release:
 
 
 def _read_rows(path: Path, facts: Row) -> Iterator[Row]:
-    """Of the part that is committed."""
+    """Yield the rows of the committed part of a file."""
     try:
         left = facts["lengths"][path.name]
         with path.open("rb") as file:
@@ -191,7 +191,7 @@ def _read_rows(path: Path, facts: Row) -> Iterator[Row]:
 
 
 def pack(facts: Row, rooms: ArrayTree) -> bytes:
-    """A file of arrays. Facts are one of them: the header has no room for long ones."""
+    """Pack arrays and facts into one file. Facts are stored as an array, since the header has no room for long ones."""
     tensors = {
         f"{room}|{label}|{name}": np.asarray(array, order="C")
         for room, shelves in rooms.items()
@@ -204,7 +204,7 @@ def pack(facts: Row, rooms: ArrayTree) -> bytes:
 
 
 def read(path: Path) -> tuple[Row, ArrayTree]:
-    """Facts and rooms, as they were packed and in the same order."""
+    """Read facts and rooms of a packed file, in their original order."""
     if not path.is_file():
         raise StateError(f"{path.parent} holds no run ({path.name} is missing); start one with `fedaux run`.")
     try:
@@ -235,10 +235,10 @@ def _damaged(path: Path, error: Exception) -> StateError:
 
 
 class RunWriter:
-    """Goes on from `saved`, which the folder holds; without it, whatever the folder holds is replaced.
+    """Writes the state of a run; continues from `saved`, the state in the folder, or else replaces its contents.
 
     Files of lines are appended to and on disk before `FILE` is replaced, which commits their lengths. A process that
-    is killed anywhere in between leaves the state before, and its lines are overwritten when the run goes on.
+    is killed in between leaves the previous state, and its lines are overwritten when the run continues.
     """
 
     def __init__(self, folder: Path, saved: RunState | None = None) -> None:
@@ -247,7 +247,7 @@ class RunWriter:
         self._lengths = read(folder / FILE)[0]["lengths"] if saved else dict.fromkeys((HISTORY, RELEASES, ACCOUNTS), 0)
 
     def save(self, state: RunState) -> None:
-        """After preparation, after new releases and after every round: rows of earlier rounds' clients are there."""
+        """Save the state, after preparation, new releases and every round; only the rows that are new are appended."""
         if not self._started:
             self._start(state)
         clients = (
@@ -275,7 +275,7 @@ class RunWriter:
         self._lengths, self._fresh = lengths, False
 
     def _start(self, state: RunState) -> None:
-        """Also when a run is resumed: it may have been given more rounds, and lines that were not committed go."""
+        """Write the start of a run, also of a resumed one: it may have more rounds, and drops uncommitted lines."""
         if self._fresh:
             (self._folder / FILE).unlink(missing_ok=True)
         rooms = {"extractors": state.extractors, "public": state.public, "standardisation": state.standardisation}
@@ -290,7 +290,7 @@ class RunWriter:
         self._started = True
 
     def _append(self, name: str, rows: Iterable[Row]) -> int:
-        """The length that the file then has."""
+        """Append rows to a file, and return its new length."""
         data = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows).encode()
         if data:
             write_from(self._folder / name, self._lengths[name], data)

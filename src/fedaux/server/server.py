@@ -1,4 +1,4 @@
-"""The parts of a server, put together: of a run of this package, or of a Flower app that exists already."""
+"""The parts of a server, put together for a run of this package or for an existing Flower app."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Server:
     public: PublicData
     scorer: Scorer
     orders: Orders
-    cache: Path | None = None  # of public features; None keeps them in memory
+    cache: Path | None = None  # for public features; None keeps them in memory
     on_progress: OnProgress = field(default=no_progress, repr=False)
     standing: StandingTeachers | None = None  # of a run with teachers.standing, see `in_folder`
-    assignment: Mapping[str, PrototypeSpec] = field(default_factory=dict, repr=False)  # also to sites that have left
+    assignment: Mapping[str, PrototypeSpec] = field(default_factory=dict, repr=False)  # including sites that have left
 
     @classmethod
     def of(
@@ -53,7 +53,7 @@ class Server:
         on_progress: OnProgress = no_progress,
         known: Mapping[str, str] | None = None,
     ) -> Server:
-        """For networks that `config` names. Who is `known` from a stored state keeps its prototype, see `deal`."""
+        """Make a server for the networks of `config`. Sites `known` from a stored state keep their prototypes."""
         assignment = deal(clients, config.prototypes, known or {})
         networks, scorer = Networks.build(config, test.shape, classes), make_scorer(config.privacy, classes)
         public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
@@ -63,12 +63,12 @@ class Server:
         )
 
     def in_folder(self, folder: Path) -> Server:
-        """With standing teachers, if the run has any, in the run's folder."""
+        """Return a server that keeps standing teachers, if the run has any, in the run's folder."""
         wanted = self.config.teachers.standing and self.method.distils
         return replace(self, standing=StandingTeachers.of_run(folder)) if wanted else self
 
     def with_accounts(self, path: Path) -> Server:
-        """With what earlier runs have heard of the accounts of sites, and a place for what this one hears."""
+        """Return a server that reads and records the sites' account counts in a file shared by all runs."""
         return replace(self, orders=replace(self.orders, known_accounts=AccountCounts(path)))
 
     @property
@@ -85,7 +85,7 @@ class Server:
 
     @property
     def site_labels(self) -> dict[str, str]:
-        """The prototype of each real site, which a run's state keeps; simulated clients are dealt by their number."""
+        """The prototype of each real site, which a run's state keeps; simulated clients get theirs by number."""
         return {client: spec.label for client, spec in self.assignment.items()} if self.config.federation.sites else {}
 
     def label_of(self, client: str) -> str:
@@ -93,7 +93,7 @@ class Server:
         return self.orders.spec_of(client).label
 
     def restore(self, state: RunState) -> PublicEmbedding | None:
-        """Before any round: each prototype's h0 and its public features. None where the method scores nobody."""
+        """Load each prototype's h0 and its public features before any round; None for a method without scores."""
         specs = {spec.label: spec for spec in self.config.prototypes}
         for label, arrays in state.extractors.items():
             if label not in self.public.h0 or self.public.h0[label].arrays is not arrays:
@@ -113,7 +113,7 @@ class Server:
 
 
 def deal(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]) -> dict[str, PrototypeSpec]:
-    """A prototype for every client, by name: those `known` keep theirs, new ones get in turn what the fewest have."""
+    """Assign a prototype to every client by name: `known` clients keep theirs, new ones get the least common one."""
     labels = {spec.label: spec for spec in specs}
     assignment = {client: labels[label] for client, label in known.items() if label in labels}
     counts = Counter(dict.fromkeys(labels, 0))
@@ -129,7 +129,7 @@ def deal(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[
 def make_server(
     config: Config, on_progress: OnProgress = no_progress, cache: Path | None = None, state: RunState | None = None
 ) -> Server:
-    """With the data and networks that `config` names. In a run that goes on from `state`, sites keep prototypes."""
+    """Make a server with the data and networks of `config`. In a run resumed from `state`, sites keep prototypes."""
     data, names, known = open_public(config), client_names(config), state.assignment if state else {}
     folder = cache or cache_folder()
     for note in data.notes:

@@ -113,7 +113,7 @@ class Tuning:
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = (), **chosen: Any) -> Tuning:
-        """Read a config and its table `[tune]`, if any. `tune.key=[…]` overrides a list, `chosen` the whole table."""
+        """Read a config and its table `[tune]`, if any. `tune.key=[…]` overrides a list, `chosen` its other entries."""
         table, mine = read_table(path), [text for text in overrides if text.strip().startswith("tune.")]
         given, changed = dict(table.pop("tune", {})), dict[str, Any](tune={})
         table.pop("sweep", None)
