@@ -1,7 +1,7 @@
-"""What a client does with an order: four handlers. Private records are read here and nowhere else, and never leave.
+"""The client's four handlers of orders. Private records are read here and nowhere else, and never leave.
 
-What a client may reveal is decided by its own settings (`Site`). An order carries no budget, no noise and no code. The
-run configuration is the server's, and decides nothing either. `privacy.ledger` lists everything that leaves.
+A client's own settings (`Site`) alone decide what it may reveal. An order carries no budget, no noise and no code, and
+the server's run configuration decides nothing either. `privacy.ledger` lists everything that leaves.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from fedaux.scoring.registry import stored_release
 
 
 def hello(order: HelloOrder, site: Site) -> Hello:
-    """The clients of this site, so that the server finds them by name after any restart."""
+    """Name the clients of this site, so that the server finds them again after any restart."""
     classes = class_names(site.config, site.clients[0])
     return Hello(json.dumps(list(site.clients)), json.dumps(list(classes)), VERSION)
 
 
 def prepare(order: PrepareOrder, site: Site) -> Release:
-    """P2, P3: one release, entered in the account before a record is read, and stored before it is sent."""
+    """Make one release (P2, P3), entered in the account before a record is read, and stored before it is sent."""
     config = validate_order(site, order)
     prepare_teaching(order, site)
     store = BudgetStore(site.account_folder(order.client), config.privacy)
@@ -57,7 +57,7 @@ def prepare(order: PrepareOrder, site: Site) -> Release:
 
 
 def sums(order: SumsOrder, site: Site) -> Sums:
-    """Sums of features, without noise: only where the client's own settings name a method that sends them."""
+    """Sum up features, without noise; only if the client's own settings name a method that sends such sums."""
     config = validate_order(site, order)
     own = config.analytic_head
     if own is None or order.sends not in SUMS or SUMS.index(order.sends) > (SUMS.index(own.sends) if own.sums else -1):
@@ -71,9 +71,9 @@ def sums(order: SumsOrder, site: Site) -> Sums:
 
 
 def train(order: TrainOrder, site: Site) -> Update:
-    """T1: E epochs from the server's weights. What the method adds, sends and keeps is computed from models alone.
+    """Train E epochs from the server's weights (T1). A method's own terms and state depend on models alone.
 
-    The same order gets the same model again: see `kept_state`.
+    The same order always gets the same model: see `kept_state`.
     """
     task = open_task(order, site)
     rows = cache(lambda: load_task(order, site))
@@ -87,7 +87,7 @@ def open_task(order: TrainOrder, site: Site) -> ClientTask:
 
 
 def validate_order(site: Site, order: Order) -> Config:
-    """The client's own settings, or an `OrderError` if the order does not respect them."""
+    """Return the client's own settings, or raise an `OrderError` if the order does not respect them."""
     config = site.config
     if order.client not in site.clients:
         raise OrderError(f"this client is not {order.client!r}")
@@ -109,7 +109,7 @@ def validate_order(site: Site, order: Order) -> Config:
 
 
 def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
-    """The hooks of the order's method. An order never makes a client import code: only its own settings do."""
+    """Return the hooks of the order's method. Only the client's own settings, never an order, make it import code."""
     own = (config.method, json.dumps(dict(config.method_options)))
     if ":" in order.method and (order.method, order.method_options) != own:
         raise OrderError(f"the order names code, the method {order.method!r}, which this client's own settings do not")
@@ -129,5 +129,5 @@ def array_shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
 
 
 def request_hash(order: PrepareOrder) -> str:
-    """Identifies what was asked for, to the bit: an equal request gets the stored release, any other a new one."""
+    """Hash what is asked for, to the bit: an equal request gets the stored release, any other a new one."""
     return fingerprint_arrays(order.public, facts=[order.prototype, order.scorer, str(order.classes), order.h0])

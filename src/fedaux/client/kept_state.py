@@ -1,14 +1,14 @@
 """What a client keeps beside its account: the state of a method, and its last trained models.
 
-**State of a method.** A reply may be lost after the client has moved on, and the server asks again from the round that
-it knows of. So the file holds two states: the one that the last order started from, and the one that it ended in.
+**State of a method.** If a reply is lost after the client has moved on, the server asks again from the round that it
+knows. So the file holds two states: the one that the last order started from, and the one that it ended in.
 
-**Trained models**, each stored under the identity of its order before anything of it is sent. The same order gets the
-same result, to the bit, whoever asks and however often: a lost reply costs nothing to repeat. All that the reply makes
-of the model is computed anew, and is the same again.
+**Trained models** are stored under the identity of their order before anything of them is sent. The same order gets the
+same result, to the bit, no matter who asks and how often: repeating a lost reply costs nothing. The rest of the reply
+is recomputed from the model, with the same result.
 
-What plain training leaves behind depends on records without any noise, so private training must not start from it.
-Each colour has files of its own: whoever switches private training on or off starts anew.
+The state after plain training depends on records without any noise, so private training must not start from it. Each
+colour has files of its own: switching private training on or off starts from an empty state.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from fedaux.core.messages import Arrays, TrainOrder
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.accounting import Mechanism
 
-RUNS = 4  # of which a client keeps its state; those of older ones are deleted
-MODELS = 2  # trained models of a client that are kept: of the run that goes on, and of another
+RUNS = 4  # the number of runs whose state a client keeps; older states are deleted
+MODELS = 2  # the number of trained models that a client keeps: of the current run, and of another
 NOT_PRIVATE = Mechanism(noise_multiplier=0.0, steps=0)
 FACTS = "facts"
-# of an order, what has no say in the trained model: what the server knows, what the client has already, and teaching
+# fields of an order that do not affect the trained model: what the server knows, what the client has, and teaching
 _NOT_IDENTITY = frozenset({"known_entries", "known_signature", "extractor", "teaching", "public", "fit", "client_fit"})
 log = logging.getLogger(__name__)
 
@@ -52,11 +52,11 @@ class ClientState:
         return self.folder / f"{self._stem}-{hashed_name(self.run)}.safetensors"
 
     def load(self, round_: int) -> Arrays:
-        """As it was after this round; nothing at round 0, or where it was lost."""
+        """Return the state after this round; empty at round 0, or if it was lost."""
         return self._read().get(round_, {}) if round_ > 0 else {}
 
     def save(self, before: int, after: int, state: Arrays) -> None:
-        """The state after round `after`, which started from that of `before`."""
+        """Save the state after round `after`, which started from the state of round `before`."""
         known = self._read()
         if before > 0 and before not in known:
             log.warning("%s: the state of round %d was lost, and %s has started anew", self.path, before, self.client)
@@ -109,7 +109,7 @@ class LocalResult:
 
 
 def training_identity(order: TrainOrder, private: bool) -> str:
-    """A hash of all that decides on the trained model: the same in a run that goes on after any fault."""
+    """Hash everything that determines the trained model; the hash is the same in a run that continues after a fault."""
     fields = {name: value for name, value in vars(order).items() if name not in _NOT_IDENTITY}
     arrays = {name: value for name, value in fields.items() if isinstance(value, dict)}
     facts = sorted((name, value) for name, value in fields.items() if name not in arrays)
@@ -118,7 +118,7 @@ def training_identity(order: TrainOrder, private: bool) -> str:
 
 @dataclass(frozen=True)
 class ResultStore:
-    """The last results of `client`, those of each colour apart."""
+    """Stores the last results of `client`, separately for each colour."""
 
     folder: Path
     client: str
@@ -128,7 +128,7 @@ class ResultStore:
         return self.folder / f"{self._stem}-{identity}.safetensors"
 
     def keep(self, identity: str, result: LocalResult) -> None:
-        """Where nothing was paid for the result, a full disk is no reason to fail."""
+        """Store a result that cost no privacy; a full disk is then no reason to fail."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_atomically(self.path(identity), result.to_bytes(), private=True)

@@ -23,9 +23,9 @@ from fedaux.scoring.features import FeatureCache, extractor_hash
 
 
 def load_records(site: Site, order: Order) -> Records:
-    """The client's private data: its part of the configured split, or all that its site holds.
+    """Load the client's private data: its part of the configured split, or all records of its site.
 
-    What a site decodes, its images above all, is as private as the files, and stays in its vault.
+    Data that a site decodes, above all images, are as private as the files, and stay in its vault.
     """
     if site.config.data.partition != "own":
         return open_private(site.config, order.client)[0]
@@ -34,7 +34,7 @@ def load_records(site: Site, order: Order) -> Records:
 
 
 def load_task(order: TrainOrder, site: Site) -> tuple[Prototype, Records]:
-    """The ordered model and the rows it is for."""
+    """Load the ordered model and the rows it is trained on."""
     model, records = open_rows(order, site)
     load_ordered(model, order.weights)
     return model, records
@@ -48,9 +48,9 @@ def load_ordered(module: nn.Module, weights: Arrays) -> None:
 
 
 def open_rows(order: TrainOrder, site: Site) -> tuple[Prototype, Records]:
-    """(the resident model, the client's records), or their features where only heads train: views of a pool.
+    """Return the resident model and the client's records, or their features if only heads train: views of a pool.
 
-    Private training computes on the processor in float32, as the features of private records are.
+    Private training computes on the CPU in float32, as do the features of private records.
     """
     records, config = load_records(site, order), site.config
     device, precision = ("cpu", "float32") if config.privacy.private_training else (config.device, config.precision)
@@ -64,7 +64,7 @@ def open_rows(order: TrainOrder, site: Site) -> tuple[Prototype, Records]:
 
 
 def load_mapped(order: SumsOrder, site: Site) -> tuple[HeadFeatures, Records]:
-    """(what a head makes of features, the client's records as features of h0)."""
+    """Return the head's map of features, and the client's records as features of h0."""
     records = load_records(site, order)
     features = replace(records, x=features_of(order, site, Records(records.x)))
     mapped = HeadFeatures(features.x.shape[1], order.random_features)
@@ -82,7 +82,7 @@ def standardise(features: HeadFeatures, order: SumsOrder | TrainOrder) -> None:
 
 
 def load_features(order: Order, site: Site) -> Rows:
-    """h0 over the client's own data, computed once and kept where only the client can read it."""
+    """Return h0's features of the client's own data, computed once and kept where only the client can read them."""
     return features_of(order, site, load_records(site, order))
 
 
@@ -94,7 +94,7 @@ def features_of(order: Order, site: Site, records: Records) -> Rows:
 def ordered_extractor(
     order: Order, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
 ) -> nn.Module:
-    """h0 from the order, or this site's own copy of a published encoder: to the bit what the hash says."""
+    """Return h0 from the order, or this site's own copy of a published encoder; its hash must match to the bit."""
     module = cached_model(order.prototype, shape, 2, device, precision).features  # the head plays no part here
     if order.extractor:
         load_ordered(module, order.extractor)
@@ -109,12 +109,12 @@ def ordered_extractor(
 
 @lru_cache(maxsize=8)
 def cached_model(prototype: str, shape: tuple[int, ...], classes: int, device: str, precision: str) -> Prototype:
-    """One model per prototype stays where it computes; every order loads its own weights into it."""
+    """Return the one resident model of a prototype, on its device; every order loads its own weights into it."""
     model = build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
     return place_by_settings(model, device, precision, shape)
 
 
 @lru_cache(maxsize=8)
 def cached_head(width: int, classes: int, random: int, statistics: str, device: str) -> Prototype:
-    """One for each hash of its features' `statistics`: clients of several prototypes may train side by side."""
+    """Return one head per hash of its features' `statistics`: clients of several prototypes train in parallel."""
     return place_by_settings(linear_head(width, classes, random), device, "float32")

@@ -1,4 +1,4 @@
-"""A site: its settings, its vault, and the clients that it speaks for. What it may reveal is decided here alone."""
+"""A site: its settings, its vault and its clients. What it may reveal is decided here alone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedaux.privacy.account import account_folder
 
 @dataclass(frozen=True)
 class Site:
-    """What runs beside private records knows of itself: nothing of it comes with an order.
+    """What a site knows of itself; none of it comes with an order.
 
     Attributes:
         config: The site's own settings.
-        vault: The folder of its accounts, and of what it keeps.
-        clients: The clients that it speaks for; several only where they are simulated.
-        features: Where features of its records are kept, if not beside the account.
-        keeps_results: Whether a model that was trained without privacy is stored as well; a simulation trains again.
+        vault: The folder of its privacy accounts and its state.
+        clients: The clients of the site; more than one only in a simulation.
+        features: The folder for features of its records, if not beside the account.
+        keeps_results: Whether models trained without privacy are stored as well; a simulation trains them again.
     """
 
     config: Config

@@ -33,7 +33,7 @@ _features: dict[tuple[Path, str, str], Records] = {}  # of all auxiliary data, b
 
 
 def teach(order: TrainOrder, site: Site, model: nn.Module, weights: Arrays) -> Arrays:
-    """This client's half of the ensemble, {} where none is asked for. `weights` are those that are sent."""
+    """Compute this client's part of the ensemble, {} if none is asked for. `weights` are the ones that it sends."""
     if not order.teaching:
         return {}
     teaching = Teaching.from_json(order.teaching)
@@ -52,13 +52,13 @@ def teach(order: TrainOrder, site: Site, model: nn.Module, weights: Arrays) -> A
 
 
 def prepare_teaching(order: PrepareOrder, site: Site) -> None:
-    """While the extractor is at hand: features of D_distill, which later orders score."""
+    """Compute features of D_distill while the extractor is loaded; later orders score them."""
     if site.config.teachers.run_on == "clients":
         public_features(order, site, own_public_data(site.config), order.h0)
 
 
 def own_weights(order: TrainOrder, config: Config, teaching: Teaching, features: Records) -> NDArray[np.floating]:
-    """s_i(x) on rows of D_distill, given their features under h0."""
+    """Compute s_i(x) on rows of D_distill, given their features under h0."""
     scorer = make_scorer(config.privacy, order.classes)
     if teaching.scorer != config.privacy.scorer or not isinstance(scorer, PortableScorer):
         raise OrderError(f"the order asks for weights of the scorer {teaching.scorer!r}, which this client cannot make")
@@ -67,7 +67,7 @@ def own_weights(order: TrainOrder, config: Config, teaching: Teaching, features:
 
 
 def ordered_public_data(config: Config, teaching: Teaching) -> PublicData:
-    """The client's own, if it is the server's."""
+    """Return the client's own public data, if they equal the server's."""
     if config.teachers.run_on != "clients":
         raise OrderError("the order asks this client to teach; its own settings say teachers.run_on = 'server'")
     public = own_public_data(config)
@@ -85,7 +85,7 @@ def own_public_data(config: Config) -> PublicData:
 
 
 def public_features(order: PrepareOrder | TrainOrder, site: Site, public: PublicData, h0: str) -> Records:
-    """Features of D_distill under the extractor with this hash, computed once for all auxiliary data."""
+    """Return features of D_distill under the extractor with this hash, computed once for all auxiliary data."""
     folder = site.feature_folder(order.client)
     key = folder, h0, public.distill_hash
     if key not in _features:

@@ -1,4 +1,4 @@
-"""T1 at a client: a model trained as the order and the client's own settings say, and the update that answers it."""
+"""T1 at a client: train a model as the order and the client's own settings say, and make the update to send."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def train_local(
     term: Term | None = None,
     freeze_batch_norm: bool = False,
 ) -> TrainingSummary:
-    """E epochs on cross-entropy; `term` of the parameters is added to every gradient.
+    """Train for E epochs on cross-entropy; `term`, a function of the parameters, is added to every gradient.
 
-    Frozen, BatchNorm normalises by the statistics that came with the model and keeps them; its weights are trained.
+    A frozen BatchNorm normalises by the statistics that came with the model and keeps them; its weights are trained.
     """
     model.train()
     for module in model.modules() if freeze_batch_norm else ():
@@ -71,7 +71,7 @@ def train_local(
 
 
 def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, state: Arrays) -> Term | None:
-    """FedPROX's μ (θ − θ_t) and the method's own term as one function of θ; None where there is neither."""
+    """Return FedPROX's μ (θ − θ_t) plus the method's own term as one function of θ; None if there is neither."""
     own = type(hooks).gradient_term is not Hooks.gradient_term
     if mu == 0 and not own:
         return None
@@ -90,13 +90,13 @@ def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, stat
 
 
 def _tensors(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
-    """Copies: a message's arrays are read-only."""
+    """Copy arrays to tensors, since a message's arrays are read-only."""
     return {name: torch.tensor(array, device=device) for name, array in arrays.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class ClientTask:
-    """An order to train that the client's own settings allow, and what the client keeps for it beside its account."""
+    """An order to train that the client's own settings allow, with the state that the client keeps for it."""
 
     order: TrainOrder
     site: Site
@@ -112,7 +112,7 @@ class ClientTask:
 
     @cached_property
     def state(self) -> Arrays:
-        """What the method kept from earlier rounds."""
+        """The method's state from earlier rounds."""
         return self._states.load(self.order.last_round)
 
     @property
@@ -134,9 +134,9 @@ class ClientTask:
         return gradient_term(self.hooks, self.order.mu, self.start, self.order.broadcast, self.state)
 
     def update(self, result: LocalResult, model: Callable[[], Prototype]) -> Update:
-        """What the client sends: its trained weights as the method makes them. It keeps the method's new state.
+        """Make the update to send from the trained weights, as the method does, and keep the method's new state.
 
-        `model` is asked for where the client runs it on public data.
+        `model` is called only if the client runs its model on public data.
         """
         order, trained, mechanism = self.order, result.trained, result.mechanism
         work = LocalWork(trained.steps, order.lr, order.optimizer, order.momentum, order.mu)
@@ -165,13 +165,13 @@ OpenRows = Callable[[], tuple[Prototype, Records]]  # the ordered model and the 
 
 
 def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
-    """Without any privacy. The result is stored at a site, where training may take hours, not in a simulation."""
+    """Train without any privacy. A site, where training may take hours, stores the result; a simulation does not."""
     order, started, keeps = task.order, time.perf_counter(), task.site.keeps_results
     identity = training_identity(order, private=False) if keeps else ""
     if keeps and task.results.path(identity).exists():
         return LocalResult.load(task.results.path(identity))
     model, records = rows()
-    with seeded_torch(order.seed):  # for networks that draw at random themselves, as dropout does
+    with seeded_torch(order.seed):  # for networks that draw random numbers, as dropout does
         trained = train_local(
             model,
             labelled(records),
@@ -191,12 +191,12 @@ def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
 
 
 def labelled(records: Records) -> Records:
-    """Those that train without privacy: a record whose label was not declared takes no part."""
+    """Return the records to train on without privacy: those with a declared label."""
     return records.take(np.flatnonzero(records.labels >= 0))
 
 
 def ordered_optimizer(order: TrainOrder) -> Optimizer:
-    """The order may choose: an optimiser works on gradients after the noise."""
+    """Return the optimiser that the order names; it may choose, since an optimiser sees only noisy gradients."""
     try:
         return Optimizer(order.optimizer, order.lr, order.momentum, order.weight_decay)
     except ValueError as error:
@@ -204,10 +204,10 @@ def ordered_optimizer(order: TrainOrder) -> Optimizer:
 
 
 def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
-    """As much noise as the client's own settings ask for, for as many rounds as they foresee, and no more of them.
+    """Train with the noise that the client's own settings demand, for at most the rounds that they plan for.
 
-    What is left of the total after everything spent, and after the scores even if they are still to come, is spread
-    over the rounds that remain. An order that was answered before is answered from the disk, and costs nothing.
+    The budget left after everything spent, and after the scores even if they are still to come, is spread over the
+    remaining rounds. An order that was answered before is answered from disk, and costs nothing.
     """
     order, config = task.order, task.site.config
     privacy, local = config.privacy, config.local

@@ -1,7 +1,7 @@
 """`fedaux deploy backup | restore`: what a server or a site must not lose, as one private archive.
 
-No records, caches or copies of images. A run or a node may go on meanwhile: the link's database is copied by SQLite, a
-run's folder is read again if a round was saved in between, and of a vault any copy is whole, if not the newest.
+It holds no records, caches or copies of images. A run or a node may keep running: SQLite copies the link's database, a
+run's folder is read again if a round was saved in between, and any copy of a vault is consistent, if not the newest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRIES = 5
 
 @dataclass(frozen=True)
 class Backup:
-    """What an archive says about itself."""
+    """The manifest of an archive."""
 
     party: str  # server or site
     made: str  # a time, UTC
@@ -85,7 +85,7 @@ def restore(archive: Path, folder: Path) -> Backup:
 
 
 def account_entries(folder: Path) -> dict[str, int]:
-    """Of all accounts below a site's folder, how many entries cost something."""
+    """Count the entries that cost something in each account below a site's folder."""
     accounts = sorted(path.parent for path in folder.glob(f"vault/**/{ACCOUNT}"))
     return {str(path.relative_to(folder)): count_costly(read_account(path)[1]) for path in accounts}
 
@@ -115,7 +115,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _state(folder: Path) -> tuple[int, int]:
-    """Changes whenever a run is saved."""
+    """Return a value that changes whenever a run is saved."""
     try:
         found = (folder / STATE).stat()
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _state(folder: Path) -> tuple[int, int]:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """As it is at one moment, while the SuperLink goes on writing."""
+    """Copy a consistent snapshot of a database while the SuperLink keeps writing."""
     with (
         closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as origin,
         closing(sqlite3.connect(target)) as copy,

@@ -22,7 +22,7 @@ AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
 
 
 class KeyExistsError(FedauxError, ValueError):
-    """A key file that would be overwritten."""
+    """A key file would be overwritten."""
 
     code = Exit.FOLDER
 
@@ -40,14 +40,14 @@ class IssuedCertificate:
 
 
 def create_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
-    """A self-signed authority for this deployment's server only: sites trust no other."""
+    """Create a self-signed authority for this deployment's server only; sites trust no other."""
     return _sign("fedaux deployment", None, days, [(x509.BasicConstraints(True, 0), True)])
 
 
 def issue_server_certificate(
     authority: IssuedCertificate, hosts: Sequence[str] | x509.Certificate, days: int = SERVER_DAYS
 ) -> IssuedCertificate:
-    """A certificate, with a new key, for all host names and addresses of the server, or for those of another one."""
+    """Issue a certificate, with a new key, for the server's host names and addresses, or those of another one."""
     if isinstance(hosts, x509.Certificate):
         names = hosts.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     else:
@@ -60,7 +60,7 @@ def issue_server_certificate(
 def _sign(
     name: str, authority: IssuedCertificate | None, days: int, extensions: Sequence[tuple[x509.ExtensionType, bool]]
 ) -> IssuedCertificate:
-    """Signed by the authority, or by itself; valid since yesterday, for clocks that are behind.
+    """Sign a certificate by the authority, or by itself; it is valid since yesterday, for clocks that are behind.
 
     Args:
         extensions: Each with whether it is critical.
@@ -100,9 +100,9 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def generate_key_pair(folder: Path, replace: bool = False) -> Path:
-    """A site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` makes it; the public half is returned.
+    """Write a site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` does; return the public half's path.
 
-    With `replace` an old pair is kept as `key.old`, `key.old.pub`: it counts until the server has the new one.
+    With `replace` an old pair is kept as `key.old`, `key.old.pub`: it is valid until the server has the new one.
     """
     if (folder / "key").exists():
         if not replace:
@@ -126,7 +126,7 @@ def public_key_bytes(key: Key) -> bytes:
 
 
 def load_key(path: Path) -> Key:
-    """A site's private key."""
+    """Load a site's private key."""
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), password=None)
     except (TypeError, UnsupportedAlgorithm) as error:

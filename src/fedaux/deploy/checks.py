@@ -41,7 +41,7 @@ MARGIN_BYTES = 2**28  # for logs and models
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of `fedaux deploy check`. `ok` is None where the answer is not known."""
+    """One line of `fedaux deploy check`. `ok` is None if the answer is not known."""
 
     name: str
     ok: bool | None
@@ -50,7 +50,7 @@ class CheckResult:
 
     @classmethod
     def of(cls, name: str, ok: bool, detail: str, remedy: str) -> CheckResult:
-        """With the remedy only where it is needed."""
+        """Make a result, with the remedy only if it is needed."""
         return cls(name, ok, detail, "" if ok else remedy)
 
 
@@ -58,7 +58,7 @@ NOT_ASKED = CheckResult("registered", None, "is found out when the node starts")
 
 
 def check_site(folder: Path) -> Iterator[CheckResult]:
-    """All checks, in the order in which one would fix problems."""
+    """Run all checks, in the order in which problems are best fixed."""
     folder = folder.expanduser().absolute()
     env = read_env(folder / "site.env")
     ca, address, name = folder / "ca.crt", env["SERVER"], env["NAME"]
@@ -247,7 +247,7 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
             raise ValueError("there are none")
     except ConfigError as error:
         return 0, CheckResult("data", False, str(error), "correct [data] in site.toml")
-    except Exception as error:  # a source may be anybody's own code
+    except Exception as error:  # a source may be user code
         detail = f"the records cannot be used: {str(error) or type(error).__name__}"
         return 0, CheckResult("data", False, detail, "see [data] in site.toml; paths are relative to its folder")
     count = len(records)

@@ -38,7 +38,7 @@ TEMPLATES = files("fedaux.deploy") / "templates"
 
 
 class DeployError(FedauxError, ValueError):
-    """A deployment that cannot be written with these arguments, or a folder that does not hold one."""
+    """A deployment cannot be written with these arguments, or a folder does not hold one."""
 
     code = Exit.FOLDER
 
@@ -58,7 +58,7 @@ class Address:
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """From host:port."""
+        """Parse host:port."""
         host, _, port = text.rpartition(":")
         return cls(host.strip("[]"), int(port))
 
@@ -91,7 +91,7 @@ class Address:
 
 
 def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> None:
-    """Write everything. Keys of sites are made as well, for a first try; a real site makes its own."""
+    """Write a deployment. It includes keys of sites, for a first try; a real site makes its own."""
     folder = folder.expanduser().absolute()
     FederationConfig(sites=tuple(sites))  # validates the names
     if not sites:
@@ -151,7 +151,7 @@ def _write(folder: Path, texts: Mapping[str, str], mode: int = 0o644) -> None:
 
 
 def _private_folder(folder: Path) -> None:
-    """Readable by its owner only: it will hold keys, budgets and records."""
+    """Make a folder that only its owner can read: it will hold keys, budgets and records."""
     folder.mkdir(parents=True, mode=0o700)
 
 
@@ -160,7 +160,7 @@ def _host_port(host: str, port: int) -> str:
 
 
 def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str, str]:
-    """Lines such as SERVER=example.org:8443 in `site.env` or `server.env`, which scripts read as well.
+    """Read lines such as SERVER=example.org:8443 from `site.env` or `server.env`, which scripts read as well.
 
     Args:
         path: The file.
@@ -183,7 +183,7 @@ def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str
 
 @dataclass(frozen=True)
 class Service:
-    """`home` below the deployment's folder is all that it may write to."""
+    """A systemd service; it may write only to `home` below the deployment's folder."""
 
     what: str
     home: str
@@ -201,7 +201,7 @@ SERVICES = {
 
 
 def systemd_units(folder: Path, programs: Path, user: str) -> dict[str, str]:
-    """Units for the server, and a template for any site, `fedaux-site@NAME`. None of them runs as root."""
+    """Return units for the server, and a template for any site, `fedaux-site@NAME`. None of them runs as root."""
     path, found = (str(one).replace("%", "%%") for one in (folder, programs))  # systemd expands % within quotes
     command = path.replace("$", "$$")  # only there is $ a variable
     facts = {"path": path, "command": command, "programs": found, "user": SYSTEM_USER if user == "root" else user}
@@ -209,7 +209,7 @@ def systemd_units(folder: Path, programs: Path, user: str) -> dict[str, str]:
 
 
 def monitoring_files() -> dict[str, str]:
-    """For Prometheus and Grafana, as they are: these have templates of their own."""
+    """Return the files for Prometheus and Grafana verbatim, since these have a template syntax of their own."""
     return {name: (TEMPLATES / name).read_text(encoding="utf-8") for name in MONITORING}
 
 
@@ -241,12 +241,12 @@ def site_notes(base: Config) -> dict[str, str]:
 
 
 def sends_sums(config: Config) -> bool:
-    """Whether clients send sums of features, which nothing protects."""
+    """Whether clients send sums of features, which have no noise."""
     return config.analytic_head is not None and config.analytic_head.sums
 
 
 def server_config(base: Config, sites: Sequence[str]) -> Config:
-    """The server's settings from `base`; where it names no public data, its own source stands in."""
+    """Return the server's settings from `base`; if it names no public data, its own source stands in."""
     data = _own_data(base.data)
     privacy = replace(base.privacy, unsafe_seed=-1)
     federation = replace(base.federation, sites=tuple(sites), registered_only=True)
@@ -274,7 +274,7 @@ def site_config(base: Config, name: str) -> Config:
 
 
 def demo_config() -> Config:
-    """Scikit-learn's digits as everybody's data, so that a new deployment can run before it has any."""
+    """Return settings with scikit-learn's digits as every party's data, for a deployment that has no data yet."""
     from fedaux.config.presets import DEMO
 
     return replace(DEMO, data=replace(DEMO.data, classes=tuple("0123456789")), aux=AuxConfig(source="digits"))
@@ -292,5 +292,5 @@ def _own_data(data: DataConfig) -> DataConfig:
 
 
 def _absolute(path: str) -> str:
-    """Scripts run in another folder than the command that named the path."""
+    """Make a path absolute, since scripts run in another folder than the command that named it."""
     return str(Path(path).expanduser().absolute()) if path else ""

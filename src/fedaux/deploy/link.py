@@ -27,7 +27,7 @@ CHECK_TIMEOUT = 5.0  # seconds for a server to answer
 
 
 class LinkError(FedauxError, RuntimeError):
-    """A server that does not answer, or does not do as it is told."""
+    """The server does not answer, or does not do what it is asked."""
 
     code = Exit.NEGATIVE
 
@@ -57,7 +57,7 @@ class FlowerRun:
 
 
 def ask_health(address: str, ca: Path) -> httpx.Headers:
-    """The headers of the server's answer to a health check over TLS, verified against `ca`; else an HTTPError."""
+    """Return the headers of the server's health check over TLS, verified against `ca`, or raise an HTTPError."""
     import httpx
 
     authority = ssl.create_default_context(cafile=str(ca))
@@ -66,12 +66,12 @@ def ask_health(address: str, ca: Path) -> httpx.Headers:
 
 @dataclass(frozen=True)
 class ControlLink:
-    """Over Flower's control API; `folder` is that of the server."""
+    """Controls the SuperLink over Flower's control API; `folder` is the server's."""
 
     folder: Path
 
     def nodes(self) -> list[Node]:
-        """All but those that were unregistered."""
+        """List all nodes except unregistered ones."""
         from flwr.proto.control_pb2 import ListNodesRequest
 
         with self._client() as client:
@@ -88,7 +88,7 @@ class ControlLink:
         ]
 
     def last_run(self) -> FlowerRun | None:
-        """The one that was handed in last; None before the first."""
+        """Return the run that was submitted last; None before the first."""
         from flwr.proto.control_pb2 import ListRunsRequest
 
         with self._client() as client:
@@ -100,7 +100,7 @@ class ControlLink:
         return FlowerRun(last.run_id, status, last.status.details, last.pending_at)
 
     def check(self) -> None:
-        """Whether the server answers, and is the right one; raises within seconds, with what to do."""
+        """Raise an error with a remedy, within seconds, unless the server answers and is the right one."""
         import httpx
 
         try:
@@ -157,10 +157,10 @@ class RegionalServers:
     clock: Callable[[], float] = time.time
 
     def check(self) -> None:
-        """There is nobody to be asked."""
+        """Do nothing: there is no server to check."""
 
     def nodes(self) -> list[Node]:
-        """By what each says of itself."""
+        """List the regional servers by their own status files."""
         return [self._node(path) for path in sorted((self.run / REGIONS).glob(f"*/{FILE}"))]
 
     def last_run(self) -> FlowerRun | None:

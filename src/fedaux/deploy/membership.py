@@ -43,7 +43,7 @@ def add_site(folder: Path, name: str, link: ControlLink) -> bool:
 
 
 def remove_site(folder: Path, name: str, link: ControlLink) -> None:
-    """Shut a site's key out at once, and take its name out of the next start of the run."""
+    """Revoke a site's key at once, and remove its name from the next start of the run."""
     folder = _deployment(folder)
     sites = _members(folder, name)
     if len(sites) == 1:
@@ -54,7 +54,7 @@ def remove_site(folder: Path, name: str, link: ControlLink) -> None:
 
 
 def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> None:
-    """From now on the site answers with this key, and with no other."""
+    """Replace a site's key: from now on only the new one is accepted."""
     folder = _deployment(folder)
     known = folder / "server" / "keys" / f"{name}.pub"
     _members(folder, name)
@@ -69,9 +69,9 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
 
 
 def renew(folder: Path, authority: Path | None = None, days: int = SERVER_DAYS, password: bytes | None = None) -> str:
-    """A new server certificate for the same hosts, from the authority that sites trust; when it ends, as a date.
+    """Issue a new server certificate for the same hosts from the authority that sites trust; return its expiry date.
 
-    `authority` is a folder with ca.key and ca.crt, for one that is kept elsewhere.
+    `authority` is a folder with ca.key and ca.crt, for an authority that is kept elsewhere.
     """
     folder = _deployment(folder)
     home, server = authority or folder / "ca", folder / "server"
@@ -103,7 +103,7 @@ def _deployment(folder: Path) -> Path:
 
 
 def _members(folder: Path, name: str = "") -> tuple[str, ...]:
-    """The sites of the server's settings, `name` among them."""
+    """Return the sites in the server's settings; `name` must be among them."""
     sites = Config.load(folder / "server" / "fedaux.toml").federation.sites
     if name and name not in sites:
         raise DeployError(f"there is no site {name}; there are {', '.join(sites)}")
@@ -111,7 +111,7 @@ def _members(folder: Path, name: str = "") -> tuple[str, ...]:
 
 
 def _set_members(folder: Path, sites: Sequence[str]) -> None:
-    """In the text of the server's settings, all else of which is the operator's own."""
+    """Replace the list of sites in the text of the server's settings, and leave everything else as it is."""
     path = folder / "server" / "fedaux.toml"
     document: Any = tomlkit.parse(path.read_text(encoding="utf-8"))
     if "sites" not in document.get("federation", {}):
@@ -134,7 +134,7 @@ def _retire(key: Path) -> None:
 
 
 def _address(folder: Path) -> Address:
-    """Where sites find the server."""
+    """Return the address at which sites reach the server."""
     env = folder / "server" / "server.env"
     envs = [read_env(path)["SERVER"] for path in sorted((folder / "sites").glob("*/site.env"))]
     public = read_env(env, ()).get("PUBLIC") or (envs[0] if envs else "")

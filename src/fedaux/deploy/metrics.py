@@ -1,5 +1,4 @@
-"""The status of a run for Prometheus: read afresh whenever it is asked for, so that there is something to say of a run
-that hangs, has died or has not begun."""
+"""The status of a run for Prometheus, read at every scrape, so that a run that hangs, died or has not begun shows."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class Figure(NamedTuple):
 
 
 class StatusCollector:
-    """A collector for a registry of prometheus_client's. Counters begin anew with every run."""
+    """A collector for a registry of prometheus_client. Counters start from 0 with every run."""
 
     def __init__(self, read: Callable[[], Status]) -> None:
         self._read = read
@@ -43,13 +42,13 @@ class StatusCollector:
             yield family
 
     def describe(self) -> list[Metric]:
-        """Nothing is read before somebody asks."""
+        """Describe nothing, so that the status is not read before the first scrape."""
         return []
 
 
 @contextmanager
 def serve(read: Callable[[], Status], host: str, port: int) -> Iterator[str]:
-    """Answer in threads; the address. Port 0 is a free one."""
+    """Serve the metrics in threads, and yield the address. Port 0 picks a free one."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError as error:

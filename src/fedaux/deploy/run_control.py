@@ -1,7 +1,7 @@
-"""`run.sh`: starts a run, or attaches to the one that goes on, shows its log, and ends as the run ends.
+"""`run.sh`: starts a run, or attaches to the current one, shows its log, and exits with the run's outcome.
 
-Flower's own `flwr run --stream` ends with 0 whatever became of the run, and gives up when the SuperLink restarts while
-the run lives on.
+Flower's own `flwr run --stream` exits with 0 whatever the outcome, and gives up when the SuperLink restarts, although
+the run continues.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Say = Callable[[str], None]
 
 
 def call(*words: str) -> str:
-    """What a command of Flower's prints; with --format json that is JSON, errors included."""
+    """Return what a command of Flower prints; with --format json that is JSON, errors included."""
     return subprocess.run(["flwr", *words], stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
 def follow(*words: str) -> Iterator[str]:
-    """The lines that it prints, until it ends."""
+    """Yield the lines that a command of Flower prints, until it ends."""
     with subprocess.Popen(["flwr", *words], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield from process.stdout
@@ -38,7 +38,7 @@ def follow(*words: str) -> Iterator[str]:
 
 @dataclass
 class RunControl:
-    """`call` and `follow` are Flower's command line."""
+    """Starts and follows runs; `call` and `follow` are Flower's command line."""
 
     call: Callable[..., str] = call
     follow: Callable[..., Iterator[str]] = follow
@@ -47,7 +47,7 @@ class RunControl:
     sleep: Callable[[float], None] = time.sleep
 
     def main(self, words: Sequence[str]) -> int:
-        """The exit code: 0 only if the run is complete."""
+        """Start or attach to a run and follow it; return the exit code, 0 only if the run is complete."""
         run = self.living()
         if run:
             self.say(f"run {run} goes on: this is its log. (`flwr stop {run} {CONNECTION}` would end it.)")
@@ -65,7 +65,7 @@ class RunControl:
         return Exit.STOPPED if status == "finished:stopped" else Exit.NEGATIVE
 
     def living(self) -> str:
-        """The id of the run that goes on, or ""."""
+        """Return the id of the current run, or ""."""
         runs = self._json("list", CONNECTION)
         if runs is None:
             raise LinkError("the server does not answer: start superlink.sh and superexec.sh first")
@@ -78,7 +78,7 @@ class RunControl:
         return str(started["run-id"])
 
     def attend(self, run: str) -> tuple[str, str]:
-        """(status, details) in which the run ends. A server that restarts is waited for: the run may live on."""
+        """Follow a run to its end: (status, details). It waits while the server restarts, as the run may continue."""
         shown, silent = 0, 0.0
         while silent < PATIENCE:
             for number, line in enumerate(self.follow("log", run, CONNECTION, "--stream")):
@@ -97,7 +97,7 @@ class RunControl:
         )
 
     def _json(self, *words: str) -> dict[str, Any] | None:
-        """None where there is no answer."""
+        """Return the JSON that a command prints; None if there is no answer."""
         text = self.call(*words, "--format", "json")
         try:
             found = json.loads(text[text.index("{") :])

@@ -1,6 +1,6 @@
 """`fedaux deploy status`: what a run and its sites are doing, from the run's folder and from the SuperLink.
 
-Read afresh each time, and from outside: a run that hangs or was killed is seen as well. Times are seconds since 1970.
+It is read each time, from outside the run, so that a run that hangs or was killed shows. Times are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from fedaux.report.terminal import format_bytes, format_seconds
 from fedaux.runs.status import RunStatus, SiteRecord, is_alive
 
 RUN = "run"  # below the server's folder, as run.sh has it
-START_TIMEOUT = 120.0  # seconds in which a run that was handed in should have begun
+START_TIMEOUT = 120.0  # seconds in which a submitted run should have begun
 STYLES = {"running": "green", "finished": "green", "stuck": "bold red", "failed": "bold red", "starting": "cyan"}
 TIMES = {"phase_since", "started", "ended", "last_progress", "asked_at", "last_reply", "last_error_at"}
 State = Literal["none", "starting", "running", "stuck", "finished", "failed", "stopped"]
 
 
 class Watched(Protocol):
-    """A SuperLink that can be asked."""
+    """A SuperLink whose nodes and runs can be listed."""
 
     def check(self) -> None: ...
     def nodes(self) -> list[Node]: ...
@@ -44,7 +44,7 @@ class Watched(Protocol):
 
 @dataclass(frozen=True)
 class SiteStatus:
-    """`left` is what the server's own settings leave of a budget; a site's own alone decide, and may refuse earlier."""
+    """The status of a site. `left` is its budget left by the server's settings; its own settings may refuse earlier."""
 
     name: str
     connection: str  # online, offline, registered (never seen), unregistered, unknown
@@ -55,7 +55,7 @@ class SiteStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """`record` is what the run says of itself: an empty one where it has not begun."""
+    """The status of a run. `record` is the run's own status file, empty if it has not begun."""
 
     time: float
     state: State
@@ -69,12 +69,12 @@ class Status:
 
     @property
     def phase(self) -> str:
-        """Of the run; "" if nothing goes on."""
+        """The current phase of the run; "" if nothing is running."""
         return self.record.phase if self.record.rounds and self.state in ("running", "stuck") else ""
 
     @property
     def round(self) -> int:
-        """The current one, or the last; 0 without a run."""
+        """The current or last round; 0 without a run."""
         current = self.record.finished_rounds + (self.record.phase != "between rounds")
         return min(max(current, 1), self.record.rounds)
 
@@ -84,19 +84,19 @@ class Status:
         return max(0.0, self.time - self.record.last_progress) if self.record.last_progress else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the status for JSON."""
         sites = [_flat(site) for site in self.sites]
         return {**_flat(self), "phase": self.phase, "round": self.round, "sites": sites}
 
 
 def _flat(status: Status | SiteStatus) -> dict[str, Any]:
-    """Its fields and its record's. A time that never was is None, and so is an ε without bound, of seeded noise."""
+    """Return the fields of a status and of its record. Times that never were, and an infinite ε, become None."""
     table = {**asdict(status.record), **{key: value for key, value in vars(status).items() if key != "record"}}
     return {key: None if value == math.inf or (key in TIMES and not value) else value for key, value in table.items()}
 
 
 def server_folder(folder: Path) -> Path:
-    """The server's own, given that or the deployment's."""
+    """Return the server's folder, given that folder or the deployment's."""
     folder = folder.expanduser().absolute()
     for found in (folder, folder / "server"):
         if (found / "server.env").is_file():
@@ -114,10 +114,10 @@ def read_status(
     stuck_after: float | None = None,
     folder: Path | None = None,
 ) -> Status:
-    """`stuck_after` seconds without progress, instead of what the run itself has measured.
+    """Read the status of a run. A run counts as stuck after `stuck_after` seconds, by default what it has measured.
 
-    `folder` is where the run's status is, if not below the server's: a regional server has part of the sites. One that
-    merges regions has no folder but the run's.
+    `folder` holds the run's status, if that is not below the server's folder: a regional server has part of the sites,
+    and a server that merges regions has no folder but the run's.
     """
     now, home = time.time() if now is None else now, folder or server / RUN
     record, problems = RunStatus.load(home), list[str]()
@@ -151,7 +151,7 @@ def read_status(
 
 
 def _is_old(record: RunStatus, alive: bool, flower: FlowerRun | None) -> bool:
-    """Whether a run was handed in after the one that has left this record had ended, or was last heard of."""
+    """Whether this record is of an earlier run, which ended or fell silent before the current one was submitted."""
     goes_on = alive and record.outcome == "running"
     return not goes_on and flower is not None and _seconds(flower.since) > max(record.ended, record.last_progress)
 
@@ -159,7 +159,7 @@ def _is_old(record: RunStatus, alive: bool, flower: FlowerRun | None) -> bool:
 def _state(
     record: RunStatus | None, alive: bool, flower: FlowerRun | None, now: float, limit: float
 ) -> tuple[State, str]:
-    """(state, error): the run's own word, or the SuperLink's of a run that has left none."""
+    """Return (state, error) from the run's own record, or from the SuperLink if the run has left none."""
     if record is None and flower is None:
         return "none", ""
     if record is None and flower is not None and flower.lives:
@@ -171,7 +171,7 @@ def _state(
     if alive and record.outcome == "running":
         return "stuck" if now - record.last_progress > limit else "running", ""
     if record.outcome in ("running", "failed") and flower is not None and flower.status == "finished:stopped":
-        return "stopped", ""  # however its process took it
+        return "stopped", ""  # however its process ended
     if record.outcome != "running":
         return record.outcome, record.error
     return "failed", "the server's process is gone, and has not said why: it was killed, or its machine went down"
@@ -180,7 +180,7 @@ def _state(
 def _sites(
     names: Sequence[str], record: RunStatus | None, nodes: Sequence[Node], answers: bool, waiting: bool
 ) -> Iterator[SiteStatus]:
-    """Of the settings, of the run, and whoever else has a key; `waiting` for those that have not answered."""
+    """Yield the status of each site in the settings or the run, or with a key; `waiting`: show who has not answered."""
     known, budget = (record.sites, record.budget) if record else ({}, 0.0)
     by_name = {name.strip(): node for node in nodes for name in node.name.split(",") if name.strip()}
     for name in dict.fromkeys([*names, *known, *by_name]):
@@ -215,13 +215,13 @@ def _run_problems(status: Status, server: Path) -> Iterator[str]:
 
 
 def _seconds(moment: str) -> float:
-    """Of an ISO 8601 text; Flower's are in UTC."""
+    """Return the seconds since 1970 of an ISO 8601 time; Flower's are in UTC."""
     found = datetime.fromisoformat(moment)
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def status_panel(status: Status) -> RenderableType:
-    """All of it for a terminal."""
+    """Render the whole status for a terminal."""
     parts: list[RenderableType] = [_facts(status), _site_table(status)]
     for site in status.sites:
         if site.record.last_error:
@@ -239,7 +239,7 @@ def status_panel(status: Status) -> RenderableType:
 
 
 def watch(console: Console, read: Callable[[], Status], every: float) -> Status:
-    """The panel, drawn anew every few seconds until Ctrl-C; the last status."""
+    """Redraw the panel every few seconds until Ctrl-C; return the last status."""
     status = read()
     with Live(status_panel(status), console=console, auto_refresh=False) as screen:
         try:

@@ -2,7 +2,7 @@
 
 Flower serves three APIs at one port: the fleet API for sites, which authenticate by their keys; the control API, which
 starts apps and registers keys; and the runtime API of its own processes. Its open edition does not authenticate callers
-of the control API, so whoever reaches the port could start an app, and its code would run here. Therefore all but the
+of the control API, so anyone who reaches the port could start an app, whose code would run here. Therefore all but the
 fleet API answers only callers on this machine. Before they have shown a key, callers get few connections, must send
 their headers quickly, and can send small bodies only.
 
@@ -39,7 +39,7 @@ REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, an
 
 
 def serve(app: Any, **options: Any) -> None:
-    """`uvicorn.run` under limits. Who calls is whom the connection comes from, whatever headers and proxies say."""
+    """Run `uvicorn.run` under limits. Callers are identified by their connection, whatever headers and proxies say."""
     limited = {"http": LimitedProtocol, "ws": "none", "loop": "asyncio"}  # a WebSocket would leave LimitedProtocol
     pinned = {**limited, "proxy_headers": False, "forwarded_allow_ips": ""}
     config = uvicorn.Config(app, **{**options, **pinned}, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT)
@@ -59,7 +59,7 @@ class LimitedListener(socket.socket):
     def of(cls, bound: socket.socket) -> LimitedListener:
         made = cls(fileno=bound.detach())
         made.rate = ConnectionRate()
-        made.listen()  # who calls while the app starts is kept waiting, not refused
+        made.listen()  # callers wait while the app starts, and are not refused
         return made
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -77,7 +77,7 @@ class ConnectionRate:
         self.clock, self.buckets = clock, dict[str, tuple[float, float]]()  # tokens, and when they were counted
 
     def allows(self, machine: str) -> bool:
-        if len(self.buckets) > 10_000:  # who has so many is not stopped by counting one
+        if len(self.buckets) > 10_000:  # an attacker with this many machines is not stopped by counting each
             self.buckets.clear()
         now = self.clock()
         tokens, counted = self.buckets.get(machine, (MAX_CONNECTIONS, now))
@@ -134,7 +134,7 @@ class BodyLimitMiddleware:
 
 
 class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-    """Uvicorn's, with a cap on connections from one machine, and no patience with those that send nothing."""
+    """Uvicorn's protocol with a cap on connections from one machine, and timeouts for those that send nothing."""
 
     by_machine: ClassVar[Counter[str]] = Counter()
     _peer = ""

@@ -1,6 +1,6 @@
 """`flower-supernode` with the same options, which runs no code but the fedaux that is installed at the site.
 
-Whoever starts a Flower app sends its code to the sites, and a plain SuperNode runs that code beside the private
+Anyone who starts a Flower app sends its code to the sites, and a plain SuperNode runs that code beside the private
 records: a site's settings would mean nothing. So an app is refused here unless it only names its components, and its
 ClientApp is fedaux's own.
 

@@ -1,6 +1,6 @@
 """A client's privacy account on its own disk: every release and every round of private training, ever.
 
-Each is entered before a record is read. The client composes all of them, and refuses whatever would exceed its owner's
+Each is entered before a record is read. The client composes all entries, and refuses any that would exceed its owner's
 ε. A vault holds
 
     account.jsonl   the adjacency and the unit of the promise, then one line for each entry; lines are only ever added
@@ -38,7 +38,7 @@ FILE = "account.jsonl"
 KEY_FILE, KEY_SIZE = "account.key", 32  # bytes
 LOST = "lost"  # the request of an entry that stands for one that is missing (`BudgetStore.write_off`)
 TRAINING = "training "  # begins the request of a round of private training
-_NO_COST = 2.0**30  # noise of a lost entry where nothing was left of the total
+_NO_COST = 2.0**30  # noise of a lost entry if nothing was left of the budget
 _NOISE_SLACK = 0.995  # of the noise of lost entries that would just use up the total, so that nothing is left of it
 log = logging.getLogger(__name__)
 
@@ -69,12 +69,12 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """In the words of a report."""
+        """The kind of entry, in the words of a report."""
         return "private training" if self.trains else "written off" if self.request == LOST else "release"
 
 
 def read_account(folder: Path, repair: bool = False) -> tuple[dict[str, str], list[Entry]]:
-    """(header, entries); both empty where there is no account yet.
+    """Read an account: (header, entries), both empty if there is no account yet.
 
     An incomplete last line was being written when the machine stopped, so before any record was read for it: it is
     ignored, and with `repair` removed from the file.
@@ -97,19 +97,19 @@ def read_account(folder: Path, repair: bool = False) -> tuple[dict[str, str], li
 
 
 def count_costly(entries: Sequence[Entry]) -> int:
-    """How many entries cost something."""
+    """Count the entries that cost something."""
     return sum(entry.steps > 0 for entry in entries)
 
 
 def account_epsilon(entries: Sequence[Entry], delta: float, adjacency: str) -> float:
-    """ε of all entries composed; ∞ if any noise is known."""
+    """Return ε of all entries composed; ∞ if any noise came from a known seed."""
     if any(entry.unsafe for entry in entries):
         return math.inf
     return total_epsilon([entry.mechanism for entry in entries], delta, adjacency)
 
 
 def account_folder(config: Config, vault: Path, client: str) -> Path:
-    """One data set, one account: clients of a site that read the same records share it, whatever their names."""
+    """Return the folder of a client's account. Clients of a site that read the same records share one account."""
     return vault if config.data.partition == "own" and "{client}" not in config.data.path else vault / client
 
 
@@ -128,12 +128,12 @@ class BudgetStore:
         known_entries: int = 0,
         signature: str = "",
     ) -> Release:
-        """The stored release for this request, or a new one if the total allows it.
+        """Return the stored release for this request, or a new one if the budget allows it.
 
         Fresh noise for a repeated request could be averaged away; a release that is stored before it is sent cannot.
         An attempt that fails half-way counts: its entry was written before `make` reads a record. It is resumed only at
-        the same noise: an order with a false size, settings that changed since, or a release that was sent and then
-        lost from the disk, make a new entry.
+        the same noise: an order with a wrong size, settings that have changed since, or a release that was sent and
+        then lost from disk leads to a new entry.
         """
         with self._locked() as entries:
             self._check_known(entries, known_entries, signature)
@@ -158,11 +158,11 @@ class BudgetStore:
         known_entries: int = 0,
         signature: str = "",
     ) -> None:
-        """Have the result of one round of private training in `path`: the one that is there, or a new one.
+        """Ensure that `path` holds the result of one round of private training: the stored one, or a new one.
 
-        `plan` chooses the noise in view of all that was spent, the round is entered, and `make` trains. A process that
-        was killed in between has sent nothing: the same request goes on at the noise of its entry. If `make` itself
-        fails, perhaps for what it drew, its entry is closed, and another attempt is another entry.
+        `plan` chooses the noise given all entries so far, the round is entered, and `make` trains. A process that was
+        killed in between has sent nothing: the same request continues at the noise of its entry. If `make` itself
+        fails, perhaps because of what it drew, its entry is closed, and another attempt makes another entry.
         """
         with self._locked() as entries:
             self._check_known(entries, known_entries, signature)
@@ -183,14 +183,14 @@ class BudgetStore:
                 self._append(replace(unsent[0], steps=0))
 
     def account(self) -> Account:
-        """The current total. A client that never sent anything under noise gets no folder for it."""
+        """Return the current total. No folder is made for a client that never sent anything under noise."""
         return self._account(self._read(repair=False))
 
     def write_off(self, known_entries: int) -> int:
-        """Enter what is missing of so many entries, as all that was left of the budget; how many were missing.
+        """Enter the entries that are missing from `known_entries`, at the cost of the remaining budget; count them.
 
-        For an owner whose newest vault is lost for good. The server knows how many entries there were, but not what
-        they cost. With those that are there they cost at most the owner's ε: more would have been refused.
+        This is for an owner whose newest vault is lost for good. The server knows how many entries there were, but not
+        what they cost. With the existing entries they cost at most the owner's ε: more would have been refused.
         """
         privacy = self.privacy
         with self._locked() as entries:
@@ -217,11 +217,11 @@ class BudgetStore:
         return Account(epsilon, privacy.delta, privacy.adjacency, privacy.unit, count, signature)
 
     def _total(self, entries: list[Entry]) -> float:
-        """What is held against the owner's ε: seeded noise counts as if it were secret, or no study could go on."""
+        """Return the total to compare with the owner's ε. Seeded noise counts as secret, or no study could continue."""
         return total_epsilon([entry.mechanism for entry in entries], self.privacy.delta, self.privacy.adjacency)
 
     def _check_known(self, entries: list[Entry], known_entries: int, signature: str) -> None:
-        """A server that can show more entries than there are has seen a newer copy of this account."""
+        """Raise an error if the server proves more entries than there are: it has seen a newer copy of this account."""
         if known_entries > count_costly(entries) and verify_count(self.folder, known_entries, signature):
             raise BudgetError(
                 f"{self.folder / FILE} has {count_costly(entries)} entries, but the server has heard of "
@@ -231,7 +231,7 @@ class BudgetStore:
         create_key(self.folder)
 
     def _add(self, entries: list[Entry], entry: Entry, refusal: str) -> None:
-        """Enter it, if the owner's ε allows it."""
+        """Add an entry, if the owner's ε allows it."""
         total, cap = self._total([*entries, entry]), self.privacy.epsilon_budget
         if total > cap:
             raise BudgetError(
@@ -257,7 +257,7 @@ class BudgetStore:
 
     @contextmanager
     def _locked(self) -> Iterator[list[Entry]]:
-        """All entries, while no other process can add one."""
+        """Yield all entries, while no other process can add one."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -274,7 +274,7 @@ class BudgetStore:
 
 
 def _unsent(entries: Sequence[Entry]) -> list[Entry]:
-    """Of the entries of one request, the attempts since the last that was closed."""
+    """Return the attempts among the entries of one request that were made since the last closed one."""
     return list(takewhile(lambda entry: entry.steps > 0, reversed(entries)))
 
 
@@ -294,10 +294,10 @@ def _deserialize(path: Path) -> Release:
 
 
 def create_key(folder: Path) -> None:
-    """Unless there is one. Not synced: what a power cut leaves of it counts as none.
+    """Create the key unless there is one. It is not synced: a key damaged by a power cut counts as missing.
 
-    The key lies beside the account and never changes, so a copy of the account, however old, knows the signatures of
-    all later ones.
+    The key lies beside the account and never changes, so that even an old copy of the account recognises all later
+    signatures.
     """
     if not _key(folder):
         with os.fdopen(os.open(folder / KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -305,16 +305,16 @@ def create_key(folder: Path) -> None:
 
 
 def sign(folder: Path, entries: int) -> str:
-    """The client's signature of how many entries its account has; "" where there is no key yet."""
+    """Return the client's signature of the number of entries in its account; "" if there is no key yet."""
     key = _key(folder)
     return hmac.new(key, f"fedaux account: {entries}".encode(), hashlib.sha256).hexdigest() if key else ""
 
 
 def verify_count(folder: Path, entries: int, signature: str) -> bool:
-    """Whether this account has had so many entries, as far as it can know.
+    """Whether this account has had this number of entries, as far as it can tell.
 
-    A number that this client has not signed is not believed: a server can make one up. An account without a key
-    believes everything: it is new because the old one was lost, or has lost its key.
+    A number that this client has not signed is rejected, since a server can make one up. An account without a key
+    accepts every number: it is new because the old one was lost, or has lost its key.
     """
     expected = sign(folder, entries)
     believed = not expected or hmac.compare_digest(expected.encode(), signature.encode())
@@ -353,18 +353,18 @@ class SiteAccount:
 
     @property
     def epsilon(self) -> float:
-        """∞ if the noise is known."""
+        """The total ε; ∞ if any noise came from a known seed."""
         return account_epsilon(self.entries, self.delta, self.adjacency)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """(number, kind, noise multiplier, sample rate, steps) of every entry."""
+        """Return (number, kind, noise multiplier, sample rate, steps) of every entry."""
         return [
             (str(number), entry.kind, f"{entry.noise:.4g}", f"{entry.rate:.3g}", str(entry.steps))
             for number, entry in enumerate(self.entries, 1)
         ]
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON, which knows no ∞: null is an ε that nothing bounds."""
+        """Return the account for JSON, which has no ∞: an unbounded ε is null."""
         epsilon = self.epsilon if self.epsilon < math.inf else None
         return {**asdict(self), "folder": str(self.folder), "epsilon": epsilon, "statement": self.statement()}
 

@@ -29,16 +29,16 @@ from fedaux.privacy.mechanism import (
 )
 
 _TIGHT = 0.995  # a noise multiplier that costs this share of the budget is kept: a search would gain nothing
-_MIN_REMAINDER = 1e-4  # a smaller share of ε is what calibration margins left over, not something to train with
+_MIN_REMAINDER = 1e-4  # a smaller share of ε is a remainder of calibration margins, not a budget to train with
 _MAX_NOISE_MULTIPLIER = 1e6  # more leaves nothing to learn from
 _MIN_NOISE_MULTIPLIER = 0.1  # less would protect nothing
-_SLOW_NOISE_MULTIPLIER = 0.3  # composing less noise takes very long, and hardly a plan has so little
+_SLOW_NOISE_MULTIPLIER = 0.3  # composing less noise takes very long, and hardly any plan has less
 _TOLERANCE = 5e-4  # of a calibrated noise multiplier, relative
 _STRIDE = 0.25  # of the logarithm of a noise multiplier, around a guess
 
 
 class BudgetError(FedauxError, RuntimeError):
-    """A release or a round of training that the client's own budget does not allow."""
+    """The client's own budget does not allow a release or a round of training."""
 
     code = Exit.PRIVACY
 
@@ -48,8 +48,8 @@ class Mechanism:
     """A subsampled Gaussian mechanism: noise on a sum of vectors of norm at most 1, one for each sampled record.
 
     `noise_multiplier` is σ in those units; under replace-one two vectors change, which the accountant knows. Each of
-    the `steps` samples every record with probability `sample_rate`, independently; rate 1 takes all of them. What is
-    sent are `size` integers, `grid` to the unit.
+    the `steps` samples every record with probability `sample_rate`, independently; rate 1 takes all of them. The result
+    is `size` integers, with `grid` steps to the unit.
     """
 
     noise_multiplier: float
@@ -93,8 +93,8 @@ def training_noise_multiplier(
 ) -> float:
     """The smallest σ, in units of the clipping norm, with which `steps` sampled sums and all `before` cost at most ε.
 
-    The search composes some eight times. The `previous` round's σ is composed once, and kept if it costs no more than
-    it may and hardly less: then it is what the search would return.
+    The search composes about eight times. The `previous` round's σ is composed once, and kept if its cost is within the
+    budget and hardly below it: the search would then return the same.
     """
     mechanism = Mechanism(previous, sample_rate, steps, size)
     if _SLOW_NOISE_MULTIPLIER < previous < math.inf:
@@ -115,7 +115,7 @@ def plan_training(
     before: Sequence[Mechanism] = (),
     previous: float = 0.0,
 ) -> Mechanism:
-    """One of the remaining `rounds` of private training, which together with all `before` cost `epsilon_budget`."""
+    """Plan one of the remaining `rounds` of private training, which with all `before` cost `epsilon_budget`."""
     if rounds < 1:
         raise BudgetError(
             "training is refused: no round of private training is left; privacy.train_rounds says how many"
@@ -128,7 +128,7 @@ def plan_training(
 
 
 def round_up(epsilon: float, digits: int = 3) -> str:
-    """ε as text with `digits` significant digits, never below the value: what is printed is a promise."""
+    """Format ε with `digits` significant digits, rounded up: a printed ε is a guarantee."""
     if not epsilon < math.inf:
         return "∞"
     exact = Decimal(repr(float(epsilon)))
@@ -140,7 +140,7 @@ def round_up(epsilon: float, digits: int = 3) -> str:
 
 
 def _merge(mechanisms: Iterable[Mechanism]) -> tuple[Mechanism, ...]:
-    """Equal mechanisms as one of more steps: faster to compose, and a key that does not depend on their order."""
+    """Merge equal mechanisms into one of more steps: faster to compose, and a key independent of their order."""
     steps: Counter[Mechanism] = Counter()
     for mechanism in mechanisms:
         steps[replace(mechanism, steps=1)] += mechanism.steps
@@ -186,7 +186,7 @@ def _compose_pld(sampled: Iterable[Mechanism], precision: float, delta: float, a
 def _calibrate(
     epsilon: float, delta: float, adjacency: str, mechanism: Mechanism, before: tuple[Mechanism, ...]
 ) -> float:
-    """The search is for where log(cost / ε) is 0, over log σ: smooth, so a few compositions find it."""
+    """Search log σ for the root of log(cost / ε), which is smooth, so that a few compositions suffice."""
     from scipy.optimize import brentq  # slow to import
 
     def excess(log_noise: float) -> float:
@@ -203,13 +203,13 @@ def _calibrate(
     while excess(low) <= 0 and low > math.log(_MIN_NOISE_MULTIPLIER):
         low, high = low - _STRIDE, low
     log_noise = brentq(excess, low, high, xtol=_TOLERANCE / 4) if excess(low) > 0 else low
-    while excess(log_noise) > 0:  # a root is found from either side; a plan may not be above its budget
+    while excess(log_noise) > 0:  # the root may be approached from either side, but a plan must not exceed its budget
         log_noise += _TOLERANCE / 2
     return math.exp(log_noise)
 
 
 def _guess(epsilon: float, delta: float, adjacency: str, mechanism: Mechanism, before: tuple[Mechanism, ...]) -> float:
-    """About the σ that is looked for: many sampled steps are nearly one Gaussian (Bu et al., 2020, central limit)."""
+    """Guess σ: many sampled steps are nearly one Gaussian, by a central limit theorem (Bu et al., 2020)."""
     unit = UNIT_SENSITIVITY[adjacency]
     whole = bracket(lambda scale: epsilon_of(scale, delta) <= epsilon, 0.0, 1e-2)[1]
     spent = sum(m.steps * m.sample_rate**2 * math.expm1(min(m.noise_multiplier**-2.0, 100.0)) for m in before)

@@ -33,12 +33,12 @@ def clipped_unit_gradient(
 ) -> GridVector:
     """One unit's mean gradient, clipped to norm `clip`, in steps of clip/GRID: integers of norm at most GRID.
 
-    A record whose label is none of the classes has no gradient, and counts in the mean.
+    A record whose label is not among the classes has no gradient, but counts in the mean.
     """
     total = np.zeros(_parameter_count(model))
     for row in rows:
         total += gradient(model, records, int(row), int(labels[row]))
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is clipped to nothing
+    with np.errstate(over="ignore", invalid="ignore"):  # vectors that are not finite are clipped to zero
         return np.asarray(quantize(clip_rows((total / len(rows) / clip)[None]))[0])
 
 
@@ -55,7 +55,7 @@ def sum_clipped_gradients(replicas: Replicas, records: Records, units: Sequence[
         return total
 
     def first_gradient(model: Any) -> Vector:
-        return gradient(model, records, int(units[0][0]), label=0)  # a class that there is
+        return gradient(model, records, int(units[0][0]), label=0)  # a class that always exists
 
     with verified(replicas, first_gradient):
         return np.asarray(sum(parallel_apply(replicas, partial_sum, units), start=zero))
@@ -73,7 +73,7 @@ def train_private(
     term: Term | None = None,
     unsafe_seed: int = -1,
 ) -> None:
-    """`mechanism.steps` steps, each on the noisy sum over units sampled with probability `sample_rate`.
+    """Train for `mechanism.steps` steps, each on the noisy sum over units sampled with probability `sample_rate`.
 
     `size` is the public number of units. Nothing else is derived from the records: no loss is returned. Which units
     are sampled is as secret as the noise, so it comes from the operating system too; a seed ≥ 0 makes both
@@ -109,7 +109,7 @@ def train_private(
 
 
 def system_uniform(count: int) -> Vector:
-    """Uniform in [0, 1) to 53 bits, each from the operating system: a generator's state could be inferred."""
+    """Draw uniform numbers in [0, 1) with 53 bits from the operating system; a generator's state could be inferred."""
     return np.asarray((np.frombuffer(os.urandom(8 * count), np.uint64) >> np.uint64(11)) * 2.0**-53, np.float64)
 
 

@@ -103,7 +103,7 @@ SIDE_CHANNELS = (  # observable, but no field of any message
 
 
 def disclosures(private_training: bool, sums: bool = False) -> list[tuple[str, str]]:
-    """(what leaves a client, how it is protected), each once; what is not covered comes first. `sums`: if any do."""
+    """List what leaves a client and how it is protected, uncovered fields first; `sums`: whether sums are sent."""
     kinds = [fields for kind, fields in DISCLOSED_FIELDS.items() if sums or kind is not Sums]
     every = [disclosure for fields in kinds for disclosure in fields.values()]
     protections = {d.what: d.private if private_training else d.plain for d in (*every, *SIDE_CHANNELS)}
@@ -122,9 +122,10 @@ _MAX_NAMES = 5  # clients that a statement names
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """`trained` counts each client's rounds of private training, `unprotected_models` those that came without noise.
+    """The privacy ledger of a run. `trained` counts each client's rounds of private training.
 
-    `models` is False in a run that sends none, as its head is computed.
+    `unprotected_models` counts models that came without noise; `models` is False in a run that computes its head, and
+    so sends no models.
     """
 
     releases: Mapping[str, Release]
@@ -145,7 +146,7 @@ class Ledger:
         unprotected_sums: int = 0,
         models: bool = True,
     ) -> Ledger:
-        """From a run's state."""
+        """Make the ledger from the parts of a run's state."""
         trained = Counter(client for result in history for client in result.private_training)
         unprotected = sum(result.unprotected_models for result in history)
         return cls(releases, accounts, trained, unprotected, unresponsive, unprotected_sums, models)
@@ -157,7 +158,7 @@ class Ledger:
 
     @cached_property
     def _accounts(self) -> list[Account]:
-        """Theirs, in no order: a sort for each of a run's rounds would be most of their cost."""
+        """The accounts of `clients`, unsorted: sorting them each round would take most of the time."""
         return [self.accounts[client] for client in {*self.releases, *self.trained}]
 
     @cached_property
@@ -171,7 +172,7 @@ class Ledger:
 
     @property
     def _unprotected(self) -> list[str]:
-        """What was sent without noise."""
+        """The kinds of data that were sent without noise."""
         models = [_MODELS] if self.models and not self.models_covered else []
         return [*models, *([_SUMS] if self.unprotected_sums else [])]
 
@@ -195,7 +196,7 @@ class Ledger:
         return max((account.delta for account in self._accounts), default=1e-5)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """(client, releases, rounds of private training, reported total ε), the largest first."""
+        """Return (client, releases, rounds of private training, reported total ε), the largest first."""
         return [
             (
                 client,
@@ -207,7 +208,7 @@ class Ledger:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement in parts that a program can read; ε and δ are the largest that a client reported."""
+        """Return the statement in machine-readable parts; ε and δ are the largest that a client reported."""
         safe = bool(self.clients) and not self.unsafe
         covered = {"certainty scores": safe and bool(self.releases), "local models": safe and self.models_covered}
         limits = {_SEEDED: self.unsafe, _MODELS: self.models and not covered["local models"]}
@@ -227,7 +228,7 @@ class Ledger:
         return disclosures(self.models_covered, self.unprotected_sums > 0)
 
     def summary(self) -> str:
-        """The statement in a line; "" where nothing was released under noise."""
+        """Return the statement in one line; "" if nothing was released under noise."""
         if self.unsafe:
             return "NOT PRIVATE, seeded noise"
         if not self._accounts:
@@ -238,7 +239,7 @@ class Ledger:
         return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self._accounts)} clients: {covered}"
 
     def statement(self) -> str:
-        """One paragraph that is true on its own, and explicit about what it does not cover."""
+        """Return the statement as one self-contained paragraph that is explicit about what it does not cover."""
         if self.unsafe:
             return "NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         if not self.clients:

@@ -167,7 +167,7 @@ def validate_module(module: nn.Module, *, training: bool = False) -> None:
 
 
 def _still_training(module: nn.Module) -> list[str]:
-    """The submodules that `eval()` leaves in training mode. Afterwards, all are in the mode that they were in."""
+    """Find the submodules that `eval()` leaves in training mode; all modes are restored afterwards."""
     modes = [(submodule, submodule.training) for submodule in module.modules()]
     module.eval()
     found = [
@@ -220,7 +220,7 @@ def _type_problems(module: nn.Module) -> Iterator[str]:
 
 @cache
 def constructor_options(kind: type[nn.Module]) -> tuple[inspect.Parameter, ...]:
-    """What its constructor takes; where that is *args or **kwargs, what those of its base classes take."""
+    """Return the parameters of a constructor; for *args or **kwargs, also those of its base classes."""
     found: dict[str, inspect.Parameter] = {}
     for base in kind.__mro__:
         parameters = inspect.signature(base).parameters.values()
@@ -245,7 +245,7 @@ def _option_problems(module: nn.Module, option: inspect.Parameter) -> Iterator[s
 
 
 def _change_problems(module: nn.Module) -> Iterator[str]:
-    """What was done to it after it was built."""
+    """Yield what was changed in a module after it was built."""
     kind = type(module)
     for name, value in vars(module).items():
         if name in _ATTRIBUTES:
@@ -264,7 +264,7 @@ def _change_problems(module: nn.Module) -> Iterator[str]:
 
 
 def _dropouts(module: nn.Module) -> list[str]:
-    """Names of the attributes that say how likely something is dropped, if it can be."""
+    """Return the names of the attributes that hold a dropout probability above 0."""
     kind = type(module)
     is_dropout = "drop" in kind.__name__.lower() or kind.__name__ == "StochasticDepth"
     return [

@@ -51,13 +51,13 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # b
 
 
 class ImpureModuleError(FedauxError, ValueError):
-    """A network that private records changed, or that draws at random: a record's output may depend on others."""
+    """Private records changed the network, or it draws at random: a record's output may depend on other records."""
 
     code = Exit.PRIVACY
 
 
 def outputs(module: nn.Module, records: Records) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """The module's output in eval mode, a block of rows at a time, each record computed alone."""
+    """Yield the module's output in eval mode, a block of rows at a time, each record computed alone."""
     module.eval()
     validate_module(module)
     validate_placement(module)
@@ -77,7 +77,7 @@ def outputs(module: nn.Module, records: Records) -> Iterator[tuple[slice, NDArra
 
 
 def gradient(model: Prototype, records: Records, position: int, label: int) -> Vector:
-    """∇ of one record's cross-entropy by all parameters, flattened: (P,). Zero if its label is none of the classes."""
+    """Return the gradient of one record's cross-entropy, (P,); zero if its label is not among the classes."""
     parameters = list(model.parameters())
     if not 0 <= label < model.head.out_features:
         return np.zeros(sum(parameter.numel() for parameter in parameters))
@@ -104,7 +104,7 @@ def project(rows: NDArray[np.floating], mean: NDArray[np.floating], basis: NDArr
     out = np.empty((len(rows), basis.shape[1]))
     for start in range(0, len(rows), _PROJECT_ROWS):
         part = slice(start, start + _PROJECT_ROWS)
-        with np.errstate(over="ignore", invalid="ignore"):  # a row that is not finite is nobody else's concern
+        with np.errstate(over="ignore", invalid="ignore"):  # a row that is not finite affects no other row
             steps = np.subtract(rows[part], mean, dtype=np.float64)
             steps *= scale
             largest = _largest(steps)
@@ -119,7 +119,7 @@ def project(rows: NDArray[np.floating], mean: NDArray[np.floating], basis: NDArr
 
 
 def _as_floats(array: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Integers would wrap where floats do not; the type of an order's arrays is checked when it arrives."""
+    """Refuse integers, which would wrap where floats do not; an order's types were checked when it arrived."""
     if array.dtype not in (np.float32, np.float64):
         raise ValueError(f"features and the public map are float32 or float64, not {array.dtype}; nothing is released")
     return array
@@ -131,13 +131,13 @@ def _check_bits(steps: Vector, bits: int) -> None:
 
 
 def _largest(rows: NDArray[np.floating]) -> Vector:
-    """The largest magnitude of each row, (N, 1); NaN if there is one in it."""
+    """Return the largest magnitude of each row, (N, 1); NaN if the row has a NaN."""
     high, low = rows.max(axis=1, keepdims=True, initial=0.0), rows.min(axis=1, keepdims=True, initial=0.0)
     return np.asarray(np.maximum(high, -low), np.float64)
 
 
 def validate_placement(module: nn.Module) -> None:
-    """Raise if any weight is no ordinary tensor, elsewhere than on the processor, or not in float32."""
+    """Raise an error if any weight is not an ordinary tensor, not on the CPU, or not in float32."""
     elsewhere = [
         name
         for name, tensor in [*module.named_parameters(), *module.named_buffers()]
@@ -153,7 +153,7 @@ def validate_placement(module: nn.Module) -> None:
 
 @contextmanager
 def verified(replicas: Replicas, attempt: Callable[[nn.Module], NDArray[Any]]) -> Iterator[None]:
-    """Around a pass over private records: raises if it left a trace, so that nothing of it is released.
+    """Check a pass over private records: raise an error if it left a trace, so that nothing of it is released.
 
     Every tensor that a module holds is the same afterwards, to the bit; torch's generator was not drawn from; and
     `attempt`, the work on one record of the pass, returns the same bits before it and after it, then in every replica.
@@ -195,12 +195,12 @@ def _held_tensors(replicas: Replicas) -> dict[str, Tensor]:
 
 
 def _version(tensor: Tensor) -> int:
-    """How often torch has written to it; what was made in inference mode does not count."""
+    """Return how often torch has written to a tensor; 0 for one made in inference mode, which is not counted."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
-    """NaN is itself, and 0.0 is not -0.0."""
+    """Whether two tensors have the same bits: NaN equals itself, and 0.0 differs from -0.0."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     kind = _INTEGERS.get(one.element_size(), torch.int8)
@@ -208,7 +208,7 @@ def _same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def _suspects(network: nn.Module) -> str:
-    """The modules that are supported by declaration only; without any, the network."""
+    """Name the modules that are supported by declaration only; without any, the network."""
     return " or ".join(sorted({type(module).__name__ for module in declared_modules(network) or [network]}))
 
 
@@ -243,7 +243,7 @@ def replicate(module: nn.Module, probe: Callable[[nn.Module], object], count: in
 
 
 def parallel_apply(replicas: Replicas, work: Callable[[nn.Module, Sequence[Any]], R], items: Sequence[Any]) -> list[R]:
-    """`work` on the items: replica i of n has i, i + n, …, in one thread. The assignment changes no bit."""
+    """Apply `work` to the items: replica i of n has i, i + n, …, in one thread. The assignment changes no bit."""
     shares = [items[first :: len(replicas)] for first in range(len(replicas))]
     jobs = [(replica, share) for replica, share in zip(replicas, shares, strict=True) if len(share)]
     with single_thread():
@@ -255,7 +255,7 @@ def parallel_apply(replicas: Replicas, work: Callable[[nn.Module, Sequence[Any]]
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Torch computes each operation in one thread. The setting belongs to the calling thread."""
+    """Make torch compute each operation in one thread. The setting belongs to the calling thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

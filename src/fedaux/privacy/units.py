@@ -30,10 +30,10 @@ def public_size(records: Records, privacy: PrivacyConfig) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """`rows` has for each unit the positions of its records that are used; `shares` is the weight of each record.
+    """The privacy units of a data set: `rows` has the positions of each unit's records, `shares` each record's weight.
 
-    The shares of a unit's records are equal and add up to 1, so that a unit of many records adds no more than one of a
-    single record. They are exactly 1 where units are records, and 0 for a record that is left out.
+    The shares of a unit's records are equal and add up to 1, so that a unit of many records adds no more than a unit of
+    one record. They are exactly 1 if units are records, and 0 for a record that is left out.
     """
 
     rows: tuple[Indices, ...]
@@ -45,7 +45,7 @@ class Units:
 
     @classmethod
     def of(cls, records: Records, unit: str, cap: int) -> Self:
-        """Of a person, the first `cap` records in the order of the file are used, whatever other persons have."""
+        """Group records into units. A person's first `cap` records in file order are used, whatever others have."""
         if unit not in UNITS:
             raise unknown_name("unit", unit, UNITS)
         if unit == "record":

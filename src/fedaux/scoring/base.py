@@ -49,7 +49,7 @@ Fit = tuple[Arrays, dict[str, Arrays]]  # what all clients of a cohort share, an
 
 
 class Scorer(Protocol):
-    """The interface of a scorer, which measures how well a client knows the classes of a public example.
+    """The interface of a scorer, which estimates how much a public example resembles a client's data.
 
     `publish` and `fit` run on the server and see only public data and releases; `summarise` runs on the client. A
     scorer that can bound the norm of an honest summary also has a method `bound`, see `bound_function`.
