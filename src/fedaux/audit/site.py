@@ -104,7 +104,7 @@ class Site:
 
     @cached_property
     def _settings(self) -> dict[str, str]:
-        """Of its node."""
+        """The settings of the site's node."""
         own = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
         return {**own, "clients": ",".join(self.names), "features": str(self.folder / "features")}
 

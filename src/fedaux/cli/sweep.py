@@ -165,14 +165,14 @@ def study(
 
 
 def method_names(text: str) -> list[str]:
-    """Of --methods; none where it is left out."""
+    """Parse the names in --methods; an empty list if the option is left out."""
     from fedaux.config.methods import method_name
 
     return [method_name(name.strip()) for name in text.split(",")] if text else []
 
 
 def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] | None) -> MethodSettings:
-    """Of --tuned or --preset; what --set sets must be in neither."""
+    """Return the settings of --tuned or --preset; neither may contain a setting of --set."""
     from fedaux.config.parsing import require
     from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings
 
@@ -183,7 +183,7 @@ def _chosen(tuned: Path | None, presets: list[str] | None, settings: list[str] |
 
 
 def _suffix(tuned: Path | None, presets: list[str] | None) -> str:
-    """Of the default folder: the same arms with other settings are other runs."""
+    """Return the suffix of the default folder: the same arms with other settings are other runs."""
     return "".join(f"-{name}" for name in (["tuned"] if tuned else presets or []))
 
 

@@ -184,7 +184,7 @@ class PrivacyConfig(Settings):
 
     @property
     def colour(self) -> Colour:
-        """Of all that training under these settings leaves behind: private only under noise that nobody knows."""
+        """The colour of everything that training leaves behind: private only with private training and secret noise."""
         return "private" if self.private_training and self.unsafe_seed < 0 else "plain"
 
 

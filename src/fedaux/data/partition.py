@@ -114,7 +114,7 @@ def round_to_margins(table: Matrix, rows: NDArray[np.int64], columns: NDArray[np
 
 
 def _round(table: Matrix, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of a table whose margins these are."""
+    """Round a table to integers with these row and column sums."""
     floor = np.floor(table + 1e-9).astype(np.int64)
     gain = np.rint((table - floor) * UNIT).astype(np.int64)  # integers, so that no path depends on float error
     rank = np.argsort(np.argsort(-gain, axis=1, kind="stable"), axis=1)

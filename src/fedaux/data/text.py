@@ -61,7 +61,7 @@ def csv_text(
 
 
 def _fields(line: str) -> list[str]:
-    """Of one line by itself: a quote that is not closed ends with it, and a malformed line has none."""
+    """Parse the fields of one line by itself: an open quote ends with the line, and a malformed line has no fields."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error:
@@ -77,7 +77,7 @@ def _read_jsonl(file: Path, table: _Table) -> Iterator[Row]:
 
 
 def _object(line: str) -> Row:
-    """Of one line by itself: an invalid one is an empty row."""
+    """Parse one line of JSON by itself; an invalid line is an empty row."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -86,7 +86,7 @@ def _object(line: str) -> Row:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Each as long as the next line feed is away, and decoded by itself."""
+    """Yield the lines of a file, split at line feeds only and each decoded by itself."""
     with _open(file, "rb") as stream:
         for line in stream:
             yield line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
@@ -113,7 +113,7 @@ def _read_parquet(file: Path, table: _Table) -> Iterator[Row]:
 
 
 def _python_value(scalar: Any) -> Any:
-    """Of one value by itself: bytes that are no text are replaced, and what Python cannot hold is missing."""
+    """Convert one value by itself: invalid text is replaced, and a value that Python cannot represent is missing."""
     try:
         value = scalar.as_py()
     except UnicodeDecodeError:

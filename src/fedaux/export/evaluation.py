@@ -49,7 +49,9 @@ def evaluate_model(
     label: str = "label",
     on_records: OnRecords = lambda done, total: None,
 ) -> ModelEvaluation:
-    """Of a folder with one sub-folder of images per class, or one per site with these in it; of arrays x and y, or a
+    """Evaluate a model on labelled records.
+
+    These are a folder with one sub-folder of images per class, or with one such folder per site; arrays x and y; or a
     table with a column `label`.
     """
     reader = reader or InputReader(model.record_spec)

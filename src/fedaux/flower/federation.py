@@ -201,6 +201,6 @@ def describe_error(message: Message) -> str:
 
 
 def error_kind(message: Message) -> str:
-    """Of a `Failure`: nobody answered, or the client's own `Refusal`."""
+    """Return the kind of a `Failure`: no answer, or the client's own `Refusal`."""
     reason = message.error.reason or ""
     return NO_ANSWER if is_lost(message) else reason if reason in set(Refusal) else Refusal.FAILED

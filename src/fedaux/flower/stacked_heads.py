@@ -178,7 +178,7 @@ class StackedClient:
 
     @property
     def nbytes(self) -> int:
-        """Of its features in one copy, and of its head with gradient and moments."""
+        """The bytes of one copy of its features, and of its head with gradient and moments."""
         return 4 * (len(self.head.records) * self.model.width + 4 * self.head.start.size)
 
 

@@ -46,7 +46,7 @@ class Head(NamedTuple):
 
 
 class AnalyticHead(Hooks):
-    """A method whose head is computed: `Method.sends` says from what. Its fields are options, as those of any hooks."""
+    """A method that computes its head, from what `Method.sends` names. Its fields are options, as in any hooks."""
 
     computes_head = True
 
@@ -130,18 +130,18 @@ def nearest_mean_head(sums: FeatureMoments) -> Head:
 
 
 def class_means(sums: FeatureMoments) -> Matrix:
-    """(C, D); a class that nobody has gets the mean of all records."""
+    """Return the mean of each class, (C, D); a class without records gets the mean of all records."""
     counts = sums.counts[:, None]
     return np.where(counts > 0, sums.class_sums / np.maximum(counts, 1.0), sums.mean)
 
 
 def log_prior(sums: FeatureMoments) -> Matrix:
-    """With one record more of each class, so that none is impossible."""
+    """Return the log-prior of each class, with one extra record per class so that none is impossible."""
     return np.asarray(np.log((sums.counts + 1) / (sums.records + len(sums.counts))))
 
 
 def within_covariance(sums: FeatureMoments) -> Matrix:
-    """Of records around the mean of their class, shrunk."""
+    """Return the shrunk covariance of records around the mean of their class."""
     assert sums.moments is not None
     means = class_means(sums)
     scatter = sums.moments - (means.T * sums.counts) @ means
@@ -149,7 +149,7 @@ def within_covariance(sums: FeatureMoments) -> Matrix:
 
 
 def shrunk(covariance: Matrix, records: float) -> Matrix:
-    """Towards the identity by the oracle approximating rule (Chen et al. 2010), which needs nothing but these two."""
+    """Shrink a covariance towards the identity by the oracle approximating rule (Chen et al. 2010)."""
     width = len(covariance)
     scale, squares = np.trace(covariance) / width, np.square(covariance).sum()
     spread = (records + 1 - 2 / width) * (squares - width * scale**2)
@@ -168,7 +168,7 @@ class FeatureMoments:
 
     @classmethod
     def of(cls, features: HeadFeatures, records: Records, classes: int, second: bool) -> Self:
-        """Of labelled records whose rows are h0's features; `second`: with second moments."""
+        """Sum up labelled records whose rows are h0's features; `second`: with second moments."""
         import torch
 
         labels, width = records.labels, features.width
@@ -189,19 +189,19 @@ class FeatureMoments:
 
     @property
     def mean(self) -> Matrix:
-        """Of ψ over all records, (D,)."""
+        """The mean of ψ over all records, (D,)."""
         return np.asarray(self.class_sums.sum(axis=0) / self.records)
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums:
-    """The same in integer steps, of any number of clients. Of symmetric `moments` the upper triangle is kept."""
+    """`FeatureMoments` in integer steps, of any number of clients; the symmetric `moments` keep the upper triangle."""
 
     sums: dict[str, FixedSum]  # class_sums, counts and, where asked for, moments
 
     @classmethod
     def of(cls, moments: FeatureMoments) -> Self:
-        """What is not finite or far too large raises."""
+        """Convert moments to integer steps; raise an error if any value is not finite or far too large."""
         terms = {"class_sums": moments.class_sums, "counts": moments.counts}
         if moments.moments is not None:
             terms["moments"] = moments.moments[np.triu_indices(len(moments.moments))]
@@ -233,6 +233,6 @@ class FeatureSums:
 
 
 def sums_shapes(classes: int, width: int, second: bool) -> dict[str, tuple[int, ...]]:
-    """Of the arrays of `FeatureSums.to_arrays`."""
+    """Return the shapes of the arrays of `FeatureSums.to_arrays`."""
     shapes: dict[str, tuple[int, ...]] = {"class_sums": (classes, width), "counts": (classes,)}
     return {**shapes, "moments": (width * (width + 1) // 2,)} if second else shapes

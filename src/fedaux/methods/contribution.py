@@ -34,14 +34,14 @@ class FixedSum:
 
     @classmethod
     def from_steps(cls, steps: NDArray[np.int64], bits: int) -> Self:
-        """A sum that somebody else has made; it is not copied, and must not be merged into."""
+        """Wrap a sum that was received; it is not copied, and must not be merged into."""
         total = cls((0,), bits)
         total.steps = steps
         return total
 
     @classmethod
     def of(cls, values: Reals, weight: float | Reals, bits: int) -> Self:
-        """`values` times one weight, or one weight per row of at most 1. What is not finite or far too large raises."""
+        """Multiply `values` by one weight, or one per row of at most 1; raise if not finite or far too large."""
         _check_term(values, float(weight) if np.ndim(weight) == 0 else 1.0, bits)
         scale = np.broadcast_to(weight, len(values)).reshape(-1, *[1] * (values.ndim - 1))
         total = cls(values.shape, bits)
@@ -60,7 +60,7 @@ class FixedSum:
         return np.multiply(self.steps[rows], 2.0**-self.bits, dtype=np.float64)
 
     def _blocks(self) -> Iterator[slice]:
-        """Rows at a time, to spare memory."""
+        """Yield blocks of rows, to save memory."""
         stride = max(1, _BLOCK // max(1, self.steps[:1].size))
         return (slice(start, start + stride) for start in range(0, len(self.steps), stride))
 
@@ -78,7 +78,7 @@ class ModelSum:
 
     @classmethod
     def of(cls, weights: Arrays, records: int, second_moment: bool = False) -> Self:
-        """One model that stands for so many records."""
+        """Make the sum of one model, weighted by its number of records."""
         if records < 1:
             raise ValueError("an update must stand for at least one record")
         terms = {name: values for name, values in weights.items() if np.issubdtype(values.dtype, np.floating)}
@@ -133,7 +133,7 @@ class Ensemble:
         return cls(*(FixedSum.from_steps(arrays[name], ENSEMBLE_BITS) for name in ("logits", "mass", "squares")))
 
     def to_arrays(self) -> Arrays:
-        """As it crosses the wire: a client's half, or an aggregator's."""
+        """Return the arrays to send: a client's part, or an aggregator's."""
         return {"logits": self.logits.steps, "mass": self.mass.steps, "squares": self.squares.steps}
 
     @classmethod
@@ -154,7 +154,7 @@ class Ensemble:
         return np.asarray(softmax(self.mean(rows), axis=1), dtype=np.float32)
 
     def effective_teachers(self) -> float:
-        """Mean over D_distill of (Σ s)²/Σ s²: the number of clients if all count alike, 1 if one outweighs all."""
+        """Mean over D_distill of (Σ s)²/Σ s²: the number of clients if all count equally, 1 if one outweighs all."""
         return float(np.mean(np.square(self.mass.value()) / np.maximum(self.squares.value(), 2.0**-self.squares.bits)))
 
 
@@ -177,7 +177,7 @@ class Contribution:
         *,
         second_moment: bool = False,
     ) -> Self:
-        """One client's, all of it or a ValueError; `ensemble` is its half of it, None if it does not teach."""
+        """Make one client's contribution, or raise a ValueError; `ensemble` is its part, None if it does not teach."""
         models = {label: ModelSum.of(weights, records, second_moment)}
         return cls(models, ensemble, clients=1, teachers=int(ensemble is not None))
 
@@ -192,7 +192,7 @@ class Contribution:
 
     @classmethod
     def from_arrays(cls, rooms: ArrayTree) -> Self:
-        """What `to_arrays` wrote; to be merged, not merged into."""
+        """Read what `to_arrays` wrote; the result can be merged, but not merged into."""
         models = {
             label: ModelSum(
                 {name: FixedSum.from_steps(steps, WEIGHT_BITS) for name, steps in sums.items()},
@@ -205,7 +205,7 @@ class Contribution:
         return cls(models, ensemble, **{name: int(count) for name, count in rooms["counts"]["all"].items()})
 
     def to_arrays(self) -> ArrayTree:
-        """As it crosses from one server to another: integers, all of them."""
+        """Return the arrays to send to another server, all integers."""
         return {
             "sums": {
                 label: {name: total.steps for name, total in model.sums.items()} for label, model in self.models.items()
@@ -217,7 +217,7 @@ class Contribution:
         }
 
     def finish(self) -> tuple[dict[str, Arrays], Ensemble | None]:
-        """(each prototype's average, the ensemble to distil from or None where nobody taught)."""
+        """Return each prototype's average, and the ensemble to distil, None without teachers."""
         return {label: model.average() for label, model in self.models.items()}, self.ensemble
 
 

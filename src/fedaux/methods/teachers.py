@@ -1,4 +1,4 @@
-"""T2: what teachers say of public examples."""
+"""T2: the logits of teachers on public examples, and their weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def teacher_logits(model: nn.Module, weights: Arrays, records: Records, workers:
 
 
 def own_weights(method: Method, logits: NDArray[np.floating]) -> NDArray[np.float64] | None:
-    """A teacher's weights (N,) where its logits alone decide them; None: all teachers count alike."""
+    """Return a teacher's weights (N,) if its logits alone determine them; None: all teachers count equally."""
     return variance_weights(logits) if method.weights == "variance" else None
 
 

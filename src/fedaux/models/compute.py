@@ -105,7 +105,7 @@ def place_by_settings(network: M, device: str, precision: str, shape: tuple[int,
 
 
 def faster_precision(network: nn.Module, where: torch.device, shape: tuple[int, ...]) -> str:
-    """Of a training step on this machine; found once and remembered per network."""
+    """Return the precision in which a training step is faster on this machine; it is timed once per network."""
     path = cache_folder() / "precision.json"
     known: dict[str, str] = json.loads(path.read_bytes()) if path.is_file() else {}
     key = f"{_processor(where)}, torch {torch.__version__}, {torch.get_num_threads()} threads: {shape}, {network}"

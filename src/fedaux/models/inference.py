@@ -171,7 +171,7 @@ class Footprint:
 
 
 def measure(network: Prototype, records: Records) -> Footprint:
-    """Of a freshly built network, which is left in eval mode; nothing is trained."""
+    """Measure the footprint of a freshly built network, which is left in eval mode; nothing is trained."""
     network.train()
     few = np.arange(min(2, len(records)))  # two: BatchNorm wants more than one
     kept = sum(output_sizes(network, records.batch(few), leaves=True)) // len(few)  # needed by the backward pass

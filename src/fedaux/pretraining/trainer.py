@@ -88,11 +88,11 @@ class SelfSupervisedTask(ABC):
 
     @property
     def steps(self) -> int:
-        """Of one epoch."""
+        """The number of steps in one epoch."""
         return math.ceil(len(self.aux) / self.config.batch_size)
 
     def run_epoch(self, on_step: Callable[[], None] = lambda: None) -> EpochMetrics:
-        """One pass over D_aux."""
+        """Train for one pass over D_aux."""
         epoch, start, total = len(self.curve), time.perf_counter(), 0.0
         generator = torch_stream(self.seed, epoch)
         self.model.train()

@@ -166,7 +166,7 @@ class LineChart(Chart):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Of the vertical axis, with zero in between."""
+        """The limits of the vertical axis, which include zero."""
         lowest = min(min(each.values) for each in self.lines)
         highest = max(float(each.band[1].max()) for each in self.lines)
         return -nice(-lowest) if lowest < 0 else 0.0, self.top or nice(highest)

@@ -65,7 +65,7 @@ def figure_rows(one: Evaluation) -> list[tuple[str, str]]:
 
 
 def site_rows(sites: Mapping[str, Evaluation]) -> list[tuple[str, ...]]:
-    """Of each site: records, accuracy, balanced accuracy, and the accuracy of always answering the commonest class."""
+    """Return for each site its records, accuracy, balanced accuracy, and the accuracy of predicting the majority."""
     figures = {name: (one.accuracy, one.balanced_accuracy, one.majority) for name, one in sites.items()}
     return [
         (name, f"{int(one.table.sum()):,}", *(f"{100 * value:.1f}" for value in figures[name]))

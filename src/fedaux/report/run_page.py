@@ -65,7 +65,7 @@ class RunFacts:
 
 
 def confusion(state: RunState) -> NDArray[np.int64]:
-    """Of the last round, summed over prototypes: true class (rows) by predicted class."""
+    """Return the last round's confusion matrix, summed over prototypes: true class (rows) by predicted class."""
     matrices = state.history[-1].confusion or {}
     return np.asarray(np.sum([np.array(matrix, np.int64) for matrix in matrices.values()], axis=0))
 
@@ -76,12 +76,12 @@ def recall(state: RunState) -> NDArray[np.float64]:
 
 
 def seconds(state: RunState) -> float:
-    """Of all rounds and all their phases."""
+    """Return the total duration of all rounds."""
     return float(sum(sum(result.seconds.values()) for result in state.history))
 
 
 def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
-    """Of the run in `folder`. Nothing is trained; top examples need features of the auxiliary data."""
+    """Load the facts of the run in `folder`. Nothing is trained; top examples need features of the auxiliary data."""
     state = require_rounds(RunState.load(folder), folder)
     names, counts, top_examples, missing = tuple(client_names(state.config)), None, list[TopExamples](), ""
     classes = tuple(map(str, range(len(confusion(state)))))

@@ -43,7 +43,7 @@ HEADER = ("difference, in points", "mean", "95 % interval", "p, corrected", "see
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Of the mean, 95 %; None for fewer than `FEWEST` values."""
+    """Return the 95 % confidence interval of the mean; None for fewer than `FEWEST` values."""
     if len(values) < FEWEST:
         return None
     half = float(stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / np.sqrt(len(values))
@@ -51,7 +51,7 @@ def interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
 
 
 def paired_p(differences: NDArray[np.float64]) -> float:
-    """Of a mean of zero, two-sided. All the same, and not zero, leaves no doubt; all zero leaves nothing to test."""
+    """Return the two-sided p-value of a zero mean: 0 if all differences are equal and not zero, 1 if all are zero."""
     n, spread = len(differences), float(differences.std(ddof=1))
     if spread == 0:
         return 1.0 if differences[0] == 0 else 0.0
@@ -68,7 +68,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def differences(arms: Sequence[ArmResult]) -> list[Difference]:
-    """Every arm against the best of those that are measured on the same problem."""
+    """Compare every arm with the best arm on the same problem."""
     problems, found = tasks(arms), list[Difference]()
     for problem in dict.fromkeys(problems.values()):
         rivals = [arm for arm in arms if problems[arm.label] == problem]

@@ -57,7 +57,7 @@ class Svg:
 
 
 def text_width(words: Iterable[str]) -> float:
-    """Of the longest, at most."""
+    """Return an upper bound on the width of the longest text."""
     wide = "+=±%mw→"
     widths = (sum(_CAPITAL if c.isupper() or c in wide else CHARACTER for c in one) for one in words)
     return max(widths, default=0.0)

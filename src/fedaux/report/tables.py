@@ -59,7 +59,7 @@ class Table:
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
     def best(self) -> list[list[bool]]:
-        """Of each cell: whether no other of its group has a higher mean."""
+        """Return for each cell whether no other cell of its group has a higher mean."""
         groups = self.groups or [[str(column) for column in range(self.columns)]] * len(self.rows)
         highest: dict[str, float] = {}
         for (_, cells), names in zip(self.rows, groups, strict=True):
@@ -76,7 +76,7 @@ class Table:
 
 
 class Figures(NamedTuple):
-    """Of curves over seeds. The best round is no result: only test labels could choose it."""
+    """Key figures of curves over seeds. The best round is for reference only: test labels would have to choose it."""
 
     first: Cell
     last: Cell
@@ -85,7 +85,7 @@ class Figures(NamedTuple):
 
     @classmethod
     def of(cls, curves: NDArray[np.float64]) -> Figures:
-        """From (seeds, rounds)."""
+        """Compute the figures from curves, (seeds, rounds)."""
         parts = curves[:, 0], curves[:, -1], curves[:, -5:].mean(axis=1), curves.max(axis=1)
         return cls(*map(Cell.of, parts))
 
@@ -101,7 +101,7 @@ def summary(
 
 
 def pivot(arms: Sequence[ArmResult]) -> Table | None:
-    """Of two settings that vary: values of one as rows (the method, if it is one), of the other as columns."""
+    """Tabulate two settings that vary: one in rows (the method, if it varies), the other in columns; else None."""
     keys = sorted(arms[0].labels, key=lambda key: key != "method") if arms else []
     if len(keys) != 2:
         return None

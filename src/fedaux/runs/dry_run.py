@@ -137,7 +137,7 @@ def _memory(config: Config, networks: Mapping[str, Footprint]) -> tuple[int, tup
 def _seconds(
     config: Config, networks: Mapping[str, Footprint], cached: Mapping[str, bool], asked: int
 ) -> dict[str, float]:
-    """Of the whole run, by phase, from records and the time of one of them."""
+    """Estimate the seconds of each phase of the whole run, from the numbers of records and the time for one."""
     method, public = find_method(config.method), open_public(config)
     aux, test = len(public.aux), len(public.test)
     clients = max(len(client_names(config)), 1)

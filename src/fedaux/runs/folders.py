@@ -11,7 +11,7 @@ from fedaux.server.run_state import FILE, RunState, StateError
 
 
 def stored_state(config: Config, folder: Path) -> RunState | None:
-    """The run that is in the folder: the same one, or the same with more rounds; None where there is none yet."""
+    """Return the state of the run in the folder, which may have fewer rounds than `config`; None if there is none."""
     if not (folder / FILE).is_file():
         if folder.exists() and not folder.is_dir():
             raise StateError(f"{folder} is a file; --out needs a folder of its own")

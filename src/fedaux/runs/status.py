@@ -1,4 +1,4 @@
-"""What a server's run is doing now, in one small file of its folder: for whoever watches from outside.
+"""What a server's run is doing now, in one small file of its folder, for monitoring from outside.
 
 All times are seconds since 1970; 0 is never.
 """
@@ -31,7 +31,7 @@ from fedaux.core.progress import (
 
 FILE = "status.json"
 SHORTEST = 300.0  # seconds without a sign of progress, after which a run is stuck; or,
-PATIENCE = 3.0  # if that is more, so many times the longest wait so far
+PATIENCE = 3.0  # if that is more, this many times the longest wait so far
 EVERY = 1.0  # seconds between two writes of the file
 STALE = 60.0  # seconds without one, after which its writer is taken for dead
 Outcome = Literal["running", "finished", "failed", "stopped"]
@@ -90,7 +90,7 @@ class RunStatus:
 
     @classmethod
     def start(cls, config: Config, before: RunStatus | None, now: float, sites: Sequence[str] = ()) -> RunStatus:
-        """Of a run that begins; where `before` is of the same run, its counts go on."""
+        """Return the status of a run that begins; if `before` is of the same run, its counts continue."""
         known = before if before is not None and before.run == config.run_id else cls()
         names = sites or config.federation.sites or known.sites
         spends = config.releases or config.privacy.private_training
@@ -117,7 +117,7 @@ class RunStatus:
     def stuck_after(self) -> float:
         """Seconds without a sign of progress after which the run counts as stuck.
 
-        Before a round is finished, nobody knows how long its parts take; `federation.timeout` ends it in any case.
+        Before the first round has finished, the duration of its parts is unknown; `federation.timeout` ends it anyway.
         """
         if self.finished_rounds == self.rounds_before:
             return self.timeout
@@ -174,7 +174,7 @@ class RunStatus:
 
     @classmethod
     def load(cls, folder: Path) -> RunStatus | None:
-        """None where there is none, or one that cannot be read."""
+        """Read the status from a run's folder; None if there is none, or it cannot be read."""
         try:
             table = json.loads((folder / FILE).read_bytes())
             sites = {name: SiteRecord(**_known(SiteRecord, site)) for name, site in table["sites"].items()}

@@ -40,7 +40,7 @@ from fedaux.scoring.base import (
 _BLOCK = 2**13  # rows of D⁻ at a time: never all of them in double precision
 BETWEEN_GROUPS = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
 SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; proven in `class_sums`
-COUNT_THRESHOLD = 2.0  # counts below so many standard deviations of their noise are taken for 0
+COUNT_THRESHOLD = 2.0  # counts below this many standard deviations of their noise count as 0
 
 
 def public_map(negatives: Features, embedding_dim: int) -> tuple[Vector, Vector]:
@@ -73,7 +73,7 @@ def embed(public: Arrays, features: Features) -> Vector:
 
 
 def embed_per_record(public: Arrays, features: Features) -> Vector:
-    """The same for private rows: each φ(x) is, to the bit, a function of its own row."""
+    """Compute `embed` for private rows: each φ(x) is, to the bit, a function of its own row."""
     _check(public, features)
     return unit_rows(project(features, public["mean"], public["basis"]))
 
@@ -114,7 +114,7 @@ def predictive(mean: Vector, public: Gaussian, sigma: float, records: float) -> 
 
 
 class EmbeddingScorer(PortableScorer):
-    """What both scorers have in common."""
+    """The common part of both embedding scorers."""
 
     embedding_dim: int
 

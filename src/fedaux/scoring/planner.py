@@ -27,7 +27,7 @@ _MAX_ROWS = 4000  # of D⁻, to weight teachers on
 
 @dataclass(frozen=True)
 class Plan:
-    """`kept`: the share, 0 to 1, of the gain in right weight over equal weights that survives the noise."""
+    """A prediction. `kept` is the share, 0 to 1, of the gain in right weight over equal weights that survives noise."""
 
     epsilon: float
     records: int
@@ -45,7 +45,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """`features` are those of D⁻, `group` the pseudo-class of each."""
+    """Predicts from public features of D⁻; `group` is the pseudo-class of each row."""
 
     scorer: Scorer
     public: Arrays

@@ -62,7 +62,7 @@ class PublicData:
         return inputs if part is None else inputs.take(part)
 
     def _distill_features(self, label: str) -> Records:
-        """In one piece: every head of every round reads them."""
+        """Return the features of D_distill in one array, since every head of every round reads them."""
         h0 = self.h0[label]
         known = self._distill.get(label)
         if known is None or known[0] is not h0:

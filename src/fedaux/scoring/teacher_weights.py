@@ -43,7 +43,7 @@ class PublicEmbedding:
     def teacher_weights(
         self, releases: Mapping[str, Release], asked: Sequence[str], part: Indices | None = None
     ) -> TeacherWeights:
-        """The weights of those of the clients `asked` that have made a release, on `part` of D_distill or all of it.
+        """Return the weights of the clients `asked` that have made a release, on `part` of D_distill or all of it.
 
         All releases say what a class is.
         """
@@ -65,7 +65,7 @@ class PublicEmbedding:
         )
 
     def _fit(self, label: str, releases: list[Release]) -> Cohort:
-        """Also as arrays, where clients weight themselves."""
+        """Fit the scorer to releases, also as arrays if clients compute their own weights."""
         scorer, data = self.scorer, (self.public[label], self.reference[label], cap_precision(releases))
         if self.teachers.run_on == "server":
             fitted, fit = scorer.fit(*data), (Arrays(), dict[str, Arrays]())
@@ -91,7 +91,7 @@ class Cohort:
 
 
 def cap_precision(releases: Sequence[Release]) -> list[Release]:
-    """Releases as the server takes them: none as more exact than the median one, whatever budget it states.
+    """Cap the precision of releases: the server treats none as more exact than the median, whatever its stated budget.
 
     A large ε costs a liar nothing, and where releases are pooled by their noise all others would drown against it.
     """
@@ -126,7 +126,7 @@ class TeacherWeights:
         cohorts: dict[str, list[str]] = {}
         for client in teachers:
             cohorts.setdefault(label_of(client), []).append(client)
-        self._share = max(config.max_share, 1 / len(teachers))  # if none may have its even share, all have just that
+        self._share = max(config.max_share, 1 / len(teachers))  # a cap below the even share gives every teacher that share
         functions = {label: scaled_odds(fitted[label], cohort, self._kind) for label, cohort in cohorts.items()}
         size = len(next(iter(rows.values())))
         self._peak, self._ceiling = np.empty(size), np.empty(size)
@@ -147,7 +147,7 @@ class TeacherWeights:
         return log_odds(self._fitted[label], client, self._rows[label])
 
     def of(self, client: str) -> Features:
-        """In units of the largest among the teachers, or of what the largest is cut to: a common factor is free."""
+        """Return a client's weights, in units of the largest weight or of its cap: a common factor does not matter."""
         weights = self._scored[self._label_of(client)].weights(client)
         return weights if self._share == 1 else np.minimum(weights / self._unit, 1.0)
 
@@ -277,7 +277,7 @@ def exp_rows(rows: Features, shift: Vector) -> Features:
 
 
 def log_odds(fitted: Fitted, client: str, rows: Features) -> Vector:
-    """Of one client on rows after `Fitted.transform`, block by block."""
+    """Compute one client's log-odds on rows after `Fitted.transform`, block by block."""
     function = fitted.log_odds[client]
     return np.concatenate([function(rows[block]) for block in blocks(len(rows), _BLOCK)])
 

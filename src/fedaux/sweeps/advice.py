@@ -1,7 +1,7 @@
 """What our measurements say about a user's setting: the nearest one that was measured, and its methods by accuracy.
 
 Nothing is predicted. A table of measured settings comes with the package (`measured.json`, made by `studies.measured`);
-advice is the rows of the nearest setting, without those that need what the user does not have, and where the two
+advice is the rows of the nearest setting, without methods whose requirements the user lacks, and where the two
 settings differ.
 """
 
@@ -61,7 +61,7 @@ def differs_threefold(one: float, two: float) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """A method's accuracy after so many rounds; a head in closed form has one round."""
+    """A method's accuracy at several rounds; a head in closed form has one round."""
 
     method: str  # a name of `METHODS`
     label: str
@@ -72,7 +72,7 @@ class Row:
     start: str = ""  # the head it starts from, if a computed one
 
     def after(self, rounds: int) -> int:
-        """The position of the last evaluation that so many rounds allow; −1 if the first comes later."""
+        """Return the position of the last evaluation within this number of rounds; −1 if the first comes later."""
         return sum(one <= rounds for one in self.rounds) - 1
 
     @property
@@ -108,7 +108,7 @@ class Advice:
 
 
 def setting_of(config: Config, records: int = 0, alpha: float = 0.0) -> Setting:
-    """Of a config; `records` and `alpha` say of real sites what only they could count."""
+    """Return the setting of a config; real sites, whose data cannot be counted, need `records` and `alpha`."""
     real = config.data.partition == "own"
     if not real:
         data = open_data(config)
@@ -177,7 +177,7 @@ def _kind(setting: Setting) -> tuple[bool, bool]:
 
 
 def _strongest_epsilon(rows: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
-    """Of rows that differ in ε only the one with the largest."""
+    """Keep only the row with the largest ε among rows that differ in nothing else."""
     best: dict[tuple[str, str], tuple[Row, int]] = {}
     for row, position in rows:
         key = row.label.split(", ε")[0], row.start

@@ -76,7 +76,7 @@ class _Pool:
             self._terminate()
 
     def _start(self, ended: dict[str, TaskError | None]) -> Iterator[Outcome]:
-        """Give tasks to idle workers; those that need a task that failed fail with it."""
+        """Give tasks to idle workers; a task fails if one that it needs has failed."""
         for task in [task for task in self.waiting if task.needs <= ended.keys()]:
             failed = next((error for need in task.needs if (error := ended[need])), None)
             if failed:
@@ -110,7 +110,7 @@ class _Pool:
         here, there = context.Pipe()
         process = context.Process(target=_serve, args=(there, self.threads), daemon=True)
         process.start()
-        there.close()  # else nobody would notice that the process has died
+        there.close()  # otherwise the death of the process would go unnoticed
         self.processes[here] = process
         return here
 
