@@ -31,11 +31,11 @@ class AuditConfig:
     draws: int = 200
 
     def fewer_draws(self) -> AuditConfig:
-        """For what moves a release by many times its sensitivity."""
+        """Return settings with fewer draws, for attacks that move a release by many times its sensitivity."""
         return replace(self, draws=max(60, self.draws // 5))
 
     def more_draws(self) -> AuditConfig:
-        """For missing noise, which is harder to detect than a record that moves a release far."""
+        """Return settings with more draws, for missing noise, which is hard to detect."""
         return replace(self, draws=2 * self.draws)
 
 

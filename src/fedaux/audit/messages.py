@@ -155,7 +155,7 @@ def _sums_order(order: PrepareOrder, sends: str) -> SumsOrder:
 
 
 def _fields(reply: Message) -> Iterator[tuple[str, Any]]:
-    """All that a reply holds: names and values of scalars, names and bytes of arrays, or the text of its error."""
+    """Return everything in a reply: names and values of scalars, names and bytes of arrays, or its error's text."""
     if reply.has_error():
         yield "error", reply.error.reason
         return

@@ -328,7 +328,7 @@ def odd_records(source: str) -> Attack:
                 "privacy": {"epsilon": audit.epsilon, "delta": audit.delta},
             }
         )
-        # without `train` among the classes a folder of that name would be a split to whoever guesses
+        # without `train` among the classes, a reader that guesses would take a folder of that name for a split
         declared = [OwnSite(config, names) for names in (CLASSES, CLASSES[::2])]
         found = [own_source(one, folder / f"{len(one.classes)}") for one in declared]
         return max(found, key=lambda one: one.bound)

@@ -115,7 +115,7 @@ def _audit(
 
 
 def _attempt(name: str, attacked: str, run: Callable[[Path], AttackResult]) -> AttackResult:
-    """In a temporary folder, with the sites' logs silenced."""
+    """Run an attack in a temporary folder, with the sites' logs silenced."""
     where = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="fedaux-audit-", dir=where) as folder, _silent():
         try:

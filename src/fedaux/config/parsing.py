@@ -77,7 +77,7 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """What several settings must agree on."""
+        """Check what several settings must agree on."""
 
 
 @cache

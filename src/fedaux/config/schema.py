@@ -234,7 +234,7 @@ def flatten(config: Config) -> dict[str, str | float]:
 
 
 def _beside(file: Path, table: dict[str, Any]) -> dict[str, Any]:
-    """With the paths of data that lie beside the file; others stay as they are."""
+    """Resolve the data paths that exist beside the file; other paths stay as they are."""
     for section in (table.get("data"), table.get("aux")):
         path = section.get("path") if isinstance(section, dict) else None
         if isinstance(section, dict) and isinstance(path, str) and path and (file.parent / path).exists():

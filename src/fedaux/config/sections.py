@@ -124,7 +124,7 @@ class LocalConfig(Settings):
         )
 
     def resolved(self, optimizers: Sequence[str]) -> LocalConfig:
-        """With an optimiser that is among these, and its learning rate, where they are left to the method."""
+        """Return the settings with one of these optimisers and its learning rate, if they are left to the method."""
         optimizer = self.optimizer
         if optimizer == "auto":
             optimizer = "adam" if "adam" in optimizers and not self.momentum else "sgd"

@@ -164,7 +164,7 @@ def from_huggingface(
 def _own_dataset(
     dataset: Any, x_name: str, y_name: str, person: str, declared: Sequence[str], chosen: RecordSpec | None
 ) -> Corpus:
-    """All records of a site, column by column and row by row: what cannot be decoded is missing in its own record."""
+    """Read all records of a site row by row: a value that cannot be decoded is missing in its own record only."""
     spec = chosen or _schema_spec(dataset.features[x_name])
     if spec is None:
         raise ConfigError(
@@ -331,7 +331,7 @@ def _image(value: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 
 def _picture(value: Any) -> Image.Image:
-    """From an array of pixels, 0 to 255, or of numbers from 0 to 1, beyond which they are clipped."""
+    """Make an image from pixels, 0 to 255, or from numbers that are clipped to 0 to 1."""
     x = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
     if x.dtype.kind == "f" and np.isfinite(x).all():
         x = np.rint(255 * x.clip(0, 1))

@@ -185,7 +185,7 @@ def convert_once(kind: str, files: Sequence[Path], options: object, write: Calla
 
 
 def _stamp(file: Path) -> tuple[str, tuple[int, ...]]:
-    """What changes with a file's content, also where its size and time stay; of a link that leads nowhere, its own."""
+    """Return a stamp that changes with a file's content, even at equal size and time; a broken link has its own."""
     for look in (file.stat, file.lstat):
         try:
             found = look()
@@ -311,7 +311,7 @@ class _ObjectUnpickler(_ArrayUnpickler):
 
 
 class Unknown:
-    """In place of an object of any other class, which is not made: it says nothing, and so is nobody's name."""
+    """Stands in for an object of any other class, which is not created; it is empty, and so matches no name."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

@@ -15,7 +15,7 @@ from fedaux.data.arrays import require_file
 from fedaux.data.images import UNREADABLE, find_splits, list_images, subfolders
 
 SAMPLE = 200  # images that are looked at
-LARGEST_SIZE = 64  # to which larger images, and those of several sizes, are shrunk
+LARGEST_SIZE = 64  # larger images, and images of several sizes, are shrunk to this
 SMALL_SIZE = 32  # up to which the small network does
 VIEWS = 70_000  # of pre-training: a minute of a processor with the small network
 HEAD_STEPS = 200  # of a client in a round; a head makes thousands a second
@@ -34,7 +34,7 @@ class Choice:
 
 
 def choose_for_images(private: Path, public: Path, clients: int, test_fraction: float = 0.2) -> list[Choice]:
-    """For `fedaux init images --data PRIVATE --public PUBLIC`."""
+    """Choose settings for `fedaux init images --data PRIVATE --public PUBLIC`."""
     split, test = find_splits(require_file(private, "your own images"))
     root = private / split
     counts = {folder.name: len(list_images(folder)) for folder in subfolders(root)}

@@ -135,7 +135,7 @@ def own_format(size: int | None, mode: str) -> tuple[int, int]:
 
 
 def open_image(file: Path | IO[bytes]) -> Image.Image:
-    """By its content alone: which formats Pillow would try otherwise depends on the files that it has seen before."""
+    """Detect a format by content alone: otherwise Pillow's choice depends on the files that it has seen before."""
     if isinstance(file, Path) and not file.is_file():
         raise OSError(f"{file} is no file")
     return Image.open(file, formats=FORMATS)
@@ -225,12 +225,12 @@ def crop_and_resize(image: Image.Image, size: int | None, mode: str) -> NDArray[
 
 
 def list_images(folder: Path) -> list[Path]:
-    """All below a folder, but for hidden ones such as those in .ipynb_checkpoints."""
+    """List all images below a folder, except hidden ones such as those in .ipynb_checkpoints."""
     return sorted(_images_below(folder))
 
 
 def _images_below(folder: Path) -> Iterator[Path]:
-    """By their names alone. A folder with the name of an image is one, and nothing below it is looked at."""
+    """Yield images by name alone. A folder with the name of an image counts as one, and is not searched."""
     for parent, folders, files in os.walk(folder):
         yield from (Path(parent, name) for name in (*folders, *files) if _is_image(name))
         folders[:] = [name for name in folders if not _is_hidden(name) and not _is_image(name)]

@@ -32,7 +32,7 @@ def to_name(value: Any) -> str | None:
 
 
 def name_or_nobody(value: Any) -> str:
-    """The name, or "" where there is none, or where it cannot be told: nested without end, a number beyond print."""
+    """Return the name, or "" if there is none or it cannot be printed: nested without end, or too large a number."""
     try:
         return to_name(value) or ""
     except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ class DeclaredClasses:
 
     @classmethod
     def of(cls, declared: Sequence[str], names: Sequence[str] = ()) -> Self:
-        """`names` are those of the source's labels 0, 1, …; without them the numbers are places among `declared`."""
+        """Make the classes; `names` belong to the source's labels 0, 1, …; without them numbers index `declared`."""
         position = {name: place for place, name in enumerate(declared)}
         return cls(position, [position.get(name, UNDECLARED) for name in names or declared])
 
@@ -125,7 +125,7 @@ def relabel(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
 
 
 def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
-    """The same for public records: an undeclared label is an error that names it."""
+    """Convert labels of public records: an undeclared label raises an error that names it."""
     relabelled = relabel(corpus, classes)
     for before, after in ((corpus.train, relabelled.train), (corpus.test, relabelled.test)):
         if before is None or after is None or before.y is None:

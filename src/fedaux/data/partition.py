@@ -127,7 +127,7 @@ def _round(table: Matrix, rows: NDArray[np.int64], columns: NDArray[np.int64]) -
 
 
 class _Moves:
-    """What it costs to move a record from column j to k: the smallest loss of a row that exchanges j for k."""
+    """Compute the cost of moving a record from column j to k: the smallest loss of a row that exchanges j for k."""
 
     def __init__(self, up: NDArray[np.bool_], gain: NDArray[np.int64]) -> None:
         self._up, self._gain, c = up, gain, up.shape[1]

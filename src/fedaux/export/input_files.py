@@ -49,7 +49,7 @@ class InputReader:
     skipped: list[Path] = field(default_factory=list, compare=False)
 
     def blocks(self, paths: Iterable[Path]) -> Iterator[Block]:
-        """All records of all files; missing or unsupported files raise before anything is read."""
+        """Yield all records of all files; missing or unsupported files raise an error before anything is read."""
         readers = [(path, self._reader(path)) for path in paths]
         for path, read in readers:
             try:

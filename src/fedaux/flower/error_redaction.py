@@ -52,7 +52,7 @@ def redact_errors(handler: Handler) -> Handler:
 
 
 def without_records(error: Exception) -> str:
-    """What a log that leaves the machine may say: of an error that can quote a record, its type and its place alone."""
+    """Return the text for a log that leaves the machine: only type and place of an error that may quote a record."""
     if refusal_of(error) is not Refusal.FAILED:
         return str(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -60,7 +60,7 @@ def without_records(error: Exception) -> str:
 
 
 def _write(log: EventLog, event: str, text: str, message: Message, context: Context, **facts: object) -> None:
-    """With the client and the round of the order, if it says any; else all clients of the node."""
+    """Log an event with the client and the round of the order, if it names any; else with all clients of the node."""
     scalars = message.content.get("fedaux") if message.has_content() else None
     found = dict(scalars) if isinstance(scalars, ConfigRecord) else {}
     log.run, round_ = printable(str(found.get("run", ""))), found.get("round")
@@ -71,7 +71,7 @@ def _write(log: EventLog, event: str, text: str, message: Message, context: Cont
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """All but `FAILED` depend on orders and settings only, not on records."""
+    """Classify an error. All categories but `FAILED` depend on orders and settings only, not on records."""
     if isinstance(error, BudgetError):
         return Refusal.BUDGET
     if isinstance(error, (OrderError, MessageError)):

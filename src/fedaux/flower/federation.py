@@ -99,7 +99,7 @@ def stream_replies(
 
 
 def is_lost(message: Message) -> bool:
-    """Whether nobody has answered: the node never got the message, or its reply never came."""
+    """Whether there is no answer: the node never got the message, or its reply never came."""
     return message.has_error() and message.error.code in LOST
 
 
@@ -128,7 +128,7 @@ class GridFederation:
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Send all orders and yield each reply as it arrives; one that is missing in the end becomes a `Failure`."""
         mailbox, patience, serializer = Mailbox[Order](self.grid), Patience(self.timeout), Serializer()
-        unsent = dict.fromkeys(orders, ("not connected", 0.0))  # also those to be sent again: why, and since when
+        unsent = dict.fromkeys(orders, ("not connected", 0.0))  # including orders to resend: why, and since when
         sent, next_look, arrived = Counter[Order](), 0.0, True
         while (unsent or mailbox.unanswered) and patience.wait(arrived):
             if unsent and patience.waited >= next_look:

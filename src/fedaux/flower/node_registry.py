@@ -102,7 +102,7 @@ class NodeRegistry:
             self._on_progress(Notice(f"node {node} is excluded: {problem}"))
 
     def _foreign(self, registered: str, clients: Sequence[str]) -> str:
-        """What is wrong with these names for the key that the node has shown; "" if nothing is."""
+        """Return what is wrong with these names for the key that the node has shown; "" if nothing is."""
         own = [name.strip() for name in registered.split(",") if name.strip()]
         if not own and not self._registered_only:
             return ""
@@ -114,7 +114,7 @@ class NodeRegistry:
 
 
 def _validate_hello(reply: Message, expected: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str]:
-    """(clients, problem); the problem is empty where the answer is valid."""
+    """Return (clients, problem); the problem is empty if the answer is valid."""
     try:
         answer = read_reply(Hello, reply)
         names, theirs = json.loads(answer.clients), json.loads(answer.classes)

@@ -67,7 +67,7 @@ FIELDS: dict[type, tuple[Field, ...]] = {
 
 
 def to_array(values: NDArray[Any]) -> Array:
-    """The same bytes as Flower's `Array(ndarray)`, with one copy of a model instead of three."""
+    """Make the same bytes as Flower's `Array(ndarray)`, with one copy of a model instead of three."""
     values = np.asarray(values, order="C")
     if values.dtype.hasobject:
         raise MessageError(f"arrays of {values.dtype} are not sent: they would need pickle")

@@ -1,4 +1,4 @@
-"""Simulated clients that train linear heads: those of a round as one tensor and in one loop, without messages.
+"""Simulated clients that train linear heads: all heads of a round as one tensor in one loop, without messages.
 
 Every head sees the batches that `train_local` would give it, in the same order, and arrives at the same weights; a
 run of 20 clients is two to five times faster. What a client does before and after its training is the code of
@@ -94,7 +94,7 @@ def train_heads(
 
 
 def _pool(parts: Sequence[Records]) -> tuple[NDArray[Any], NDArray[np.int64], list[Indices]]:
-    """(x, labels, rows of each part): as they are where the parts are views of the same arrays, else a copy."""
+    """Return (x, labels, rows of each part), without a copy if the parts are views of the same arrays."""
     first = parts[0]
     if first.y is not None and all(part.x is first.x and part.y is first.y for part in parts):
         return first.x, first.y, [np.arange(len(part)) if part.rows is None else part.rows for part in parts]
@@ -157,7 +157,7 @@ class StackedClient:
 
     @classmethod
     def open(cls, order: TrainOrder, site: Site) -> StackedClient | None:
-        """None where it must train by itself."""
+        """Prepare a client to train its head with others; None if it must train by itself."""
         started = time.perf_counter()
         check_order(order)
         task = open_task(order, site)
@@ -213,7 +213,7 @@ class StackedFederation(GridFederation):
 
 
 def attempt(work: Callable[[], T]) -> T | None:
-    """None where it fails: its client will say why, when it is asked by message."""
+    """Return the result of `work`; None if it fails: the client will say why when it is asked by message."""
     try:
         return work()
     except Exception:
@@ -221,7 +221,7 @@ def attempt(work: Callable[[], T]) -> T | None:
 
 
 def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, LocalResult]:
-    """All of a prototype at once. They share the time by their steps."""
+    """Train all heads of a prototype at once; the time is divided between them in proportion to their steps."""
     groups, found = defaultdict[object, list[StackedClient]](list), dict[StackedClient, LocalResult]()
     for client in clients:
         groups[client.settings, client.model].append(client)

@@ -321,7 +321,7 @@ class FedAUX(FedAvg):
         return ArrayRecord(self._model.state_dict())
 
     def _metrics(self, current: Round, kept: list[RecordDict]) -> MetricRecord:
-        """The app's own metrics as Flower aggregates them, and those of the distillation."""
+        """Return the app's own metrics as Flower aggregates them, and the metrics of the distillation."""
         metrics = self.train_metrics_aggr_fn(kept, self.weighted_by_key)
         result = self.state.history[-1]
         if result.distill_loss is None or result.effective_teachers is None:

@@ -47,7 +47,7 @@ class UserRecords(Records):
 
 
 def _labels(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Each by itself: one that is missing makes floats or objects of all."""
+    """Convert each label by itself, since a single missing one turns the whole array into floats or objects."""
     if values.dtype.kind in "iu":
         return values.astype(np.int64)
     return np.array([_label(value) for value in values.tolist()], dtype=np.int64)

@@ -33,7 +33,7 @@ from fedaux.privacy.units import UNITS
 NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
-RELATIVE_TOLERANCE = 1e-6  # between server and client where both compute the same number
+RELATIVE_TOLERANCE = 1e-6  # between server and client, which both compute the same number
 NOISE_TAIL = 10.0  # standard deviations by which its norm may exceed √size; honest noise does with probability e⁻⁵⁰
 
 
@@ -73,7 +73,7 @@ def validate_reply(
 
 
 def untrained(order: TrainOrder, reply: Update) -> Arrays:
-    """What a client whose training moved nothing would send beside its model: the form, and a size to compare with."""
+    """Return what a client with unchanged weights would send beside its model: the expected form and scale."""
     hooks = hooks_of(order.method, json.loads(order.method_options))
     if type(hooks).client_update is Hooks.client_update:
         return {}

@@ -64,7 +64,7 @@ def place(module: M, compute: Compute) -> M:
 
 
 def compute_of(module: nn.Module) -> Compute:
-    """Where `place` has put the network; of any other, the device of its weights, in float32."""
+    """Return where `place` has put the network; for any other network, the device of its weights, in float32."""
     placed = getattr(module, "_compute", None)
     if isinstance(placed, Compute):
         return placed
@@ -94,7 +94,7 @@ def find_device(name: str) -> torch.device:
 
 
 def place_by_settings(network: M, device: str, precision: str, shape: tuple[int, ...] = ()) -> M:
-    """As a configuration says. `auto` precision is the faster one in a trial on rows of this shape.
+    """Place a network as a configuration says. `auto` precision is the faster one in a trial on rows of this shape.
 
     Text has no trial: it is float32 unless bfloat16 is asked for.
     """

@@ -162,7 +162,7 @@ CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 
 @dataclass(frozen=True)
 class InputConfig:
-    """What a model wants to see: squares of `size`, channels from 0 to 1 less `mean`, over `std`."""
+    """The input that a model expects: squares of `size`, with channels from 0 to 1 minus `mean`, over `std`."""
 
     size: int
     mean: tuple[float, ...] = IMAGENET[0]
@@ -190,7 +190,7 @@ class VisionExtractor(nn.Module):
         return out
 
     def prepare(self, images: Tensor) -> Tensor:
-        """As the model was trained: resized, RGB, normalised; `data.records.to_tensor` has scaled the pixels."""
+        """Prepare images as in the model's training: resized, RGB, normalised; `to_tensor` has scaled the pixels."""
         pixels = (images * 63.75 + 127.5) / 255
         if pixels.shape[1] == 1:
             pixels = pixels.expand(-1, 3, -1, -1)
@@ -201,7 +201,7 @@ class VisionExtractor(nn.Module):
         return (pixels - mean) / std
 
     def restore(self) -> None:
-        """Load the published weights; those of a classifier are left out."""
+        """Load the published weights, without those of a classifier."""
         names = self.backbone.state_dict()
         with _in_reach(self.published_weights):
             published = self._published()
@@ -301,7 +301,7 @@ def _drop_classifier(backbone: nn.Module) -> None:
 
 
 def _processor(transformers: Any, name: str, backbone: nn.Module, size: int) -> InputConfig:
-    """From preprocessor_config.json, where the model has one: reading it needs no torchvision."""
+    """Read preprocessor_config.json, if the model has one; this needs no torchvision."""
     found: dict[str, Any] = {}
     local = Path(name) / "preprocessor_config.json"
     if local.is_file():

@@ -1,4 +1,4 @@
-"""The networks of the house: small ones for rows and small images, and those of the FedAUX paper for 32×32 images.
+"""The built-in networks: small ones for rows and small images, and those of the FedAUX paper for 32×32 images.
 
 Each is a sequence of layers with GroupNorm as an option: it has no buffers and does not mix rows, so it suits DP-SGD.
 The order in which layers are made decides which random weights they get: a seed must go on giving the same network.

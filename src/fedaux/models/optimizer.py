@@ -19,7 +19,7 @@ Term = Callable[[Tensor], Tensor]  # of all parameters as one vector, (P,) → (
 
 @dataclass(frozen=True)
 class Optimizer:
-    """As an order names it: adam, or sgd with momentum. Weight decay is λθ added to the gradient, in both."""
+    """The optimiser that an order names: adam, or sgd with momentum. In both, weight decay adds λθ to the gradient."""
 
     name: str = "adam"
     lr: float = 1e-3
@@ -98,7 +98,7 @@ class StackedDescent:
         self.square = torch.zeros_like(theta) if optimizer.name == "adam" else theta
 
     def step(self, gradient: Tensor) -> None:
-        """Move the first rows, as many as `gradient` has, which is overwritten. The others have finished."""
+        """Update the first `len(gradient)` rows, overwriting `gradient`. The other rows have finished."""
         lr, rho = self.optimizer.lr, self.optimizer.momentum
         theta, mean, square = (stack[: len(gradient)] for stack in (self.theta, self.mean, self.square))
         self.steps += 1
@@ -119,7 +119,7 @@ def mean_loss(losses: Losses) -> float:
 
 
 def flat(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """All parameters as one vector, a copy that knows of no graph."""
+    """Return a detached copy of all parameters as one vector."""
     return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
 

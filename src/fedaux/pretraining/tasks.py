@@ -101,7 +101,7 @@ class SimCLR(SelfSupervisedTask):
         super().__init__(extractor, projection, aux, config, seed)
 
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """In one pass, or with `micro_batch_size` by gradient caching (Gao et al. 2021).
+        """Compute the gradient in one pass, or with `micro_batch_size` by gradient caching (Gao et al. 2021).
 
         The contrast is still over the whole batch: a first pass computes all projections and the gradient of the loss
         with respect to them, a second backpropagates it part by part. BatchNorm sees the parts.
@@ -183,7 +183,7 @@ class MaskedLanguageModel(SelfSupervisedTask):
         super().__init__(extractor, self.lm_head, aux, config, seed)
 
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """In one pass, or with `micro_batch_size` by gradient accumulation."""
+        """Compute the gradient in one pass, or with `micro_batch_size` by gradient accumulation."""
         ids, mask = self.text.tokenize(self.aux.gather(rows))
         masked, selected = self._mask(ids, generator)
         count, total = max(1, int(selected.sum())), 0.0

@@ -42,7 +42,7 @@ class FeatureQuality:
 
 
 def feature_quality(first: Tensor, second: Tensor) -> FeatureQuality:
-    """From the features of two views of the same images, (B, H) each."""
+    """Compute the quality from the features of two views of the same images, (B, H) each."""
     u, v = F.normalize(first, dim=1), F.normalize(second, dim=1)
     alignment = (u - v).square().sum(dim=1).mean()
     uniformity = torch.pdist(u).square().mul(-2).exp().mean().log()

@@ -1,4 +1,4 @@
-"""Runs side by side: found below any folders, those that differ in nothing but their seed are one arm."""
+"""Runs side by side: runs below any folders that differ only in their seed form one arm."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ArmResult:
     note: str = ""  # where some of its runs are shorter than others
 
     def to_dict(self, base: Path) -> dict[str, Any]:
-        """For JSON; folders relative to `base`."""
+        """Return the arm for JSON, with folders relative to `base`."""
         return {
             "label": self.label,
             "settings": self.settings,

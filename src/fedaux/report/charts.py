@@ -47,7 +47,7 @@ _SHOWN_BANDS = 2  # more of them cover each other: then a band appears when its 
 
 
 class FigureError(FedauxError):
-    """A format that nobody draws."""
+    """The format of a figure is not supported."""
 
     code = Exit.USAGE
 
@@ -57,11 +57,11 @@ class Chart(ABC):
 
     @abstractmethod
     def svg(self, width: float = WIDE) -> Svg:
-        """For a page, at most so wide."""
+        """Draw the chart for a page, at most `width` wide."""
 
     @abstractmethod
     def plot(self, axes: Axes, colours: Mapping[str, str]) -> None:
-        """On empty axes of `size`, in colours by the names of the style sheet."""
+        """Draw the chart on empty axes of `size`, in colours by the names of the style sheet."""
 
     @property
     @abstractmethod
@@ -102,7 +102,7 @@ class Chart(ABC):
         return file.getvalue()
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows."""
+        """Draw the chart for a notebook."""
         return self.svg().standalone()
 
 
@@ -126,7 +126,7 @@ class Line:
 
 @dataclass(frozen=True)
 class _Frame:
-    """From rounds and values to places."""
+    """Maps rounds and values to positions."""
 
     left: float
     right: float
@@ -350,7 +350,7 @@ class Bars(Chart):
 
 @dataclass(frozen=True, eq=False)
 class Heat(Chart):
-    """Shares between 0 and 1 as squares, in per cent where numbers fit; NaN, which nobody measured, is a dash."""
+    """Shares between 0 and 1 as squares, in per cent where numbers fit; NaN, not measured, is a dash."""
 
     table: NDArray[np.float64]
     rows: Sequence[str]
@@ -455,5 +455,5 @@ def _name_kind(each: Line) -> str:
 
 
 def _fitting(cell: float) -> float:
-    """The size of a name, in points, that has so many inches for its height."""
+    """Return the font size, in points, of a name in a cell of this height in inches."""
     return min(9.0, 64 * cell)

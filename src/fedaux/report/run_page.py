@@ -50,7 +50,7 @@ _PHASES = {
 
 @dataclass(frozen=True, eq=False)
 class RunFacts:
-    """`counts` is None where nobody knows who holds what: real sites keep it to themselves."""
+    """The facts of a run. `counts` is None for real sites, which keep their class counts to themselves."""
 
     result: FinishedRun
     classes: tuple[str, ...]
@@ -97,7 +97,7 @@ def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
 
 
 def expected_accuracy(counts: NDArray[np.int64], recall: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What each client can expect on its own mix of classes: Σ_c p_i(c) · accuracy on class c."""
+    """Return the expected accuracy on each client's own mix of classes: Σ_c p_i(c) · accuracy on class c."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return np.asarray(shares @ np.nan_to_num(recall))
 
@@ -108,7 +108,7 @@ def may_show(config: Config) -> bool:
 
 
 def find_top_examples(state: RunState, cache: Path | None) -> list[TopExamples]:
-    """For some clients, the examples of D_distill with the highest odds of being theirs."""
+    """Find, for some clients, the examples of D_distill with the highest odds of being theirs."""
     server = make_server(state.config, cache=cache, state=state)
     embedding, clients = server.restore(state), sorted(state.releases)[:SHOWN]
     if embedding is None:
@@ -227,7 +227,7 @@ def _classes(facts: RunFacts) -> Section:
 
 
 def _figures_table(facts: RunFacts) -> HtmlTable | None:
-    """All figures of each prototype after the last round, beside its baseline."""
+    """Tabulate all metrics of each prototype after the last round, beside its baseline."""
     metrics = facts.state.history[-1].metrics
     names = [name for name in METRIC_NAMES if any(name in each for each in metrics.values())]
     if not names:

@@ -91,13 +91,13 @@ def _difference(arm: ArmResult, reference: ArmResult) -> Difference | None:
 
 
 def rounds_to_target(curves: NDArray[np.float64], target: float) -> list[int | None]:
-    """For each seed the first round with at least this accuracy; None where there is none."""
+    """Return for each seed the first round with at least this accuracy; None if there is none."""
     reached = curves >= target
     return [int(row.argmax()) + 1 if row.any() else None for row in reached]
 
 
 def default_target(arms: Sequence[ArmResult]) -> float:
-    """What the second best has after the last round, in whole per cent: how much sooner is the best there?"""
+    """Return the second best accuracy after the last round, in whole per cent, as the default target."""
     ends = sorted(float(arm.curves[:, -1].mean()) for arm in arms)
     return float(np.floor(100 * ends[-2] if len(ends) > 1 else 100 * ends[-1])) / 100
 

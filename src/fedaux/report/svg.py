@@ -38,7 +38,7 @@ class Svg:
     body: str = field(repr=False)
 
     def inline(self, kind: str = "") -> str:
-        """For a page that has the style."""
+        """Return the drawing for a page that has the style sheet."""
         box, word = f"0 0 {self.width:.0f} {self.height:.0f}", f' class="{kind}"' if kind else ""
         return f'<svg{word} viewBox="{box}" style="max-width:{self.width:.0f}px" role="img">{self.body}</svg>'
 
@@ -64,7 +64,7 @@ def text_width(words: Iterable[str]) -> float:
 
 
 def shorten(words: str, room: float) -> str:
-    """So that it fits into so many pixels."""
+    """Shorten a text so that it fits into this many pixels."""
     if text_width([words]) <= room:
         return words
     while words and text_width([f"{words}…"]) > room:
@@ -73,7 +73,7 @@ def shorten(words: str, room: float) -> str:
 
 
 def fit(names: Sequence[str], room: float) -> tuple[list[str], float]:
-    """Names that fit into so many pixels, and how many they need."""
+    """Shorten names to fit into this many pixels; return them and the pixels that they need."""
     short = [shorten(name, room - 12) for name in names]
     return short, 12 + text_width(short)
 

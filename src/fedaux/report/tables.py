@@ -119,7 +119,7 @@ def is_task(key: str) -> bool:
 
 
 def tasks(arms: Sequence[ArmResult]) -> dict[str, str]:
-    """By label: the problem that an arm is measured on."""
+    """Return the problem that each arm is measured on, by label."""
     return {arm.label: str([arm.settings[key] for key in arm.settings if is_task(key)]) for arm in arms}
 
 
@@ -129,7 +129,7 @@ def markdown(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:
 
 
 def latex(table: Table, caption: str, notes: str = "", label: str = "") -> str:
-    """For `\\usepackage{booktabs}`; the best mean among those that compete is bold, notes are below in small print."""
+    """Format a table for `\\usepackage{booktabs}`; the best of comparable means is bold, notes are in small print."""
     lines = [
         " & ".join([escape(name), *(_in_latex(cell, bold) for cell, bold in zip(cells, row, strict=True))]) + r" \\"
         for (name, cells), row in zip(table.rows, table.best(), strict=True)

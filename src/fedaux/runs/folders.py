@@ -24,7 +24,7 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
 
 
 def differences(state: RunState, config: Config) -> list[str]:
-    """The settings that make a run another one; more rounds and other patience do not."""
+    """List the settings in which the runs differ; more rounds and other federation settings are allowed."""
     old, new = state.config.to_dict(), config.to_dict()
     found = [key for key in new if new[key] != old[key] and key != "federation"]
     return [] if found == ["rounds"] and config.rounds >= state.round else found
@@ -40,12 +40,12 @@ def numbered_folder(folder: Path, config: Config) -> Path:
             if not differences(RunState.load(path), config):
                 return path
         except StateError:
-            continue  # damaged, or of another version: it is somebody's, and stays
+            continue  # damaged, or of another version: it is left alone
     raise AssertionError("there is always another number")
 
 
 def how_to_continue(folder: Path) -> str:
-    """What is true at this moment of a run that was interrupted."""
+    """Return what to tell the user about an interrupted run."""
     try:
         state = RunState.load(folder)
     except (StateError, OSError):

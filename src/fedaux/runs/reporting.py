@@ -1,4 +1,4 @@
-"""What a server's run tells: whom it asks for what, its status, and a log of what an operator or an alarm asks for."""
+"""What a server's run reports: its requests to clients, its status, and a log for operators and alarms."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def outcome_of(error: BaseException | None) -> tuple[Outcome, str]:
 
 @dataclass
 class SiteRecord:
-    """What the server has had to do with one site."""
+    """What the server knows of one site."""
 
     asked_for: str = ""  # what it has not answered yet: release, sums or train
     asked_at: float = 0.0
@@ -184,7 +184,7 @@ class RunStatus:
 
 
 def _known(kind: type[RunStatus | SiteRecord], table: dict[str, Any]) -> dict[str, Any]:
-    """What a type has fields for: a newer version may have written more."""
+    """Keep only the fields that a type has: a newer version may have written more."""
     return {item.name: table[item.name] for item in fields(kind) if item.name in table}
 
 

@@ -126,7 +126,7 @@ class TeacherWeights:
         cohorts: dict[str, list[str]] = {}
         for client in teachers:
             cohorts.setdefault(label_of(client), []).append(client)
-        self._share = max(config.max_share, 1 / len(teachers))  # a cap below the even share gives every teacher that share
+        self._share = max(config.max_share, 1 / len(teachers))  # a cap below the even share means equal shares
         functions = {label: scaled_odds(fitted[label], cohort, self._kind) for label, cohort in cohorts.items()}
         size = len(next(iter(rows.values())))
         self._peak, self._ceiling = np.empty(size), np.empty(size)
@@ -168,7 +168,7 @@ class TeacherWeights:
 
 
 def client_weights(scorer: PortableScorer, kind: str, embedded: Features, shared: Arrays, own: Arrays) -> Features:
-    """A client's weights from what it is sent: `TeacherWeights.of` where there is no limit to a teacher's share.
+    """Compute a client's weights from what it is sent: `TeacherWeights.of` without a limit on a teacher's share.
 
     Odds are relative to the peak of the round's teachers, which the server broadcasts: one number per example.
     """
@@ -186,7 +186,7 @@ def share_cap(weights: Features, share: float) -> Vector:
     Then t = c Σ min(s, t). If the k largest are cut and the others add up to r_k, that is t = c (k t + r_k), or
     t = r_k / (1/c − k). Any other k gives more, as k t + r_k ≥ Σ min(s, t) whichever are cut: the least of them is t.
     """
-    most = math.ceil(1 / share - 1e-9) - 1  # as many may be cut: fewer than 1/c
+    most = math.ceil(1 / share - 1e-9) - 1  # the most teachers that may be cut: fewer than 1/c
     kept = len(weights) - most
     ranked = np.partition(weights, kept - 1, axis=0) if most else weights
     largest = np.sort(ranked[kept:], axis=0)

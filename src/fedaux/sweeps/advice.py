@@ -25,7 +25,7 @@ FAR = math.log(3)  # two numbers further apart than three-fold are named as a di
 
 @dataclass(frozen=True)
 class Setting:
-    """What decides between methods, of a user's federation or of a study."""
+    """The facts of a user's federation, or of a study, that decide between methods."""
 
     clients: int
     records: int  # per client, the mean
@@ -36,11 +36,11 @@ class Setting:
     rounds: int
 
     def distance(self, other: Setting) -> float:
-        """In factors, added up; without ε and rounds, which are columns of a study."""
+        """Return the distance to another setting as a sum of log-factors, without ε and rounds, columns of a study."""
         return sum(abs(math.log(one / two)) for _, one, two in self._numbers(other))
 
     def differences(self, other: Setting) -> list[str]:
-        """In words, where the numbers are far apart."""
+        """Describe the differences in words, where the numbers are far apart."""
         return [
             f"{name} {one:g}, measured {two:g}"
             for name, one, two in self._numbers(other)
@@ -143,7 +143,7 @@ def evenness(counts: Any) -> float:
 
 
 def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = True) -> Advice:
-    """From the nearest study of the same kind; of a method at several ε, the largest that the user's ε allows.
+    """Take advice from the nearest study of the same kind; for a method at several ε, the largest within the user's ε.
 
     `share_sums`: whether sums of features may leave the clients unprotected.
     """

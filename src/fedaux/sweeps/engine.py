@@ -77,7 +77,7 @@ class SweepResult:
         return f"{self.table}\n{self.folder}"
 
     def _repr_html_(self) -> str:
-        """For Jupyter."""
+        """Return the table as HTML, for Jupyter."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self.table.header)
         rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self.table.texts())
         body = "".join(f"<tr>{row}</tr>" for row in rows)

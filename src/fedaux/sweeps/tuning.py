@@ -42,7 +42,7 @@ class Rung(NamedTuple):
 
 
 def rungs(budget: int, rounds: int) -> tuple[Rung, ...]:
-    """Successive halving: each rung has half as many settings for twice as many rounds; the last two run all rounds."""
+    """Successive halving: each rung has half as many settings for twice as many rounds; the last 2 settings run all."""
     counts = [budget]
     while counts[-1] > KEEP:
         counts.append(math.ceil(counts[-1] / KEEP))

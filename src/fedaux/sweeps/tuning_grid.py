@@ -50,7 +50,7 @@ class Axis:
     allowed: tuple[Settings, ...]
 
     def drawn(self, seed: int) -> Iterator[Settings]:
-        """All values in random order, again and again: the same for all methods, but for what one does not allow."""
+        """Yield all values in random order, repeatedly; the same for all methods, except values one does not allow."""
         for cycle in itertools.count():
             for index in numpy_stream(seed, "tune", self.key, cycle).permutation(len(self.values)):
                 if self.values[index] in self.allowed:
@@ -78,7 +78,7 @@ def replaced(lists: Lists, more: Lists) -> dict[str, tuple[Value, ...]]:
 
 
 def axes(base: Config, name: str, own: Mapping[str, Lists] | None = None) -> tuple[Axis, ...]:
-    """What is tried of a method. A list of one's own replaces every list that sets one of the same keys."""
+    """Return the axes to try for a method. A user's own list replaces every list that sets one of the same keys."""
     method, options = find_method(name), OPTIONS.get(name.removesuffix("+p"), {})
     lists = {**GRID, **{key: values for key, values in options.items() if _possible(base, name, key, values)}}
     if method.pretrained and base.pretrain.epochs > 0:
@@ -204,7 +204,7 @@ def _concerns(key: str, base: Config, method: Method) -> bool:
 
 
 def _head(base: Config, method: Method) -> str:
-    """What the head that training starts from is computed from."""
+    """Return what the head that training starts from is computed from."""
     return "" if method.analytic or base.head_init == "random" else find_method(base.head_init).sends
 
 

@@ -46,7 +46,7 @@ Outcome = tuple[Task, TaskError | None]
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int, threads: int, on_progress: OnTaskProgress) -> Iterator[Outcome]:
-    """Each task as it ends, with its error if it failed. One job is done in this process, in the order given."""
+    """Yield each task as it ends, with its error if it failed. A single job runs in this process, in order."""
     if jobs > 1:
         yield from _Pool(list(tasks), jobs, threads, on_progress).run()
         return
@@ -115,7 +115,7 @@ class _Pool:
         return here
 
     def _terminate(self) -> None:
-        """What a run has saved stays whole whenever its process ends; those in the midst of one are not waited for."""
+        """Terminate the workers without waiting: what a run has saved stays intact whenever its process ends."""
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
