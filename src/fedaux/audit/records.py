@@ -177,7 +177,7 @@ def kept_state(folder: Path, audit: AuditConfig) -> AttackResult:
 
 
 def _after_plain(plain: Site, private: Site, order: TrainOrder) -> Vector:
-    """The model of private training after a round of plain training, whose reply nobody took."""
+    """The model of private training after a round of plain training whose reply was never fetched."""
     private.forget()
     plain.send(order)
     update = read_reply(Update, private.send(replace(order, round=2, last_round=1)))

@@ -134,7 +134,7 @@ class BodyLimitMiddleware:
 
 
 class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-    """Uvicorn's protocol with a cap on connections from one machine, and timeouts for those that send nothing."""
+    """Uvicorn's protocol with a cap on connections from one machine, and timeouts for idle ones."""
 
     by_machine: ClassVar[Counter[str]] = Counter()
     _peer = ""

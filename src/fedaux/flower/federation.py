@@ -31,7 +31,7 @@ from fedaux.privacy.mechanism import Bounds
 CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
 POLL_INTERVAL = 0.02  # seconds between two looks for replies; doubled after each in vain, up to
 MAX_POLL_INTERVAL = 0.5
-# Flower's codes for a message that nobody has answered: it is gone or expired, its node is gone, its app has crashed
+# Flower's codes for a message without an answer: it is gone or expired, its node is gone, its app has crashed
 LOST = frozenset({3, 5, 8})
 REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
 REPLY_TYPES: dict[type, type[Release | Sums | Update]] = {PrepareOrder: Release, SumsOrder: Sums, TrainOrder: Update}

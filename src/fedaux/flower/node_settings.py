@@ -18,7 +18,7 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import SettingsError
 from fedaux.data.federated import client_name
 
-SIMULATED = {"keep-results": "no"}  # settings of a client whose model is made again as soon as it is lost
+SIMULATED = {"keep-results": "no"}  # settings of a simulated client, which retrains a lost model
 
 
 def open_site(context: Context) -> Site:

@@ -62,7 +62,7 @@ def train_heads(
 ) -> list[tuple[Vector, TrainingSummary]]:
     """(parameters, what `train_local` returns) of each task.
 
-    Heads with more steps come first in the stack, so those that still train are always its first rows. `features` is
+    Heads with more steps come first in the stack, so heads still in training are always its first rows. `features` is
     what the heads make of the features of their tasks, all the same; None: nothing.
     """
     steps = np.array([len(batch_starts(len(task.records), batch_size)) for task in tasks])  # of an epoch

@@ -169,7 +169,7 @@ class Live:
             self.bars.remove_task(self._tasks.pop(key).id)
 
     def _print(self, event: ProgressEvent, bar: Task) -> None:
-        """A line for what a person waits for; work that is often heard of has one every few seconds."""
+        """Print a line for work that the user waits for; frequent reports get one every few seconds."""
         if isinstance(event, OrdersSent | ReplyReceived) and event.task == "train":
             return  # the line of the round follows
         phase = event.phase if isinstance(event, WorkProgress) else None

@@ -232,7 +232,7 @@ def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, s
     One record of share s adds u of norm ≤ t = ⌊s·GRID⌋ to the sum of its class and t to its count. So a unit adds to
     class c a sum of norm ≤ a_c·GRID and a count a_c·GRID, with Σ a_c ≤ 1: all together a vector of norm
     ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged for a unit with b_c, the squared distance is at most
-    Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label that is none of the classes adds nothing.
+    Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label outside the classes adds nothing.
     """
     labels, counts = np.asarray(labels), np.broadcast_to(max_norm(shares), len(embedded))
     steps, known = quantize(embedded, shares), (labels >= 0) & (labels < classes)
