@@ -1,4 +1,4 @@
-"""`flower-supernode` that asks for work every second, not every three: more often, and the questions are what costs."""
+"""`flower-supernode` that asks for work every second, not every three. Ten times a second was seen to use more CPU."""
 
 import time
 from types import SimpleNamespace
