@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.audit.site import HostileServer, Site, write_rows
+from fedaux.audit.site import AuditedSite, HostileServer, write_rows
 from fedaux.client.handlers import open_task
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
@@ -46,9 +46,9 @@ def test_these_methods_keep_state() -> None:
     assert KEEPING == ["fedaux-scaffold", "scaffold", "feddyn", "scaffold+p", "feddyn+p"]
 
 
-def site_at(folder: Path, method: str, settings: str) -> Site:
+def site_at(folder: Path, method: str, settings: str) -> AuditedSite:
     """The same vault and records, under other settings of the owner."""
-    return Site.at(
+    return AuditedSite.at(
         folder / "data",
         SPEC,
         method=method,
@@ -58,7 +58,7 @@ def site_at(folder: Path, method: str, settings: str) -> Site:
     )
 
 
-def order_to(site: Site, method: str, round_: int, last: int) -> TrainOrder:
+def order_to(site: AuditedSite, method: str, round_: int, last: int) -> TrainOrder:
     hooks = hooks_of(method, {})
     order = replace(HostileServer.against(site, (4,), 2).train(THETA, lr=0.1), method=method, optimizer="sgd", run="r")
     return replace(order, round=round_, last_round=last, broadcast=hooks.broadcast(hooks.server_state(THETA)))

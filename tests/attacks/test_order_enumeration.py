@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedaux.audit.site import HostileServer, Site, refused, set_mlp, write_rows
+from fedaux.audit.site import AuditedSite, HostileServer, refused, set_mlp, write_rows
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.messages import Arrays, PrepareOrder, Release, SumsOrder, TrainOrder, Update
 from fedaux.flower.federation import read_reply
@@ -121,7 +121,7 @@ class Pair:
         other = x.copy()
         other[0] = (1000.0, 0.0, 3.0)
         self.sites = [
-            Site.at(write_rows(folder / name, rows, [0, 1] * 3), SPEC, privacy=privacy, **more)
+            AuditedSite.at(write_rows(folder / name, rows, [0, 1] * 3), SPEC, privacy=privacy, **more)
             for name, rows in (("one", x), ("other", other))
         ]
         self.server = HostileServer.against(self.sites[0], (3,), CLASSES)

@@ -1,4 +1,4 @@
-"""`flower-supernode` that asks for work at once when it has none: Flower's own waits three seconds each time."""
+"""`flower-supernode` that asks for work every second, not every three. Ten times a second was seen to use more CPU."""
 
 import time
 from types import SimpleNamespace
@@ -7,5 +7,5 @@ from flwr.supernode import start_client_internal as internal
 from flwr.supernode.cli.flower_supernode import flower_supernode
 
 if __name__ == "__main__":
-    internal.time = SimpleNamespace(sleep=lambda seconds: time.sleep(0.1))  # type: ignore[assignment]
+    internal.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 1.0)))  # type: ignore[assignment]
     flower_supernode()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedaux.audit.attack import AttackResult, AuditConfig
-from fedaux.audit.site import NAME, Site, head_order, refused, score_order, scores, training, write_rows
+from fedaux.audit.site import NAME, AuditedSite, head_order, refused, score_order, scores, training, write_rows
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Account, Federation, Order, PrepareOrder, Release, Reply, Subtotal, TrainOrder, Update
@@ -101,17 +101,17 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
     return AttackResult(_account(replies[-1]).epsilon, bound, f"{len(replies)} replies")
 
 
-def _site(folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)) -> Site:
+def _site(folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)) -> AuditedSite:
     data = write_rows(folder / "data", np.array([(1, 0), (0, 1), (1, 1)]), [0, 1, 0])
-    return Site.at(data, names=names, **settings)
+    return AuditedSite.at(data, names=names, **settings)
 
 
-def _twice(site: Site) -> list[TrainOrder]:
+def _twice(site: AuditedSite) -> list[TrainOrder]:
     """Two rounds of training, each asked for twice: a lost reply is no reason to draw again."""
     return [head_order(site, round_) for round_ in (1, 1, 2, 2)]
 
 
-def replies_to(site: Site, orders: Iterable[Order]) -> Iterator[Release | Update]:
+def replies_to(site: AuditedSite, orders: Iterable[Order]) -> Iterator[Release | Update]:
     """The client's replies, without refusals."""
     for order in orders:
         reply = site.send(order)

@@ -21,7 +21,17 @@ from torch import Tensor, nn
 
 from fedaux.audit.attack import AttackResult, AttackSkipped, AuditConfig, Vector, distinguish
 from fedaux.audit.records import write_csv
-from fedaux.audit.site import Site, ask, compare_replies, head_order, refused, score_order, scores, training, write_rows
+from fedaux.audit.site import (
+    AuditedSite,
+    ask,
+    compare_replies,
+    head_order,
+    refused,
+    score_order,
+    scores,
+    training,
+    write_rows,
+)
 from fedaux.config.methods import SUMS
 from fedaux.core.messages import Arrays, Hello, HelloOrder, PrepareOrder, Release, Sums, SumsOrder, TrainOrder, Update
 from fedaux.data.records import Corpus
@@ -87,9 +97,9 @@ def hello(folder: Path, audit: AuditConfig) -> AttackResult:
     """A record with an undeclared label must not show in a node's reply to hello."""
     rows = [("cold", "good"), ("flu", "good")]
     tables = [write_csv(folder / label / "table.csv", [*rows, (label, "good")]) for label in ("flu", "aids")]
-    sites = [Site.at(path, source="csv", **scores(audit)) for path in tables]
+    sites = [AuditedSite.at(path, source="csv", **scores(audit)) for path in tables]
     arrays = [write_rows(folder / f"rows-{y}", np.ones((3, 2)), [0, 1, y]) for y in (1, 7)]
-    sites += [Site.at(path, **scores(audit)) for path in arrays]
+    sites += [AuditedSite.at(path, **scores(audit)) for path in arrays]
     replies = [dict(_fields(site.send(HelloOrder()))) for site in sites]
     differ = replies[0] != replies[1] or replies[2] != replies[3]
     return AttackResult.exact(differ, f"says {replies[1]['classes']}")
@@ -101,7 +111,7 @@ def declared_size(folder: Path, audit: AuditConfig) -> AttackResult:
     for count in (7, 8):
         data = write_rows(folder / f"{count}", np.ones((count, 2)), [0] * count)
         privacy = {"epsilon": audit.epsilon, "adjacency": "add-remove", "declared_records": 64}
-        site = Site.at(data, head_only=True, head_init="ridge", privacy=privacy)
+        site = AuditedSite.at(data, head_only=True, head_init="ridge", privacy=privacy)
         order = score_order(site)
         release = site.release(order)
         update = read_reply(Update, site.send(head_order(site)))
@@ -120,9 +130,9 @@ def errors(folder: Path, audit: AuditConfig) -> AttackResult:
     bare.parent.mkdir()
     bare.write_text(table.read_text(encoding="utf-8"), encoding="utf-8")
     sites = [
-        Site.at(own, source=f"{__name__}:broken_source", **training(audit)),
-        Site.at(table, source="csv", **training(audit)),
-        Site.at(bare, source="csv", **training(audit)),
+        AuditedSite.at(own, source=f"{__name__}:broken_source", **training(audit)),
+        AuditedSite.at(table, source="csv", **training(audit)),
+        AuditedSite.at(bare, source="csv", **training(audit)),
     ]
     replies = [site.send(order) for site in sites for order in _orders(sites[0])]
     replies.append(_failing_drop_in(folder / "app"))
@@ -139,12 +149,12 @@ def _failing_drop_in(folder: Path) -> Message:
     return ask(InProcessGrid(app, 1, {}), _drop_in_order(flatten_state(Net()), MAP), f"query.{ACTION}")
 
 
-def _trainer(folder: Path, row: tuple[float, float], audit: AuditConfig) -> Site:
+def _trainer(folder: Path, row: tuple[float, float], audit: AuditConfig) -> AuditedSite:
     data = write_rows(folder, np.array([row, (1, 1), (1, 1)]), [0, 0, 1])
-    return Site.at(data, **{**training(audit, epsilon=audit.epsilon / 4), "method": "fedaux"})
+    return AuditedSite.at(data, **{**training(audit, epsilon=audit.epsilon / 4), "method": "fedaux"})
 
 
-def _orders(site: Site) -> list[HelloOrder | PrepareOrder | TrainOrder]:
+def _orders(site: AuditedSite) -> list[HelloOrder | PrepareOrder | TrainOrder]:
     """One of each kind."""
     return [HelloOrder(), score_order(site), head_order(site)]
 

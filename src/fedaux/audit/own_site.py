@@ -21,7 +21,7 @@ from PIL import Image
 from fedaux.audit.accounts import composed_epsilon, replies_to
 from fedaux.audit.attack import Attack, AttackResult, AttackSkipped, AuditConfig
 from fedaux.audit.records import text_prototype
-from fedaux.audit.site import IDENTITY, NAME, HostileServer, Site, compare_releases
+from fedaux.audit.site import IDENTITY, NAME, AuditedSite, HostileServer, compare_releases
 from fedaux.config.schema import Config
 from fedaux.core.messages import PrepareOrder
 from fedaux.data.federated import read_private
@@ -103,7 +103,7 @@ class OwnSite:
     def labels(self) -> list[str]:
         return [self.classes[index % len(self.classes)] for index in range(COUNT)]
 
-    def pairs(self, folder: Path) -> Iterator[tuple[str, list[Site]]]:
+    def pairs(self, folder: Path) -> Iterator[tuple[str, list[AuditedSite]]]:
         """(what is odd, two sites under these settings); in the second, the first record was exchanged for it."""
         source = self.config.data.source
         if source not in FORMATS:
@@ -116,13 +116,13 @@ class OwnSite:
                 place.mkdir(parents=True)
                 data = replace(self.config.data, path=write(self, place, which), classes=self.classes)
                 federation = replace(self.config.federation, sites=(NAME,))
-                sites.append(Site(place.parent, replace(self.config, data=data, federation=federation)))
+                sites.append(AuditedSite(place.parent, replace(self.config, data=data, federation=federation)))
             yield name, sites
 
-    def records(self, site: Site) -> Records:
+    def records(self, site: AuditedSite) -> Records:
         return read_private(site.config.data, self.classes)
 
-    def orders(self, site: Site, count: int) -> list[PrepareOrder]:
+    def orders(self, site: AuditedSite, count: int) -> list[PrepareOrder]:
         """Any site of `pairs` can answer them: φ is the sign of one feature of a network with random weights."""
         server = HostileServer.against(site, self.records(site).shape, len(self.classes))
         columns = np.eye(server.width)

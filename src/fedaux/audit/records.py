@@ -29,8 +29,8 @@ from fedaux.audit.attack import (
     one_run_bound,
 )
 from fedaux.audit.site import (
+    AuditedSite,
     HostileServer,
-    Site,
     compare_releases,
     gradient,
     head_order,
@@ -110,13 +110,13 @@ def integer_map(folder: Path, audit: AuditConfig) -> AttackResult:
 
 def one_record_more(
     folder: Path, rows: int, audit: AuditConfig, settings: dict[str, Any] | None = None, **mlp: int
-) -> tuple[list[Site], HostileServer]:
+) -> tuple[list[AuditedSite], HostileServer]:
     """Two sites, one with a record more than the other, and a server; without other settings they release scores."""
     x, spec = np.random.default_rng(0).normal(size=(rows + 1, 5)), PrototypeSpec.of("mlp", norm="none", **mlp)
     settings = settings or scores(audit, adjacency="add-remove", declared_records=rows)
     counts = {"fewer": rows, "more": rows + 1}
     data = [write_rows(folder / which, x[:n], [2] * n, ("a", "b", "c")) for which, n in counts.items()]
-    sites = [Site.at(path, spec, **settings) for path in data]
+    sites = [AuditedSite.at(path, spec, **settings) for path in data]
     return sites, HostileServer.against(sites[0], (5,), 3)
 
 
@@ -168,15 +168,15 @@ def kept_state(folder: Path, audit: AuditConfig) -> AttackResult:
     draws, direction = [], np.array([-1.0, -1.0, 0, 0, 0, 0])
     for which, row in (("one", (0.0, 0.0)), ("other", (300.0, 300.0))):
         data = write_rows(folder / which, np.array([row, *[(1, 1)] * 7]), [0] * 8)
-        private = Site.at(data, **settings)
-        plain = Site.at(data, **{**settings, "privacy": {"epsilon": audit.epsilon}})
+        private = AuditedSite.at(data, **settings)
+        plain = AuditedSite.at(data, **{**settings, "privacy": {"epsilon": audit.epsilon}})
         order = replace(head_order(plain), method="scaffold", optimizer="sgd", run="r", lr=0.01)
         order = replace(order, broadcast={"c": np.zeros(6, np.float32)})
         draws.append(partial(_after_plain, plain, private, order))
     return distinguish(draws, audit.fewer_draws(), "a round of plain training before", direction)
 
 
-def _after_plain(plain: Site, private: Site, order: TrainOrder) -> Vector:
+def _after_plain(plain: AuditedSite, private: AuditedSite, order: TrainOrder) -> Vector:
     """The model of private training after a round of plain training whose reply was never fetched."""
     private.forget()
     plain.send(order)
@@ -213,12 +213,12 @@ def person_training(folder: Path, audit: AuditConfig) -> AttackResult:
     return tell_apart(sites, head_order(sites[0]), audit.fewer_draws(), PERSON, direction)
 
 
-def _persons(folder: Path, row: tuple[float, float] | None, settings: dict[str, Any]) -> Site:
+def _persons(folder: Path, row: tuple[float, float] | None, settings: dict[str, Any]) -> AuditedSite:
     """Four persons with a record each, and one with a hundred like `row`."""
     many = 0 if row is None else 100
     x = np.array([*[row] * many, *[(1, 1)] * 4])
     data = write_rows(folder, x, [0] * len(x), persons=[*["many"] * many, "p", "q", "r", "s"])
-    return Site.at(data, person="person", **settings)
+    return AuditedSite.at(data, person="person", **settings)
 
 
 def exchanged(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -228,21 +228,21 @@ def exchanged(folder: Path, audit: AuditConfig) -> AttackResult:
         write_rows(folder / which, np.array([row, *[(1, 1)] * 7]), [label] + [0] * 7)
         for which, (row, label) in neighbours.items()
     ]
-    sites = [Site.at(path, **scores(audit)) for path in data]
+    sites = [AuditedSite.at(path, **scores(audit)) for path in data]
     return tell_apart(sites, score_order(sites[0]), audit.more_draws())
 
 
 def added(folder: Path, audit: AuditConfig) -> AttackResult:
     """One record more in a mean of φ, at a declared size."""
     settings = scores(audit, scorer="mean-embedding", adjacency="add-remove", declared_records=8)
-    sites = [Site.at(write_rows(folder / f"{n}", np.array([(1, 0)] * n), [0] * n), **settings) for n in (7, 8)]
+    sites = [AuditedSite.at(write_rows(folder / f"{n}", np.array([(1, 0)] * n), [0] * n), **settings) for n in (7, 8)]
     return tell_apart(sites, score_order(sites[0]), audit.more_draws())
 
 
 def trained(folder: Path, audit: AuditConfig) -> AttackResult:
     """One record more in a step of private training, with the largest gradient there is."""
     x = np.array([*[(1, 1)] * 3, (LOUD, 0)])
-    sites = [Site.at(write_rows(folder / f"{n}", x[:n], [0] * n), **training(audit)) for n in (3, 4)]
+    sites = [AuditedSite.at(write_rows(folder / f"{n}", x[:n], [0] * n), **training(audit)) for n in (3, 4)]
     direction = gradient(np.array([LOUD, 0.0]), np.zeros(2), 0)
     return tell_apart(sites, head_order(sites[0]), audit.more_draws(), direction=direction)
 
@@ -257,7 +257,9 @@ def canaries(folder: Path, audit: AuditConfig) -> AttackResult:
     included = np.array([secrets.randbits(1) for _ in range(CANARIES)], bool)
     labels = np.arange(CANARIES) % 2
     data = write_rows(folder / "tossed", LOUD * np.eye(CANARIES)[included], labels[included])
-    site = Site.at(data, PrototypeSpec.of("mlp", hidden=CANARIES, features=CANARIES, norm="none"), **training(audit))
+    site = AuditedSite.at(
+        data, PrototypeSpec.of("mlp", hidden=CANARIES, features=CANARIES, norm="none"), **training(audit)
+    )
     server = HostileServer.against(site, (CANARIES,), 2)
     set_mlp(server.model, first=np.eye(CANARIES), second=np.eye(CANARIES))
     noisy_sum = site.noisy_sum(server.train(np.zeros(2 * CANARIES + 2)))
@@ -292,10 +294,10 @@ def new_label(folder: Path, audit: AuditConfig) -> AttackResult:
     return tell_apart(sites, order, audit.fewer_draws(), "one of 33 records in a .csv")
 
 
-def _text_sites(folder: Path, audit: AuditConfig, **tables: Rows) -> list[Site]:
+def _text_sites(folder: Path, audit: AuditConfig, **tables: Rows) -> list[AuditedSite]:
     spec = text_prototype(folder / "words")
     paths = [write_csv(folder / which / "table.csv", rows) for which, rows in tables.items()]
-    return [Site.at(path, spec, source="csv", **scores(audit)) for path in paths]
+    return [AuditedSite.at(path, spec, source="csv", **scores(audit)) for path in paths]
 
 
 def write_csv(path: Path, rows: Rows) -> Path:

@@ -76,7 +76,7 @@ def write_rows(
 
 
 @dataclass(frozen=True)
-class Site:
+class AuditedSite:
     """`config` are the owner's settings; `folder` holds the vault and the cached features."""
 
     folder: Path
@@ -92,7 +92,7 @@ class Site:
         person: str = "",
         names: tuple[str, ...] = (NAME,),
         **settings: Any,
-    ) -> Site:
+    ) -> AuditedSite:
         """A site whose private records are at `data`."""
         facts = {
             "prototypes": [{"name": spec.name, **dict(spec.options)}],
@@ -161,7 +161,7 @@ def refused(reply: Message) -> bool:
 
 
 def tell_apart(
-    sites: Sequence[Site],
+    sites: Sequence[AuditedSite],
     order: PrepareOrder | TrainOrder,
     audit: AuditConfig,
     detail: str = "",
@@ -175,7 +175,9 @@ def tell_apart(
     return distinguish(draws, audit, detail, direction)
 
 
-def compare_releases(sites: Sequence[Site], order: PrepareOrder, audit: AuditConfig, detail: str) -> AttackResult:
+def compare_releases(
+    sites: Sequence[AuditedSite], order: PrepareOrder, audit: AuditConfig, detail: str
+) -> AttackResult:
     """How far two neighbours' releases lie apart, exactly: their noise comes from one known seed, and cancels."""
     replies = []
     for site in sites:
@@ -208,11 +210,11 @@ class HostileServer:
     model: Prototype = field(repr=False)
 
     @classmethod
-    def against(cls, site: Site, shape: tuple[int, ...], classes: int) -> HostileServer:
+    def against(cls, site: AuditedSite, shape: tuple[int, ...], classes: int) -> HostileServer:
         return cls(site.config, classes, build(site.config.prototypes[0], shape, classes, 0))
 
     @classmethod
-    def identity(cls, site: Site) -> HostileServer:
+    def identity(cls, site: AuditedSite) -> HostileServer:
         """Its network returns two positive numbers as they are."""
         server = cls.against(site, (2,), 2)
         set_mlp(server.model, first=np.eye(2), second=np.eye(2))
@@ -262,13 +264,13 @@ class HostileServer:
         )
 
 
-def score_order(site: Site, scale: float = 1.0, client: str = NAME) -> PrepareOrder:
+def score_order(site: AuditedSite, scale: float = 1.0, client: str = NAME) -> PrepareOrder:
     """Asks for scores under a map that has the records (1, 0) and (0, scale) at opposite φ."""
     server = HostileServer.identity(site)
     return server.prepare(server.map(column=np.array([1.0, -scale])), client)
 
 
-def head_order(site: Site, round_: int = 1) -> TrainOrder:
+def head_order(site: AuditedSite, round_: int = 1) -> TrainOrder:
     """Asks for a step of training from a head of zeros, with records as features."""
     return replace(HostileServer.identity(site).train(np.zeros(6)), round=round_)
 

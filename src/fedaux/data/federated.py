@@ -59,7 +59,7 @@ class FederatedData:
 
 
 @dataclass(frozen=True, eq=False)
-class PublicData:
+class ServerData:
     """The server's data."""
 
     aux: Records
@@ -97,11 +97,11 @@ def open_data(config: Config) -> FederatedData:
 
 
 @lru_cache(maxsize=4)
-def open_public(config: Config) -> PublicData:
+def open_public(config: Config) -> ServerData:
     """Read the server's data. A real server has its own labelled test data and auxiliary data."""
     if config.data.partition != "own":
         data = open_data(config)
-        return PublicData(data.aux, data.test, data.classes, data.notes)
+        return ServerData(data.aux, data.test, data.classes, data.notes)
     if not config.aux.source:
         raise ValueError("data.partition = 'own' needs aux.source: there is no private data here to hold some out of")
     classes = class_names(config)
@@ -110,7 +110,7 @@ def open_public(config: Config) -> PublicData:
     tested = corpus if corpus.test is None else replace(corpus, train=corpus.test, test=None)
     corpus = relabel_strictly(tested, classes)
     public = _open_auxiliary(config.aux, corpus.train.shape, strict=config.data.strict)
-    return PublicData(public.train.unlabelled(), corpus.train, classes, (*corpus.notes, *public.notes))
+    return ServerData(public.train.unlabelled(), corpus.train, classes, (*corpus.notes, *public.notes))
 
 
 def open_auxiliary(config: Config) -> Records:

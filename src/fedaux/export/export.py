@@ -8,7 +8,7 @@ from typing import cast
 
 from fedaux import __version__
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.data.federated import PublicData, client_names, open_public
+from fedaux.data.federated import ServerData, client_names, open_public
 from fedaux.data.records import RecordSpec
 from fedaux.export.model import FORMAT, Card, Model
 from fedaux.export.onnx_graph import check_onnx_support
@@ -80,7 +80,7 @@ def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpe
     return network.eval()
 
 
-def make_card(state: RunState, spec: PrototypeSpec, public: PublicData, record_spec: RecordSpec) -> Card:
+def make_card(state: RunState, spec: PrototypeSpec, public: ServerData, record_spec: RecordSpec) -> Card:
     """Return the card of one prototype of a finished run; `save_pretrained` adds what it knows of the files."""
     config, accuracy = state.config, state.history[-1].accuracy
     split: dict[str, Card] = {"dirichlet": {"alpha": config.data.alpha}, "shards": {"shards": config.data.shards}}

@@ -50,6 +50,11 @@ def require_rounds(state: RunState, folder: Path) -> RunState:
     return state
 
 
+def is_task(key: str) -> bool:
+    """Whether a setting makes the problem another one, so that no accuracy competes with one under another value."""
+    return key.startswith(("data.", "aux.")) or key in ("rounds", "fraction")
+
+
 def find_runs(paths: Iterable[Path]) -> list[Path]:
     """Folders of runs among and below `paths`."""
     found: dict[Path, None] = {}
@@ -62,7 +67,8 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def group(folders: Sequence[Path]) -> list[ArmResult]:
-    """Arms in order of first appearance, named by what makes them differ.
+    """Arms in order of first appearance, named by what makes them differ; methods on the same problem that each have
+    settings of their own, as after tuning, by the method alone.
 
     Where only some runs of an arm are finished, its curves end with the shortest, and its note says so.
     """
@@ -73,7 +79,9 @@ def group(folders: Sequence[Path]) -> list[ArmResult]:
     arms: dict[str, list[FinishedRun]] = {}
     for result, table in zip(results, tables, strict=True):
         arms.setdefault(json.dumps([table[key] for key in keys]), []).append(result)
-    return [_arm(runs, keys) for runs in arms.values()]
+    methods = {runs[0].state.config.method for runs in arms.values()}
+    tuned = len(methods) == len(arms) and not any(map(is_task, keys))
+    return [_arm(runs, keys, ["method"] if tuned and "method" in keys else keys) for runs in arms.values()]
 
 
 def collapsed(runs: Sequence[FinishedRun]) -> str:
@@ -83,11 +91,11 @@ def collapsed(runs: Sequence[FinishedRun]) -> str:
     return f"{count}{warnings[0]}" if warnings else ""
 
 
-def _arm(runs: Sequence[FinishedRun], keys: Sequence[str]) -> ArmResult:
+def _arm(runs: Sequence[FinishedRun], keys: Sequence[str], named: Sequence[str]) -> ArmResult:
     rounds, wanted = min(len(run.curve) for run in runs), max(run.state.config.rounds for run in runs)
     short = [f"seed {run.state.config.seed} ({len(run.curve)})" for run in runs if len(run.curve) < wanted]
     table, method = flatten(runs[0].state.config), find_method(runs[0].state.config.method).label
-    labels = {key: method if key == "method" else f"{key} = {table[key]}" for key in keys}
+    labels = {key: method if key == "method" else f"{key} = {table[key]}" for key in named}
     return ArmResult(
         ", ".join([method, *(text for key, text in labels.items() if key != "method")]),
         {key: table[key] for key in keys},

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,7 @@ MAX_CURVES = 12  # of one chart
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)))
 _LEFT, _TOP, _BOTTOM = 46.0, 26.0, 38.0  # around the frame of curves
 _LEAD, _ROW = 20.0, 15.0  # from the end of a curve to its name, and between two names
+_COLUMNS = 70  # characters of a long name in a legend, before it continues on the next line
 _SHOWN_BANDS = 2  # more of them cover each other: then a band appears when its curve is pointed at
 
 
@@ -227,7 +229,13 @@ class LineChart(Chart):
 
     @property
     def size(self) -> tuple[float, float]:
-        return 6.3, max(3.0, 0.19 * len(self.lines) + 0.9)
+        rows = sum(1 + len(each.label) // _COLUMNS for each in self.lines)
+        return 6.3, 3.0 + 0.19 * rows if self._wordy else max(3.0, 0.19 * rows + 0.9)
+
+    @property
+    def _wordy(self) -> bool:
+        """Whether names are too long to stand beside the curves in a paper."""
+        return max(len(each.label) for each in self.lines) > 28
 
     def plot(self, axes: Axes, colours: Mapping[str, str]) -> None:
         from matplotlib.ticker import PercentFormatter
@@ -239,7 +247,16 @@ class LineChart(Chart):
             dashes = _DASHES[int(name[1])] if name[1:].isdigit() and several else "-"
             width = 2.4 if each.best and several else 1.0 if each.thin else 1.6
             marker = "o" if marked or len(x) == 1 else None
-            axes.plot(x, each.values, color=colours[name], ls=dashes, lw=width, marker=marker, ms=4, label=each.label)
+            axes.plot(
+                x,
+                each.values,
+                color=colours[name],
+                ls=dashes,
+                lw=width,
+                marker=marker,
+                ms=4,
+                label=fill(each.label, _COLUMNS),
+            )
             if any(each.spread):
                 axes.fill_between(
                     x,
@@ -255,7 +272,8 @@ class LineChart(Chart):
         if self.percent:
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
         if several:
-            axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.8)
+            place: Any = ("upper left", (0, -0.17)) if self._wordy else ("center left", (1.01, 0.5))
+            axes.legend(loc=place[0], bbox_to_anchor=place[1], handlelength=2.8)
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,7 +143,9 @@ def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> 
     if several:
         pointed = "; a band appears when you point at its curve." if len(lines) > 2 else "."
         caption += f" Bands are ± one standard deviation{pointed}"
-    caption += " Thin: from random weights; thick: pre-trained on auxiliary data." if pretrained else ""
+    caption += (
+        " Thin: from random weights; thick: pre-trained on auxiliary data." if any(line.thin for line in lines) else ""
+    )
     if len(shown) < len(arms):
         caption += f" The {len(shown)} best of {len(arms)} after the last round; the table has all of them."
     return Figure(LineChart(lines, "round", "test accuracy", top=1.0, percent=True), caption, file=file, title=title)
@@ -247,13 +249,19 @@ def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
 
 
 def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
+    """What a label leaves out of an arm's settings stands in a column of its own."""
+    more = {
+        arm.label: [f"{key} = {arm.settings[key]}" for key in arm.settings if key not in arm.labels] for arm in arms
+    }
     rows = [
         (label, str(one.state.config.seed), f"{100 * one.accuracy:.1f} %", str(_relative(one.folder, folder)))
+        + ((", ".join(more[label]),) if any(more.values()) else ())
         for label, results in runs.items()
         for one in results
     ]
+    head = ("", "seed", "accuracy", "folder", *(["settings"] if any(more.values()) else []))
     text = "The command fedaux report FOLDER makes a page of its own for any of them."
-    return Section("runs", "Runs", text, table=HtmlTable(("", "seed", "accuracy", "folder"), rows))
+    return Section("runs", "Runs", text, table=HtmlTable(head, rows))
 
 
 def _percent(values: NDArray[np.float64]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.report.arms import ArmResult
+from fedaux.report.arms import ArmResult, is_task
 
 SPREAD = "± is the sample standard deviation over seeds (n − 1)."
 _LATEX = {
@@ -111,11 +111,6 @@ def pivot(arms: Sequence[ArmResult]) -> Table | None:
     across = is_task(keys[0]) and not is_task(keys[1])  # then what competes stands side by side
     groups = tuple(tuple(row if across else column for column in columns) for row in rows)
     return Table((keys[0], *columns), body, groups)
-
-
-def is_task(key: str) -> bool:
-    """Whether a setting makes the problem another one, so that no accuracy competes with one under another value."""
-    return key.startswith(("data.", "aux.")) or key in ("rounds", "fraction")
 
 
 def tasks(arms: Sequence[ArmResult]) -> dict[str, str]:

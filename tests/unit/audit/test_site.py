@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from fedaux.audit.attack import AuditConfig
-from fedaux.audit.site import IDENTITY, NAME, Site, head_order, refused, score_order, scores, training, write_rows
+from fedaux.audit.site import (
+    IDENTITY,
+    NAME,
+    AuditedSite,
+    head_order,
+    refused,
+    score_order,
+    scores,
+    training,
+    write_rows,
+)
 from fedaux.core.messages import Hello, HelloOrder
 from fedaux.flower.federation import read_reply
 
@@ -17,12 +27,12 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_it_says_who_it_is_and_which_classes_are_declared(data: Path) -> None:
-    reply = read_reply(Hello, Site.at(data, IDENTITY, **scores(AuditConfig())).send(HelloOrder()))
+    reply = read_reply(Hello, AuditedSite.at(data, IDENTITY, **scores(AuditConfig())).send(HelloOrder()))
     assert (reply.clients, reply.classes) == (f'["{NAME}"]', '["a", "b"]')
 
 
 def test_it_remembers_a_release_until_it_is_made_to_forget(data: Path) -> None:
-    site = Site.at(data, IDENTITY, **scores(AuditConfig()))
+    site = AuditedSite.at(data, IDENTITY, **scores(AuditConfig()))
     order = score_order(site)
     first = site.release(order).arrays["values"]
     assert np.array_equal(site.release(order).arrays["values"], first)
@@ -32,7 +42,7 @@ def test_it_remembers_a_release_until_it_is_made_to_forget(data: Path) -> None:
 
 def test_the_sum_behind_a_step_is_read_off_the_update(data: Path) -> None:
     """At huge ε there is hardly any noise: what comes back is the sum of clipped gradients."""
-    site = Site.at(data, IDENTITY, **training(AuditConfig(epsilon=1000.0)))
+    site = AuditedSite.at(data, IDENTITY, **training(AuditConfig(epsilon=1000.0)))
     found = site.noisy_sum(head_order(site))
     x, y = np.array([(1, 0), (0, 1), (1, 1)]), np.array([0, 1, 0])
     error = np.array([0.5, 0.5]) - np.eye(2)[y]  # softmax of zero weights

@@ -20,6 +20,7 @@ LINES = [
 CHARTS = (
     LineChart(LINES, "round", "test accuracy", top=1.0, percent=True),
     LineChart([Line("one round", [0.5])], "round", "y"),
+    LineChart([Line("a long name " * 9, [0.5]), Line("b", [0.6])], "round", "y"),
     Bubbles(np.array([[3, 1]]), ["a"], ["cat", "a $longer$ name"]),
     Bars([("a", 0.5, "50 %")]),
     Heat(np.array([[0.9, np.nan]]), ["a"], ["a long name", "b"], "true", "predicted"),
@@ -173,13 +174,14 @@ def test_colours_are_those_of_okabe_and_ito() -> None:
 
 def test_an_svg_file_needs_nothing_else(tmp_path: Path) -> None:
     """A title, white paper, and no variables of CSS: Inkscape and LibreOffice do not know them."""
-    CHARTS[2].save(tmp_path / "a.svg", "Who <holds> what")
+    chart = CHARTS[3]
+    chart.save(tmp_path / "a.svg", "Who <holds> what")
     text = (tmp_path / "a.svg").read_text()
     assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
     assert "var(" not in text
     assert "Who &lt;holds&gt; what" in text
     assert set(re.findall(r"#[0-9a-f]{6}", text)) <= {*read_colours().values(), "#ffffff"}
-    assert CHARTS[2]._repr_svg_() == CHARTS[2].svg().standalone()  # a notebook shows the same
+    assert chart._repr_svg_() == chart.svg().standalone()  # a notebook shows the same
     with pytest.raises(FigureError, match="svg, pdf, png"):
         CHARTS[0].save(tmp_path / "a.gif")
 

@@ -50,6 +50,16 @@ def test_arms_are_named_by_what_makes_them_differ(tmp_path: Path, key: str, valu
     assert [arm.curves.shape[1] for arm in found] == ([1, 3] if key == "rounds" else [2, 2])
 
 
+def test_methods_with_settings_of_their_own_are_named_by_the_method(tmp_path: Path) -> None:
+    for method, lr in (("fedavg", 0.1), ("feddf", 0.01)):
+        local = replace(TINY_CONFIG.local, lr=lr)
+        finished_run(tmp_path / method, replace(TINY_CONFIG, method=method, local=local))
+    arms = group(find_runs([tmp_path]))
+    assert [arm.label for arm in arms] == ["FedAVG", "FedDF"]
+    assert arms[1].settings == {"method": "feddf", "local.lr": 0.01}
+    assert "local.lr = 0.01" in write_report(tmp_path).read_text()
+
+
 def test_an_arm_that_is_not_finished_is_cut_and_says_so(tmp_path: Path) -> None:
     for seed in (0, 1):
         finished_run(tmp_path / str(seed), replace(TINY_CONFIG, method="fedavg", rounds=3, seed=seed))
