@@ -24,9 +24,9 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
 
 
 def differences(state: RunState, config: Config) -> list[str]:
-    """List the settings in which the runs differ; more rounds and other federation settings are allowed."""
+    """List the settings in which the runs differ; more rounds, another device or other patience are allowed."""
     old, new = state.config.to_dict(), config.to_dict()
-    found = [key for key in new if new[key] != old[key] and key != "federation"]
+    found = [key for key in new if new[key] != old[key] and key not in ("federation", "device")]
     return [] if found == ["rounds"] and config.rounds >= state.round else found
 
 

@@ -26,6 +26,7 @@ def test_the_same_run_goes_on_also_with_more_rounds_or_more_patience(tmp_path: P
         TINY_CONFIG,
         replace(TINY_CONFIG, rounds=5),
         replace(TINY_CONFIG, federation=FederationConfig(timeout=7)),
+        replace(TINY_CONFIG, device="cpu"),
     ):
         state = stored_state(config, tmp_path)
         assert state is not None
