@@ -47,7 +47,7 @@ def test_a_study_runs_on_other_data(
     ]
     folder = tmp_path / "runs" / "study-one-shot"
     assert "my_own:load, 3 clients" in (folder / "table.md").read_text()
-    for name in ("table.csv", "table.tex", "runs.csv", "sweep.json", "split.svg", "curves-local.epochs-1.svg"):
+    for name in ("table.csv", "table.tex", "runs.csv", "sweep.json", "split.svg", "bars.svg"):
         assert (folder / name).is_file(), name
 
 

@@ -198,7 +198,7 @@ CASES = [
     Case("privacy report of nothing", "privacy report empty", Exit.FOLDER, "empty holds no run"),
     Case("export of nothing", "export empty", Exit.FOLDER, "empty holds no run"),
     Case("a file for a folder", "run CONFIG --out notes.csv", Exit.FOLDER, "notes.csv is a file; --out needs a folder"),
-    Case("check of no site", "deploy check empty", Exit.FOLDER, "empty is not a site"),
+    Case("check of no site", "deploy check empty", Exit.FOLDER, "name a folder that `fedaux deploy init` has written"),
     Case("evaluate without a model", "evaluate empty notes.csv", Exit.FOLDER,
          "empty holds no model (card.json is missing)"),
     Case("predict without a model", "predict empty notes.csv", Exit.FOLDER,

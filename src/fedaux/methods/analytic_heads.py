@@ -23,7 +23,6 @@ from fedaux.config.parsing import require, require_choice
 from fedaux.core.messages import Arrays
 from fedaux.methods.contribution import FixedSum
 from fedaux.methods.hooks import Hooks
-from fedaux.scoring.embedding import linear_discriminant
 
 if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
     from fedaux.data.records import Records
@@ -119,6 +118,8 @@ def ridge_head(sums: FeatureMoments, penalty: float | None = None) -> Head:
 
 def discriminant_head(sums: FeatureMoments, covariance: Matrix) -> Head:
     """The posterior under a Gaussian for each class, all of this covariance."""
+    from fedaux.scoring.embedding import linear_discriminant  # with PyTorch, which a method's name must not wait for
+
     return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums)))
 
 
