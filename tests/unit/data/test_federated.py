@@ -18,7 +18,7 @@ from fedaux.data import federated
 from fedaux.data.federated import (
     FederatedData,
     OverlapError,
-    PublicData,
+    ServerData,
     class_names,
     client_name,
     client_names,
@@ -130,7 +130,7 @@ def test_classes_are_known_without_the_data(tmp_path: Path, source: str, monkeyp
 def test_the_servers_test_data_are_declared_alike(tmp_path: Path) -> None:
     np.savez(tmp_path / "aux.npz", x=np.zeros((4, 2), np.float32))
 
-    def public(folder: str, names: str) -> PublicData:
+    def public(folder: str, names: str) -> ServerData:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "classes.txt").write_text(names)
         table = site("npy", write_arrays("npy", tmp_path / folder, [2, 0, 1])).to_dict()
