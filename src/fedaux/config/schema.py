@@ -200,13 +200,18 @@ class Config(Settings):
         """
         from fedaux.config.toml import to_complete_toml
 
-        own = {key: str(value) for key, value in dotted(self.to_dict()) if here.PREFIX in str(value)}
-        if own:
+        if self.session_keys:
             advice = "save arrays with numpy.savez and give the file; put a class, function or Method into a module"
-            raise ConfigError(f"{', '.join(own)} cannot be written, being objects of this Python session: {advice}.")
+            own = ", ".join(self.session_keys)
+            raise ConfigError(f"{own} cannot be written, being objects of this Python session: {advice}.")
         path = Path(path)
         path.write_text(to_complete_toml(self), encoding="utf-8")
         return path
+
+    @property
+    def session_keys(self) -> list[str]:
+        """The keys whose values are objects of this Python session (`core.here`), which no other process has."""
+        return [key for key, value in dotted(self.to_dict()) if here.PREFIX in str(value)]
 
     @property
     def hash(self) -> str:

@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from fedaux.core import here
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.adapters import from_huggingface, from_torch
+from fedaux.data.labels import relabel
 from fedaux.data.records import CHANNEL_COUNTS, Corpus, Records, channels_first, is_image, is_text
 from fedaux.data.sources import tidy
 
@@ -40,30 +41,22 @@ def source_of(path: Path) -> str:
     return FILES[path.suffix]
 
 
-def as_corpus(value: Any, what: str, test: Any = None, size: int | None = None) -> Corpus:
-    """Data as a corpus.
+def with_test(corpus: Corpus, tested: Corpus) -> Corpus:
+    """Return the corpus with the records of another as its test data; classes are matched by their names."""
+    extra = sorted(set(tested.classes) - set(corpus.classes))
+    if extra:
+        raise DataError(f"test: the class {', '.join(extra[:5])} is in no training record")
+    return replace(corpus, test=(relabel(tested, corpus.classes) if tested.classes else tested).train)
+
+
+def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
+    """Return data as a corpus.
 
     Args:
         value: Arrays (x, y), x alone, `Records`, a `Corpus`, a PyTorch or a Hugging Face dataset.
         what: The argument that it was, for messages: data, public or test.
-        test: Labelled test data of the same kinds; None: part of the training data is held out.
-        size: Of images, to which a dataset's are cropped and resized.
+        size: The size to which the images of a dataset are cropped and resized.
     """
-    corpus = _corpus(value, what, size)
-    if test is None:
-        return corpus
-    tested = as_corpus(test, "test", size=size)
-    if tested.classes != corpus.classes and not set(tested.classes) <= set(corpus.classes):
-        extra = ", ".join(sorted(set(tested.classes) - set(corpus.classes))[:5])
-        raise DataError(f"test: the class {extra} is in no training record")
-    position = {name: index for index, name in enumerate(corpus.classes)}
-    records = tested.train
-    if tested.classes and tested.classes != corpus.classes:
-        records = replace(records, y=np.array([position[tested.classes[label]] for label in records.labels], np.int64))
-    return replace(corpus, test=records)
-
-
-def _corpus(value: Any, what: str, size: int | None) -> Corpus:
     if isinstance(value, Corpus):
         return tidy(value)
     if isinstance(value, Records):
@@ -89,7 +82,7 @@ def as_rows(value: Any, what: str = "records") -> NDArray[Any]:
     x = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
     if x.dtype.kind in "OU" and x.ndim == 1 and all(isinstance(text, str) for text in x.tolist()):
         x = x.astype(object)
-    if len(x.shape) < 1 + (not is_text(x)) or x.dtype.kind not in "OUbiuf" or (x.dtype.kind == "O" and not is_text(x)):
+    if len(x.shape) < 1 + (not is_text(x)) or x.dtype.kind not in "OUbiuf":
         raise DataError(f"{what} must be an array with one row for each record, or a list of texts, not {_kind(value)}")
     if len(x) == 0:
         raise DataError(f"{what} has no rows")
@@ -153,13 +146,9 @@ def joined(corpora: Sequence[Corpus], what: str) -> Corpus:
     if classes and not all(one.classes for one in corpora):
         raise DataError(f"{what}: some clients have names of classes and others numbers; give all of them names")
 
-    def labels(one: Corpus) -> NDArray[np.int64]:
-        return np.array(
-            [classes.index(one.classes[label]) for label in one.train.labels] if classes else one.train.labels
-        )
-
-    x = np.concatenate([one.train.gather() for one in corpora])
-    y = None if first.train.y is None else np.concatenate([labels(one) for one in corpora]).astype(np.int64)
+    alike = [relabel(one, classes).train if classes else one.train for one in corpora]
+    x = np.concatenate([records.gather() for records in alike])
+    y = None if first.train.y is None else np.concatenate([records.labels for records in alike])
     site = np.repeat(np.arange(len(corpora)), [len(one.train) for one in corpora])
     return Corpus(Records(x, y), classes=classes, site=site)
 

@@ -16,7 +16,7 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core import here
 from fedaux.core.errors import unknown_name
-from fedaux.data.objects import DataError, as_corpus, joined, name_corpus, source_of
+from fedaux.data.objects import DataError, as_corpus, joined, name_corpus, source_of, with_test
 from fedaux.data.records import Corpus
 from fedaux.data.sources import SOURCES, open_source
 
@@ -34,20 +34,7 @@ def make_config(
     size: int | None = None,
     **settings: Any,
 ) -> Config:
-    """A validated configuration.
-
-    Args:
-        method: A name (`fedaux.METHODS`), a `Method`, or a whole `Config`, of which the other arguments change parts.
-        data: Labelled private data, split between the clients; a list has one entry for each client. An entry is a
-            pair (x, y), a `Corpus`, a dataset of PyTorch or Hugging Face, a folder or file, the name of a source, or a
-            table of settings `[data]`.
-        public: Public unlabelled data, as `data`, without labels. None: held out of the private data.
-        test: Labelled test data. None: a fifth of the private data is held out.
-        model: The name of a network, a class of `nn.Module`, a function that makes one, or a list of several.
-        size: Of images, in pixels, where they come from a folder or a dataset.
-        settings: Any key of a configuration: `rounds=5`, `local={"lr": 0.1}`; one that exists in a single section also
-            by itself: `clients=20`, `alpha=0.1`, `epsilon=1.0`.
-    """
+    """Return the validated configuration that these arguments of `fedaux.run`, which explains them, describe."""
     table: dict[str, Any] = method.to_dict() if isinstance(method, Config) else {"method": method_name_of(method)}
     for key, value in settings.items():
         _set(table, key, value)
@@ -102,13 +89,13 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
         if "clients" in section and section["clients"] != len(data):
             raise ConfigError(f"clients = {section['clients']}, but data is a list for {len(data)} clients.")
         section |= {"partition": "given", "clients": len(data)}
-        if test is not None:
-            corpus = as_corpus(corpus, "data", test, size)
     elif isinstance(data, (str, PurePath)) and test is None:
         table["data"] = section | _named_source(data, size)
         return
     else:
-        corpus = as_corpus(_open(data, "data", size), "data", None if test is None else _open(test, "test", size), size)
+        corpus = _open(data, "data", size)
+    if test is not None:
+        corpus = with_test(corpus, _open(test, "test", size))
     if corpus.train.y is None:
         raise DataError("data has no labels: give a pair (x, y); records without labels are public=…")
     table["data"] = section | {"source": name_corpus(corpus, "data"), "path": "", "options": {}}
@@ -153,7 +140,7 @@ def _open(value: Any, what: str, size: int | None) -> Corpus:
     if isinstance(value, (str, PurePath)):
         named = _named_source(value, size)
         return open_source(named["source"], named.get("path") or None, **named.get("options", {}))
-    return as_corpus(value, what, size=size)
+    return as_corpus(value, what, size)
 
 
 def _named_source(value: str | PurePath, size: int | None) -> dict[str, Any]:

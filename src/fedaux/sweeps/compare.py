@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.config.methods import PAPER, Method
-from fedaux.config.parsing import ConfigError, dotted
+from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.core import here
 from fedaux.core.progress import OnProgress
@@ -55,15 +55,14 @@ def compare(
     Returns:
         The accuracies of all methods, and where the runs and the report are.
     """
-    base = what if isinstance(what, Config) else None
     if isinstance(what, str):
         raise ConfigError(f"compare takes a list of methods: compare([{what!r}, 'fedavg+p'], …); run({what!r}) is one.")
-    chosen_methods = methods if isinstance(what, Config) else what
-    names = [method_name_of(method) for method in chosen_methods]
+    names = [method_name_of(method) for method in (methods if isinstance(what, Config) else what)]
     if not names:
         raise ConfigError("compare needs at least one method.")
-    config = make_config(base or names[0], data=data, public=public, test=test, model=model, size=size, **settings)
-    own = [key for key, value in dotted(config.to_dict()) if here.PREFIX in str(value)]
+    start = what if isinstance(what, Config) else names[0]
+    config = make_config(start, data=data, public=public, test=test, model=model, size=size, **settings)
+    own = config.session_keys
     if jobs > 1 and (own or any(name.startswith(here.PREFIX) for name in names)):
         raise ConfigError(
             f"jobs = {jobs} needs parts that other processes can import; objects of this session are "
