@@ -30,7 +30,16 @@ from fedaux.core.errors import MissingPackageError
 from fedaux.data.arrays import require_file
 from fedaux.data.images import CHANNELS, crop_and_resize, open_image, own_format
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
-from fedaux.data.records import CHANNEL_COUNTS, UNDECLARED, Corpus, Records, RecordsError, RecordSpec, channels_first
+from fedaux.data.records import (
+    CHANNEL_COUNTS,
+    UNDECLARED,
+    Corpus,
+    Records,
+    RecordsError,
+    RecordSpec,
+    as_array,
+    channels_first,
+)
 from fedaux.data.text import valid_text
 
 Shape = int | str | Sequence[int | str]
@@ -248,7 +257,7 @@ def _row(value: Any, size: int | None, mode: str) -> Any:
         return crop_and_resize(value, size, mode)
     if isinstance(value, str):
         return value
-    x = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    x = as_array(value)
     if x.dtype.kind == "f" and x.ndim == 3 and x.shape[0] in CHANNEL_COUNTS and x.min() >= 0 and x.max() <= 1:
         x = np.rint(255 * x).astype(np.uint8)  # an image, as `ToTensor` gives it
     return x.transpose(1, 2, 0) if channels_first(x[None]) else x
@@ -332,7 +341,7 @@ def _image(value: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 def _picture(value: Any) -> Image.Image:
     """Make an image from pixels, 0 to 255, or from numbers that are clipped to 0 to 1."""
-    x = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    x = as_array(value)
     if x.dtype.kind == "f" and np.isfinite(x).all():
         x = np.rint(255 * x.clip(0, 1))
     if x.dtype.kind not in "iuf" or x.ndim not in (2, 3) or not (x.min() >= 0 and x.max() <= 255):

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from fedaux.core import here
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.adapters import from_huggingface, from_torch
 from fedaux.data.labels import relabel
-from fedaux.data.records import CHANNEL_COUNTS, Corpus, Records, channels_first, is_image, is_text
+from fedaux.data.records import CHANNEL_COUNTS, Corpus, Records, as_array, channels_first, is_image, is_text
 from fedaux.data.sources import tidy
 
 FILES = {".npz": "npz", ".npy": "npy", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
@@ -79,7 +78,7 @@ def as_rows(value: Any, what: str = "records") -> NDArray[Any]:
 
     Images are arrays (N, H, W, C) or (N, C, H, W) of 0 to 255, or of floats from 0 to 1 as `ToTensor` gives them.
     """
-    x = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    x = as_array(value)
     if x.dtype.kind in "OU" and x.ndim == 1 and all(isinstance(text, str) for text in x.tolist()):
         x = x.astype(object)
     if len(x.shape) < 1 + (not is_text(x)) or x.dtype.kind not in "OUbiuf":
@@ -117,7 +116,7 @@ def _kind(value: Any) -> str:
 
 def _labels(value: Any, count: int, what: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """(a number from 0 on for each record, names of the classes where labels are words)."""
-    y = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    y = as_array(value)
     if y.ndim != 1:
         advice = "; take y.argmax(axis=1) of one-hot labels" if y.ndim == 2 else ""
         raise DataError(f"{what}: y must be one label for each record, not an array of shape {y.shape}{advice}")

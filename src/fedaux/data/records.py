@@ -100,6 +100,11 @@ class Records:
             yield slice(start, min(start + size, len(self)))
 
 
+def as_array(values: Any) -> NDArray[Any]:
+    """Return arrays, lists and tables as NumPy has them, and tensors of any device."""
+    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+
+
 def is_image(x: NDArray[Any]) -> bool:
     return x.dtype == np.uint8 and x.ndim == 4
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedaux.core.errors import SettingsError
 from fedaux.data.labels import factorize, name_or_nobody
-from fedaux.data.records import UNDECLARED, Indices, Records
+from fedaux.data.records import UNDECLARED, Indices, Records, as_array
 from fedaux.privacy.module_validation import per_record_safe
 
 FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)
@@ -29,10 +29,10 @@ class UserRecords(Records):
     @classmethod
     def of(cls, x: Any, labels: Any = None, persons: Any = None) -> UserRecords:
         """Make records of arrays or tensors, one row per record. Labels other than whole numbers from 0 are void."""
-        rows = _array(x)
+        rows = as_array(x)
         if rows.dtype == np.float64:
             rows = rows.astype(np.float32)  # models are float32
-        y = None if labels is None else _labels(_array(labels))
+        y = None if labels is None else _labels(as_array(labels))
         if len(rows) == 0 or (y is not None and y.shape != (len(rows),)):
             shape = "none" if y is None else y.shape
             raise SettingsError(
@@ -40,7 +40,7 @@ class UserRecords(Records):
             )
         if persons is None:
             return cls(rows, y)
-        person = _array(persons)
+        person = as_array(persons)
         if person.shape != (len(rows),):
             raise SettingsError(f"{len(rows)} rows came with persons of shape {person.shape}: give each row its person")
         return cls(rows, y, person=factorize(map(name_or_nobody, person.tolist())))
@@ -56,10 +56,6 @@ def _labels(values: NDArray[Any]) -> NDArray[np.int64]:
 def _label(value: Any) -> int:
     valid = isinstance(value, (int, float)) and 0 <= value < 2**53 and value == int(value)
     return int(value) if valid else UNDECLARED
-
-
-def _array(values: Any) -> NDArray[Any]:
-    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
 @per_record_safe  # it remembers nothing; the model inside is checked by itself
