@@ -18,6 +18,7 @@ from fedaux.core.errors import MissingPackageError
 from fedaux.core.metrics import METRIC_NAMES
 from fedaux.core.results import RoundResult
 from fedaux.privacy.accounting import round_up
+from fedaux.report.terminal import plural
 from fedaux.server.result import FinishedRun
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ class Result(FinishedRun):
     def __repr__(self) -> str:
         clients = len(self.config.federation.sites) or self.config.data.clients
         lines = [
-            f"{self.label}: accuracy {self.accuracy:.3f} after {self.state.round} rounds, {clients} clients",
+            f"{self.label}: accuracy {self.accuracy:.3f} after {plural(self.state.round, 'round')}, "
+            f"{plural(clients, 'client')}",
             f"privacy: {self.privacy.summary}",
             f"folder: {self.folder}",
             *([f"warning: {self.warning}"] if self.warning else []),
