@@ -1,0 +1,67 @@
+"""The roster of secure sums: each site's public key, pinned on every site's own disk, so that a server invents none.
+
+A site has `sum.key` (private, made at the site) and `roster.json`, the same at all sites: owners compare its
+fingerprint, by telephone for instance, as they would that of a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fedaux.core.errors import SettingsError
+from fedaux.core.io import write_atomically
+
+KEY_FILE, ROSTER_FILE = "sum.key", "roster.json"
+_KEY_SIZE = 32
+Roster = Mapping[str, bytes]  # the Ed25519 public key of each site, by name
+
+
+def make_signing_key(folder: Path, replace: bool = False) -> bytes:
+    """Make the site's key in `folder` unless it has one; return the public key."""
+    path = folder / KEY_FILE
+    if replace or not path.exists():
+        write_atomically(path, Ed25519PrivateKey.generate().private_bytes_raw(), private=True)
+    return load_signing_key(folder).public_key().public_bytes_raw()
+
+
+def load_signing_key(folder: Path) -> Ed25519PrivateKey:
+    """Read the site's key."""
+    path = folder / KEY_FILE
+    try:
+        return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
+    except FileNotFoundError as error:
+        raise SettingsError(
+            f"{path} is missing: secure sums need it, `fedaux deploy key` makes one, and the roster must name it"
+        ) from error
+    except ValueError as error:
+        raise SettingsError(f"{path} is damaged: it should have {_KEY_SIZE} bytes") from error
+
+
+def read_roster(path: Path) -> dict[str, bytes]:
+    """Read the names and public keys of all sites."""
+    try:
+        return {str(name): bytes.fromhex(key) for name, key in json.loads(path.read_bytes())["sites"].items()}
+    except FileNotFoundError as error:
+        raise SettingsError(
+            f"{path} is missing: secure sums need the roster of all sites, which `fedaux deploy` writes"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SettingsError(f"{path} is no roster: it should be {{'sites': {{NAME: public key in hex}}}}") from error
+
+
+def write_roster(path: Path, roster: Roster) -> None:
+    """Write the roster; the same sites give the same bytes."""
+    sites = {name: roster[name].hex() for name in sorted(roster)}
+    write_atomically(path, json.dumps({"sites": sites}, indent=1).encode() + b"\n")
+
+
+def fingerprint(roster: Roster) -> str:
+    """Return what owners compare: five groups of four hexadecimal digits for the whole roster."""
+    facts = json.dumps([(name, roster[name].hex()) for name in sorted(roster)]).encode()
+    digits = hashlib.sha256(facts).hexdigest()[:20]
+    return " ".join(digits[start : start + 4] for start in range(0, 20, 4))
