@@ -8,14 +8,16 @@ from dataclasses import replace
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Account, Failure, Federation, Subtotal, Update
+from fedaux.core.messages import Account, Failure, Federation, Subtotal, TrainOrder, Update
 from fedaux.core.progress import ReplyReceived, WorkProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
+from fedaux.methods.summed_update import update_shapes, vector_length
 from fedaux.server.analytic_round import finish_round
-from fedaux.server.preparation import initial_state, prepare
+from fedaux.server.preparation import by_prototype, initial_state, prepare
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
+from fedaux.server.secure_sum import secure_total
 from fedaux.server.server import Server
 
 
@@ -51,7 +53,7 @@ def run(
             save(state)
         state = replace(state, selected=tuple(chosen))
         if server.method.analytic:
-            prepared = sum(client in state.sums_received or client in state.releases for client in chosen)
+            prepared = sum(client in state.records for client in chosen)
             check_quorum(server.config, state.round + 1, prepared, wanted, failures)
             state, costs = finish_round(server, state, chosen, failures, costs), Costs()
             save(state)
@@ -80,6 +82,8 @@ def train(
     accounts = {}
     with current.costs.phase("train"):
         orders = [server.orders.train(state, client, current.teacher_weights) for client in chosen]
+        if server.config.federation.secure:
+            return train_securely(server, federation, state, current, orders)
         for reply in federation.ask(current.costs.count_sent(orders)):
             if isinstance(reply, Update):
                 accounts[reply.client] = Account.from_json(reply.account)
@@ -91,6 +95,21 @@ def train(
                 current.failures.append(reply)
             if len(current.client_metrics) >= wanted:
                 break  # spare clients are not waited for
+    return accounts
+
+
+def train_securely(
+    server: Server, federation: Federation, state: RunState, current: Round, orders: Sequence[TrainOrder]
+) -> dict[str, Account]:
+    """Add the secure sum of each prototype's updates (T1, T2); return the accounts of all that took part."""
+    accounts: dict[str, Account] = {}
+    for label, group in by_prototype(server, orders).items():
+        length = vector_length(update_shapes(group[0], server.hooks))
+        total, failures = secure_total(server, state, federation, group, length, current.costs)
+        current.failures += failures
+        if total is not None:
+            current.add_sum(label, total, group[0])
+            accounts |= total.accounts
     return accounts
 
 
