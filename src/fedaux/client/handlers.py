@@ -99,11 +99,15 @@ def train(order: TrainOrder, site: Site) -> Update | Masked:
     rows = cache(lambda: load_task(order, site))
     result = train_with_privacy(task, rows) if site.config.privacy.private_training else train_plainly(task, rows)
     task.results.drop_old()
-    update = task.update(result, lambda: rows()[0])
-    if not order.sum:
+    return as_sent(task, task.update(result, lambda: rows()[0]))
+
+
+def as_sent(task: ClientTask, update: Update) -> Update | Masked:
+    """Return the update, or in a secure sum the client's contribution under masks."""
+    if not task.order.sum:
         return update
-    contribution = summed_update(order, update, task.hooks)
-    return Participation.of(order, site).answer(order, lambda request: contribution)
+    contribution = summed_update(task.order, update, task.hooks)
+    return Participation.of(task.order, task.site).answer(task.order, lambda request: contribution)
 
 
 def open_task(order: TrainOrder, site: Site) -> ClientTask:

@@ -37,10 +37,9 @@ from fedaux.core.messages import (
 )
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.account import BudgetStore
-from fedaux.privacy.roster import load_signing_key, read_roster, simulated_key
+from fedaux.privacy.roster import ROSTER_FILE, load_signing_key, read_roster, simulated_key
 from fedaux.privacy.secure_sum import (
     Keys,
-    SecureSumError,
     SiteState,
     SumSettings,
     agreed_threshold,
@@ -107,14 +106,20 @@ class Participation:
 
     @cached_property
     def settings(self) -> SumSettings:
-        federation = self.site.config.federation
-        real = read_roster(self.site.vault / "roster.json") if federation.sites else None
-        return sum_settings(self.terms, real)
+        return sum_settings(self.terms, read_roster(self._home / ROSTER_FILE) if self._real else None)
 
     @cached_property
     def signing_key(self) -> Ed25519PrivateKey:
-        real = bool(self.site.config.federation.sites)
-        return load_signing_key(self.site.vault) if real else simulated_key(self.client)
+        return load_signing_key(self._home) if self._real else simulated_key(self.client)
+
+    @property
+    def _real(self) -> bool:
+        """Whether this is a site with a roster and a key of its own, rather than a part of a simulation."""
+        return bool(self.site.config.federation.sites)
+
+    @property
+    def _home(self) -> Path:
+        return self.site.account_folder(self.client)
 
     @property
     def honest(self) -> int:
@@ -123,7 +128,7 @@ class Participation:
 
     @property
     def folder(self) -> Path:
-        return self.site.account_folder(self.client) / FOLDER
+        return self._home / FOLDER
 
     @property
     def path(self) -> Path:
@@ -170,16 +175,13 @@ class Participation:
                     self._enter_unprotected()
                 sealed = {name: array.tobytes() for name, array in order.sealed.items()}
                 vector = make(f"secure sum {_own_hash(known.state)}")
-                try:
-                    state, masked = known.state.mask(sealed, vector)
-                except SecureSumError as error:
-                    raise OrderError(str(error)) from error
+                state, masked = known.state.mask(sealed, vector)
                 write_atomically(path, masked.tobytes(), private=True)
                 self.remember(Remembered(state, {**known.answers, "masked": (question, {})}))
             elif answered[0] != question or not path.exists():
                 raise OrderError(f"{self.client} has answered this sum to another order")
             masked = np.frombuffer(path.read_bytes(), np.uint64)
-        account = BudgetStore(self.site.account_folder(self.client), self.site.config.privacy).account()
+        account = BudgetStore(self._home, self.site.config.privacy).account()
         return Masked(self.client, account.to_json(), {"masked": masked})
 
     @property
@@ -236,17 +238,14 @@ def take_part(order: SumOrder, site: Site) -> SumReply:
 def _step(
     step: str, state: SiteState, received: Mapping[str, bytes], part: Participation
 ) -> tuple[SiteState, dict[str, bytes]]:
-    try:
-        if step == "shares":
-            return state.share([Keys.from_bytes(name, one) for name, one in received.items()])
-        if step == "survivors":
-            state, signature = state.agree(received, part.signing_key)
-            return state, {part.client: signature}
-        if step == "unmask":
-            state, found = state.unmask(received)
-            return state, found.to_bytes()
-    except SecureSumError as error:
-        raise OrderError(str(error)) from error
+    if step == "shares":
+        return state.share([Keys.from_bytes(name, one) for name, one in received.items()])
+    if step == "survivors":
+        state, signature = state.agree(received, part.signing_key)
+        return state, {part.client: signature}
+    if step == "unmask":
+        state, found = state.unmask(received)
+        return state, found.to_bytes()
     raise OrderError("this sum is finished")
 
 

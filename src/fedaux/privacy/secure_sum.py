@@ -36,8 +36,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import SumTerms
+from fedaux.core.messages import OrderError, SumTerms
 from fedaux.privacy.roster import simulated_key
 
 PRIME = 2**256 + 297  # the smallest above all secrets of 32 bytes
@@ -48,10 +47,8 @@ Vector = NDArray[np.uint64]
 Names = tuple[str, ...]
 
 
-class SecureSumError(FedauxError, RuntimeError):
+class SecureSumError(OrderError):
     """A message that the protocol does not allow, or a sum with too few sites. No secret has left."""
-
-    code = Exit.PRIVACY
 
 
 def least_threshold(sites: int) -> int:

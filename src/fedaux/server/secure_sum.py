@@ -43,7 +43,8 @@ from fedaux.privacy.secure_sum import (
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 
-ATTEMPTS = 3  # of a sum with noise, each of which is entered in the sites' accounts
+TRIES = 2  # of the same sum: sites that were away may be back, and answer as before
+ATTEMPTS = 2  # sums with noise: the second is entered in the sites' accounts as another release
 TRANSCRIPT = "secure-sum.json"
 Bytes = dict[str, dict[str, str]]  # hex by site and, for shares, by the site that they are for
 T = TypeVar("T", SumReply, Masked)
@@ -196,11 +197,12 @@ def secure_total(
     scale = noise(honest_sites(threshold, len(sites), own.colluders)) if noise else 0.0
     for attempt in range(ATTEMPTS if noise else 1):
         terms = SumTerms(run, statistic(orders[0]), attempt, sites, threshold, own.colluders, scale, length)
-        current = SecureSum(federation, orders, sum_settings(terms, server.roster), terms, transcript, costs)
-        try:
-            return current.run(), [*failures, *current.failures]
-        except SecureSumError as error:
-            failures += [*current.failures, Failure("all sites", f"the secure sum was given up: {error}")]
+        for _ in range(TRIES):
+            current = SecureSum(federation, orders, sum_settings(terms, server.roster), terms, transcript, costs)
+            try:
+                return current.run(), [*current.failures, *failures]
+            except SecureSumError as error:
+                failures = [Failure("all sites", f"the secure sum was given up: {error}"), *current.failures]
     return None, failures
 
 
