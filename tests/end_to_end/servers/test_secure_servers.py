@@ -35,7 +35,8 @@ def test_the_head_and_the_models_are_those_of_a_server_that_sees_everything(tmp_
     for label, arrays in here.sums.items():
         assert all(np.array_equal(array, there.sums[label][name]) for name, array in arrays.items())
     for label, arrays in here.weights.items():
-        assert all(np.array_equal(array, there.weights[label][name]) for name, array in arrays.items())
+        for name, array in arrays.items():  # in process, heads train as one stack
+            assert np.abs(array - there.weights[label][name]).max() < 1e-5
     assert "secure sum" in log
 
 
