@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from scipy.special import softmax
 
 from fedaux import Config, Result, run
+from fedaux.client.loading import open_rows
+from fedaux.client.site import Site
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
@@ -213,3 +217,45 @@ def test_what_cannot_be_summed_is_refused_at_once() -> None:
         secure(replace(CONFIG, method="feddf"))
     with pytest.raises(ValueError, match="threshold above 2/3"):
         secure(CONFIG, threshold=0.5)
+
+
+def test_private_training_in_secure_sums_keeps_one_budget(tmp_path: Path) -> None:
+    """The release and each round's gradients, all summed with shared noise, cost what the owner allows in all."""
+    privacy = replace(CONFIG.privacy, unsafe_seed=-1, epsilon_total=2.0, private_training=True)
+    local = LocalConfig(optimizer="sgd", lr=1.0)
+    config = replace(CONFIG, method="fedavg+p", head_only=True, head_init="closed-form", rounds=3, local=local)
+    result = run(secure(replace(config, privacy=privacy)), tmp_path / "run")
+    assert result.curve[-1] > 0.3
+    for client in result.state.summed:
+        _, entries = read_account(tmp_path / "run" / "clients" / client)
+        assert [entry.trains for entry in entries if entry.steps] == [False, True, True, True]
+        assert 1.99 < result.state.accounts[client].epsilon <= 2.0
+    assert (
+        "certainty scores and the local models of this run are together (2, 1e-05)" in result.state.ledger.statement()
+    )
+    with pytest.raises(QuorumError, match="privacy budget does not allow"):
+        run(secure(replace(config, privacy=privacy, rounds=4)), tmp_path / "run")
+
+
+def test_a_step_of_private_training_goes_down_the_clipped_gradients_of_all_records(tmp_path: Path) -> None:
+    """Hardly any noise: the head moves as the oracle says, the gradients of softmax regression record by record."""
+    privacy = replace(CONFIG.privacy, epsilon=400.0, epsilon_total=900.0, private_training=True, unsafe_seed=1)
+    local = LocalConfig(optimizer="sgd", lr=0.7)
+    config = replace(CONFIG, method="fedavg+p", head_only=True, head_init="closed-form", local=local, privacy=privacy)
+    states = {rounds: run(secure(replace(config, rounds=rounds)), tmp_path / str(rounds)).state for rounds in (1, 2)}
+    before, after = (states[rounds].weights[MLP.label]["parameters"].astype(np.float64) for rounds in (1, 2))
+    site = Site(config, tmp_path / "1" / "clients", tuple(sorted(states[1].summed)))
+    total, count = np.zeros_like(before), 0
+    server = make_server(config, cache=tmp_path / "cache", state=states[1])
+    server.restore(states[1])
+    for client in site.clients:
+        order = server.orders.train(replace(states[1], prepared=frozenset()), client)
+        model, records = open_rows(order, site)
+        psi = model.features(torch.from_numpy(records.gather())).double().numpy()
+        head = before.reshape(-1)[:-10].reshape(10, -1), before.reshape(-1)[-10:]
+        p = softmax(psi @ head[0].T + head[1], axis=1) - np.eye(10)[records.labels]
+        rows = np.concatenate([(p[:, :, None] * psi[:, None, :]).reshape(len(p), -1), p], axis=1)
+        total += (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)).sum(axis=0)
+        count += len(p)
+    moved, expected = after - before, -0.7 * total / count
+    assert np.linalg.norm(moved - expected) < 0.05 * np.linalg.norm(expected)

@@ -16,7 +16,7 @@ from fedaux.client.loading import load_features, load_mapped, load_records, load
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
 from fedaux.client.teaching import prepare_teaching
-from fedaux.client.training import ClientTask, labelled, train_plainly, train_with_privacy
+from fedaux.client.training import ClientTask, labelled, train_in_sum, train_plainly, train_with_privacy
 from fedaux.config.methods import SUMS
 from fedaux.config.schema import Config
 from fedaux.core.messages import (
@@ -97,6 +97,8 @@ def train(order: TrainOrder, site: Site) -> Update | Masked:
     """
     task = open_task(order, site)
     rows = cache(lambda: load_task(order, site))
+    if order.sum and site.config.privacy.private_training:
+        return train_in_sum(task, rows)
     result = train_with_privacy(task, rows) if site.config.privacy.private_training else train_plainly(task, rows)
     task.results.drop_old()
     return as_sent(task, task.update(result, lambda: rows()[0]))

@@ -150,9 +150,9 @@ class Config(Settings):
             "teachers.run_on = 'clients'.",
         )
         require(
-            not self.privacy.private_training,
-            "privacy.private_training adds each client's own noise; federation.secure is for noise once per sum: use "
-            "one of them.",
+            not self.privacy.private_training or (self.releases and not method.distils),
+            "private training in secure sums starts from the sum of releases, which also counts the records, and has "
+            "one model only: set head_init = 'closed-form', and a method such as fedavg+p or fedadam+p.",
         )
         require(
             federation.over_selection == 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
@@ -13,6 +14,7 @@ from fedaux.core.progress import ReplyReceived, WorkProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
 from fedaux.methods.summed_update import update_shapes, vector_length
+from fedaux.privacy.accounting import shared_training_scale
 from fedaux.server.analytic_round import finish_round
 from fedaux.server.preparation import by_prototype, initial_state, prepare
 from fedaux.server.round import Round
@@ -103,13 +105,19 @@ def train_securely(
 ) -> dict[str, Account]:
     """Add the secure sum of each prototype's updates (T1, T2); return the accounts of all that took part."""
     accounts: dict[str, Account] = {}
+    private, config = server.config.privacy.private_training, server.config
     for label, group in by_prototype(server, orders).items():
-        length = vector_length(update_shapes(group[0], server.hooks))
-        total, failures = secure_total(server, state, federation, group, length, current.costs)
+        parameters = group[0].weights["parameters"].size
+        length = parameters if private else vector_length(update_shapes(group[0], server.hooks))
+        released = len(state.pooled[label].arrays["values"]) if private else 0
+        noise = partial(shared_training_scale, config.privacy, config.rounds, parameters, released) if private else None
+        total, failures = secure_total(server, state, federation, group, length, current.costs, noise)
         current.failures += failures
-        if total is not None:
+        if total is not None and private:
+            current.add_gradient(label, total, group[0], state.pooled[label].records)
+        elif total is not None:
             current.add_sum(label, total, group[0])
-            accounts |= total.accounts
+        accounts |= total.accounts if total is not None else {}
     return accounts
 
 

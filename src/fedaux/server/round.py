@@ -22,6 +22,7 @@ from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.methods.hooks import next_model, with_extra
 from fedaux.methods.summed_update import summed_contribution
 from fedaux.methods.teachers import bayesian_teachers, own_weights, teacher_logits
+from fedaux.privacy.mechanism import GRID
 from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
 from fedaux.server.distill import distill_students, student_init
@@ -129,6 +130,17 @@ class Round:
         self.total.merge(contribution)
         self.unprotected += len(clients)
         self.client_metrics |= dict.fromkeys(clients, ClientMetrics(max(1, records // len(clients)), loss, 0.0))
+
+    def add_gradient(self, label: str, total: SecureTotal, order: TrainOrder, records: int) -> None:
+        """Add a step of private training: down the noisy sum of all records' clipped gradients."""
+        privacy, clients = self.server.config.privacy, total.sites
+        step = order.lr * privacy.max_grad_norm / (GRID * records)
+        weights = {**order.weights, "parameters": order.weights["parameters"] - np.float32(step) * total.vector}
+        weights["parameters"] = weights["parameters"].astype(np.float32)
+        self.total.merge(Contribution.of(label, weights, records=1))
+        noise = total.terms.scale * math.sqrt(total.terms.threshold - total.terms.colluders) / GRID
+        self.private_training |= dict.fromkeys(clients, PrivateTraining(noise, 1.0, 1))
+        self.client_metrics |= dict.fromkeys(clients, ClientMetrics(max(1, records // len(clients)), 0.0, 0.0))
 
     def subtotal(self, accounts: dict[str, Account]) -> Subtotal:
         """Return everything added so far as one reply, with the accounts of the clients that answered."""
