@@ -76,7 +76,7 @@ class Setting:
 
     def __init__(self, config: Config) -> None:
         self.config, self.data = config, open_data(config)
-        self.server = _prepared(config, self.data)
+        self.server = prepared_server(config, self.data)
         spec = config.prototypes[0]
         model = self.server.networks.whole[spec.label]
         h0 = H0(spec, model.features, flatten_state(model.features), FeatureCache(cache_folder(), private=True))
@@ -153,7 +153,7 @@ class Setting:
         return self.accuracy(weights), teachers, float((share * right).sum(axis=0).mean())
 
 
-def _prepared(config: Config, data: FederatedData) -> Server:
+def prepared_server(config: Config, data: FederatedData) -> Server:
     server = Server.of(config, data.aux, data.test, len(data.classes), data.clients, cache_folder())
     pretrain_extractor(server, config.prototypes[0])
     return server
