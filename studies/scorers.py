@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ from fedaux.models.inference import predict, transform_rows
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.mechanism import release
 from fedaux.scoring.base import Reference, Scorer
-from fedaux.scoring.embedding import pool
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import teacher_weights
@@ -136,11 +137,11 @@ class Setting:
     def closed_form(self, privacy: PrivacyConfig) -> tuple[float, float, float]:
         """One shot, end-to-end private: the head from the releases that score."""
         classes = len(self.data.classes)
-        scorer = make_scorer(privacy, classes)
+        scorer = cast(ClassEmbeddingScorer, make_scorer(privacy, classes))
         public = scorer.publish(self.negatives.gather())
         reference = Reference(scorer.embed(public, self.negatives.gather()))
         head = linear_head(self.test.x.shape[1], classes)
-        set_head(head, *pool(self._sent(scorer, public, privacy), classes).head(public, reference))
+        set_head(head, *scorer.head(public, reference, self._sent(scorer, public, privacy)))
         right = predict(head, self.test).argmax(axis=1) == self.test.labels
         return float(right.mean()), np.nan, np.nan
 

@@ -34,7 +34,7 @@ from fedaux.core.io import cache_folder
 from fedaux.core.messages import Arrays, Release
 from fedaux.data.federated import open_data
 from fedaux.models import flatten_state
-from fedaux.privacy.mechanism import GRID, Summary, release, release_multiplier
+from fedaux.privacy.mechanism import Summary, release, release_multiplier
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_moments import ClassMomentsScorer, Moments, sensitivity
 from fedaux.scoring.embedding import (
@@ -212,7 +212,7 @@ def study(config: Config) -> dict[str, list[float]]:
 
 
 def table(found: dict[str, list[float]]) -> str:
-    """Accuracy by arm and ε: mean ± sample standard deviation over splits of the clients, or over draws of the noise."""
+    """Accuracy by arm and ε: mean ± sample standard deviation over splits, or over draws where splits do not matter."""
     arms = list(dict.fromkeys(key.split("|")[0] for key in found if not key.startswith("chosen")))
     lines = ["| | " + " | ".join(f"ε = {epsilon:g}" if epsilon < 1000 else "no noise" for epsilon in EPSILONS) + " |"]
     lines.append("| --- |" + " --- |" * len(EPSILONS))

@@ -23,6 +23,7 @@ from fedaux.core.messages import Arrays, OrderError, Release
 from fedaux.privacy.mechanism import GRID, Bound, Summary, continuous_multiplier, quantize, unit_rows
 from fedaux.scoring.base import Features, Labels, Reference, Shares, Vector, check_shapes
 from fedaux.scoring.embedding import (
+    BETWEEN_GROUPS,
     ClassEmbeddingScorer,
     ClassValues,
     Head,
@@ -32,6 +33,7 @@ from fedaux.scoring.embedding import (
     linear_discriminant,
     on_features,
     pool_classes,
+    posterior,
     public_map,
 )
 
@@ -188,11 +190,6 @@ class Moments:
     def mean(self) -> Vector:
         return np.asarray(self.shares @ self.pooled.means)
 
-    @property
-    def mean_variance(self) -> float:
-        """Of the noise on a coordinate of a class mean, on average over the records."""
-        return float(self.shares @ np.square(self.pooled.sigma))
-
     def within(self) -> Vector:
         """The covariance within classes: the mean of φφᵀ less Σ p_c mean_c mean_cᵀ, with eigenvalues raised to a floor.
 
@@ -213,32 +210,47 @@ class Moments:
 
     def discriminant(self, reference: Reference) -> tuple[Vector, Vector]:
         """(weights (C, k), biases (C,)) on φ: Gaussians around the class means, of the covariance `within`."""
-        means, covariance = self.pooled.means, self.within()
-        weights, bias = linear_discriminant(means - self.mean, covariance, self.pooled.log_priors)
-        calm = self._tempered(solve(covariance, np.eye(len(covariance)), assume_a="pos"), reference)
+        covariance = self.within()
+        means, uncertainty = self._class_means(covariance, reference)
+        weights, bias = linear_discriminant(means, covariance, self.pooled.log_priors)
+        calm = _tempered(covariance, uncertainty, reference)
         return calm * weights, calm * (bias - weights @ self.mean)
 
     def ridge(self, reference: Reference) -> tuple[Vector, Vector]:
-        """The same by ridge regression on one-hot labels, with the floor for a penalty, in the scale of logits.
+        """The same by least squares on one-hot labels, with the floor for a penalty.
 
         Predictions estimate one-hot labels; divided by the variance of their error they are the logits of a posterior.
         """
-        shares, means = self.shares, self.pooled.means - self.mean
-        inverse = solve(self.total(), np.eye(len(self.mean)), assume_a="pos")
-        weights = (shares[:, None] * means) @ inverse
-        explained = float(np.einsum("ck,ck->", weights, shares[:, None] * means))
-        variance = max((1 - float(np.square(shares).sum()) - explained) / len(shares), 1e-6)
-        calm = self._tempered(inverse, reference)
-        return calm * weights / variance, calm * (shares - weights @ self.mean) / variance
+        covariance, shares = self.total(), self.shares
+        means, uncertainty = self._class_means(covariance, reference)
+        targets = shares[:, None] * means
+        weights = solve(covariance, targets.T, assume_a="pos").T
+        unexplained = 1 - float(np.square(shares).sum()) - float((weights * targets).sum())
+        scale = _tempered(covariance, uncertainty, reference) / max(unexplained / len(shares), 1e-6)
+        return scale * weights, scale * (shares - weights @ self.mean)
 
-    def _tempered(self, inverse: Vector, reference: Reference) -> float:
-        """A factor ≤ 1 on logits, for the known noise on the class means, which moves no decision.
+    def _class_means(self, within: Vector, reference: Reference) -> tuple[Vector, Vector]:
+        """(class means around the mean of all, (C, k); covariance of what noise leaves uncertain, averaged).
 
-        Noise σ on a mean is noise of variance v = σ²·φᵀΣ⁻²φ on a logit. A posterior averaged over noise of variance v
-        between two logits is about the one of both divided by √(1 + πv/8) (MacKay 1992); v is that of public rows.
+        As in `predictive`, half of the public variance is expected between classes: directions in which the noise is
+        larger than that count for less.
         """
-        spread = 2 * self.mean_variance * float(np.einsum("ij,jk,ki->", inverse, reference.covariance, inverse))
-        return 1 / math.sqrt(1 + math.pi * spread / 8)
+        between = BETWEEN_GROUPS * reference.covariance
+        columns = zip(self.pooled.means - self.mean, self.pooled.sigma, self.pooled.records, strict=True)
+        found = [posterior(shift, between, within, sigma, records) for shift, sigma, records in columns]
+        means, uncertainty = (np.stack(parts) for parts in zip(*found, strict=True))
+        return means, np.einsum("c,ckl->kl", self.shares, uncertainty)
+
+
+def _tempered(covariance: Vector, uncertainty: Vector, reference: Reference) -> float:
+    """A factor ≤ 1 on all logits for what is uncertain of the class means: a noisy head should not be sure.
+
+    Means with covariance U give a logit of φ the variance v = φᵀΣ⁻¹UΣ⁻¹φ. A posterior averaged over normal noise of
+    variance 2v between two logits is about that of both divided by √(1 + πv/4) (MacKay 1992); v is that of public rows.
+    """
+    rows = solve(covariance, reference.covariance, assume_a="pos")  # Σ⁻¹S
+    variance = float(np.einsum("ij,ji->", rows, solve(covariance, uncertainty, assume_a="pos")))
+    return 1 / math.sqrt(1 + math.pi * max(variance, 0.0) / 4)
 
 
 HEADS: dict[str, Callable[[Moments, Reference], tuple[Vector, Vector]]] = {

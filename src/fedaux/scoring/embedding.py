@@ -108,10 +108,16 @@ def predictive(mean: Vector, public: Gaussian, sigma: float, records: float) -> 
     m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V. Noise that
     hides the signal gives K → 0: one density for every group.
     """
-    between, within = BETWEEN_GROUPS * public.covariance, (1 - BETWEEN_GROUPS) * public.covariance
+    within = (1 - BETWEEN_GROUPS) * public.covariance
+    shift, uncertainty = posterior(mean - public.mean, BETWEEN_GROUPS * public.covariance, within, sigma, records)
+    return Gaussian(public.mean + shift, within + uncertainty)
+
+
+def posterior(shift: Vector, between: Vector, within: Vector, sigma: float, records: float) -> tuple[Vector, Vector]:
+    """(mean, covariance) of m ~ N(0, B) given its noisy release, as in `predictive`: K·shift and K V."""
     noise = sigma**2 * np.eye(len(between)) + within / records
     gain = np.linalg.solve(between + noise, between).T
-    return Gaussian(public.mean + gain @ (mean - public.mean), within + gain @ noise)
+    return gain @ shift, gain @ noise
 
 
 class EmbeddingScorer(PortableScorer):

@@ -4,20 +4,29 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from fedaux.config.parsing import ConfigError
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Arrays, OrderError
+from fedaux.core.order_fields import PUBLIC, ArrayGroup
 from fedaux.data.records import Records
-from fedaux.privacy.mechanism import GRID, unit_rows
+from fedaux.privacy.mechanism import GRID, release, unit_rows
 from fedaux.privacy.units import Units
+from fedaux.scoring.base import Reference
 from fedaux.scoring.class_moments import (
     ROW_STEPS,
     SHARE_STEPS,
     ClassMomentsScorer,
+    Moments,
+    PublicFacts,
     moment_rows,
     public_split,
     sensitivity,
 )
-from fedaux.scoring.embedding import embed_per_record
+from fedaux.scoring.embedding import ClassEmbeddingScorer, Head, embed_per_record
+from fedaux.scoring.registry import make_scorer
 
 SPLITS = [
     (0.6, 0.0, 0.8),
@@ -34,9 +43,8 @@ ADJACENCIES = ["replace-one", "add-remove"]
 def public_of(width: int, k: int, split: tuple[float, ...], seed: int = 0) -> Arrays:
     rng = np.random.default_rng(seed)
     basis = rng.normal(size=(width, k)).astype(np.float32)
-    usable = (
-        public_split(*split) if np.linalg.norm(split) == pytest.approx(1.0, abs=0.02) else np.array(split, np.float32)
-    )
+    near = abs(np.linalg.norm(split) - 1) < 0.02
+    usable = public_split(*split) if near else np.array(split, np.float32)
     return {"mean": rng.normal(size=width).astype(np.float32), "basis": basis, "split": usable}
 
 
@@ -192,3 +200,137 @@ def test_a_bound_on_the_norm_is_reached_where_all_records_are_alike() -> None:
     rows = np.tile(np.random.default_rng(6).normal(size=4).astype(np.float32), (50, 1))
     found = scorer.summarise(public, rows, np.ones(50, np.int64), "replace-one", 50, np.ones(50))
     assert 0.999 < np.linalg.norm(found.values) / scorer.bound(public, "replace-one", 50).norm <= 1.0
+
+
+CENTRES = np.random.default_rng(9).normal(size=(4, 12))
+SHAPE = np.random.default_rng(10).normal(size=(12, 12)) * np.linspace(2.0, 0.3, 12)
+
+
+def rows_of(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+    """Classes that differ where records of one class vary little: the covariance within classes decides."""
+    return (CENTRES[labels] * 0.8 + rng.normal(size=(len(labels), 12)) @ SHAPE).astype(np.float32)
+
+
+class Federation:
+    """Public rows of another covariance, and clients' releases at some budget."""
+
+    def __init__(self, epsilon: float, clients: int = 1, records: int = 6000) -> None:
+        rng = np.random.default_rng(11)
+        self.scorer = ClassMomentsScorer(4, 12)
+        negatives = (rng.normal(size=(600, 12)) * 2).astype(np.float32)
+        self.public = self.scorer.publish(negatives)
+        self.reference = Reference(self.scorer.embed(self.public, negatives))
+        labels = rng.integers(0, 4, records)
+        self.features, self.labels = rows_of(rng, labels), labels
+        self.test_labels = rng.integers(0, 4, 3000)
+        self.test = rows_of(rng, self.test_labels)
+        privacy = PrivacyConfig(scorer="class-moments", epsilon=epsilon, unsafe_seed=3)
+        self.releases = []
+        for index, part in enumerate(np.array_split(np.arange(records), clients)):
+            ones = np.ones(len(part))
+            made = self.scorer.summarise(self.public, self.features[part], labels[part], "replace-one", len(part), ones)
+            self.releases.append(release(made, f"client {index}", privacy))
+
+    def logits(self, head: Head) -> np.ndarray:
+        return np.asarray(self.test @ head[0].T + head[1])
+
+    def accuracy(self, kind: str = "discriminant") -> float:
+        head = self.scorer.head(self.public, self.reference, self.releases, kind)
+        return float(np.mean(self.logits(head).argmax(axis=1) == self.test_labels))
+
+
+def test_moments_of_releases_are_those_of_the_records() -> None:
+    there = Federation(1000.0, clients=3)
+    found = Moments.of(there.public, 4, there.releases)
+    phi = there.scorer.embed(there.public, there.features)
+    means = np.stack([phi[there.labels == c].mean(axis=0) for c in range(4)])
+    assert np.allclose(found.pooled.means, means, atol=2e-3)
+    assert np.allclose(found.pooled.records, np.bincount(there.labels), atol=2)
+    assert np.allclose(found.second, phi.T @ phi / len(phi), atol=2e-3)
+    within = (phi - means[there.labels]).T @ (phi - means[there.labels]) / len(phi)
+    assert np.allclose(found.within(), within, atol=4e-3)
+
+
+def test_the_stated_noise_is_that_of_the_second_moments() -> None:
+    there, without = Federation(0.5, clients=4), Federation(1000.0, clients=4)
+    noisy, clean = (Moments.of(one.public, 4, one.releases) for one in (there, without))
+    error = noisy.second - clean.second
+    off = error[np.triu_indices(12, 1)]
+    assert np.array_equal(error, error.T)
+    assert np.std(off) == pytest.approx(noisy.noise / np.sqrt(2), rel=0.3)
+    assert np.std(np.diag(error)) == pytest.approx(noisy.noise, rel=0.6)
+
+
+@pytest.mark.parametrize("kind", ["discriminant", "ridge"])
+def test_heads_reach_the_discriminant_of_the_records_and_beat_the_public_covariance(kind: str) -> None:
+    there = Federation(1000.0)
+    best = LinearDiscriminantAnalysis().fit(there.features, there.labels).score(there.test, there.test_labels)
+    assert there.accuracy(kind) > best - 0.03
+    plain = ClassEmbeddingScorer(4, 12)
+    made = plain.summarise(there.public, there.features, there.labels, "replace-one", 6000, np.ones(6000))
+    sent = [release(made, "sum", PrivacyConfig(epsilon=1000.0, unsafe_seed=1))]
+    head = plain.head(there.public, there.reference, sent)
+    assert there.accuracy(kind) > np.mean(there.logits(head).argmax(axis=1) == there.test_labels) + 0.05
+
+
+def test_less_budget_costs_accuracy_and_a_drowned_head_is_not_sure() -> None:
+    clear, low = Federation(3.0), Federation(0.002)
+    assert clear.accuracy() > 0.9 * Federation(1000.0).accuracy()
+
+    def log_loss(there: Federation) -> float:
+        logits = there.logits(there.scorer.head(there.public, there.reference, there.releases))
+        return float(-log_softmax(logits, axis=1)[np.arange(3000), there.test_labels].mean())
+
+    assert log_loss(clear) < np.log(4)
+    assert log_loss(low) < np.log(4) + 0.5  # hardly worse than no head at all
+
+
+def test_odds_of_teachers_prefer_the_clients_of_a_class_and_travel_as_arrays() -> None:
+    there = Federation(3.0)
+    privacy = PrivacyConfig(scorer="class-moments", epsilon=10.0, unsafe_seed=0)
+    sent = []
+    for c in range(4):
+        own = np.flatnonzero(there.labels == c)
+        ones = np.ones(len(own))
+        made = there.scorer.summarise(
+            there.public, there.features[own], there.labels[own], "replace-one", len(own), ones
+        )
+        sent.append(release(made, f"client {c}", privacy))
+    fitted = there.scorer.fit(there.public, there.reference, sent)
+    phi = there.scorer.embed(there.public, there.test)
+    assert fitted.transform is not None
+    rows = fitted.transform(phi)
+    odds = np.stack([fitted.log_odds[f"client {c}"](rows) for c in range(4)])
+    assert np.mean(odds.argmax(axis=0) == there.test_labels) > 0.5
+    again = there.scorer.from_arrays(*there.scorer.fit_arrays(there.public, there.reference, sent))
+    assert again.transform is not None
+    assert np.array_equal(again.log_odds["client 1"](again.transform(phi)), odds[1])
+
+
+def test_what_is_published_is_chosen_on_public_data_and_facts_and_is_usable() -> None:
+    rng = np.random.default_rng(12)
+    modes = rng.normal(size=(60, 40)) * np.linspace(3, 0.5, 40)
+    negatives = (modes[rng.integers(0, 60, 2000)] + rng.normal(size=(2000, 40))).astype(np.float32)
+
+    def published(epsilon: float, records: int) -> Arrays:
+        return ClassMomentsScorer(3, facts=PublicFacts(epsilon, records=records)).publish(negatives)
+
+    clear, again, noisy = published(10.0, 100_000), published(10.0, 100_000), published(0.1, 1000)
+    assert all(np.array_equal(clear[name], again[name]) for name in clear)
+    assert clear["basis"].shape[1] > noisy["basis"].shape[1]  # noise leaves room for fewer directions
+    for public in (clear, noisy):
+        assert set(public) == {"mean", "basis", "split"}
+        ClassMomentsScorer(3).size(public)  # the split is one that a client accepts
+        check = ArrayGroup(PUBLIC["class-moments"], needed=True)
+        assert check.problem(public) == ""
+    assert ClassMomentsScorer(3, 7).publish(negatives)["basis"].shape == (40, 7)
+    assert ClassMomentsScorer(4).publish(negatives[:9])["basis"].shape[1] <= 8  # few public rows are enough to publish
+
+
+def test_a_dimension_of_zero_is_for_the_scorer_that_chooses_one() -> None:
+    chosen = PrivacyConfig(scorer="class-moments", embedding_dim=0, epsilon=2.0, expected_records=500)
+    assert make_scorer(chosen, 3) == ClassMomentsScorer(3, 0, facts=PublicFacts(2.0, records=500))
+    with pytest.raises(ConfigError, match="only the scorer class-moments chooses one"):
+        PrivacyConfig(embedding_dim=0)
+    with pytest.raises(ConfigError, match="at most 1024"):
+        PrivacyConfig(scorer="class-moments", unit="person", max_records_per_person=1025)
