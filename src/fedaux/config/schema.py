@@ -123,8 +123,8 @@ class Config(Settings):
         require(head.analytic, f"head_init = {self.head_init!r} must be random, or a method that computes its head.")
         head.make_hooks(dict(self.method_options) if method.analytic else {})
         require(
-            head.sends != "releases" or self.privacy.scorer == "class-embedding",
-            "a head of the releases, closed-form, needs privacy.scorer = 'class-embedding'.",
+            head.sends != "releases" or self.privacy.scorer in ("class-embedding", "class-moments"),
+            "a head of the releases, closed-form, needs privacy.scorer = 'class-embedding' or 'class-moments'.",
         )
         require(
             head.sends != "releases" or self.random_features == 0,

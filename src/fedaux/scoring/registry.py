@@ -14,6 +14,7 @@ from fedaux.privacy.accounting import release_mechanism
 from fedaux.privacy.mechanism import release
 from fedaux.privacy.units import Units, public_size
 from fedaux.scoring.base import Features, Scorer
+from fedaux.scoring.class_moments import ClassMomentsScorer, PublicFacts
 from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 
@@ -21,6 +22,9 @@ from fedaux.scoring.logistic import LogisticScorer
 def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
     if privacy.scorer == "class-embedding":
         return ClassEmbeddingScorer(classes, privacy.embedding_dim)
+    if privacy.scorer == "class-moments":
+        facts = PublicFacts(privacy.epsilon, privacy.delta, privacy.adjacency, privacy.expected_records or 10_000)
+        return ClassMomentsScorer(classes, privacy.embedding_dim, facts=facts)
     if privacy.scorer == "mean-embedding":
         return MeanEmbeddingScorer(privacy.embedding_dim)
     if privacy.scorer == "logistic":
