@@ -38,6 +38,7 @@ from fedaux.scoring.embedding import (
 )
 
 Rng = np.random.Generator
+Split = tuple[float, float, float]  # a, b, m
 
 ROW_STEPS = 2**20  # to a row of norm 1; times the steps of a share it makes GRID
 SHARE_STEPS = GRID // ROW_STEPS  # to a share of 1; so a unit has at most this many records
@@ -266,9 +267,7 @@ _CLUSTERS = 10  # of public rows to a pseudo-class: classes have several modes, 
 _PUBLIC_ROWS = 8192  # to plan with
 
 
-def plan(
-    negatives: Features, classes: int, facts: PublicFacts, embedding_dim: int = 0
-) -> tuple[int, tuple[float, float, float]]:
+def plan(negatives: Features, classes: int, facts: PublicFacts, embedding_dim: int = 0) -> tuple[int, Split]:
     """Choose (k, split) by the accuracy of noisy heads on pseudo-classes of D⁻: nothing is asked of a client.
 
     A pseudo-class is a union of clusters of public rows. The moments of two thirds of them, enlarged to the expected
@@ -288,7 +287,7 @@ def plan(
     widest = min(rows.shape[1], len(rows) - 1, MAX_DIMENSION)
     dimensions = [embedding_dim] if embedding_dim else [*(k for k in DIMENSIONS if k < widest), widest]
     groups = _pseudo_classes(rows, classes)
-    judged = {}
+    judged: dict[tuple[int, Split], float] = {}
     for k in dimensions:
         mean, basis = public_map(rows, k)
         public = {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
@@ -315,7 +314,7 @@ class _Trial:
     classes: int
     facts: PublicFacts
 
-    def accuracy(self, split: tuple[float, float, float], draws: int = 3) -> float:
+    def accuracy(self, split: Split, draws: int = 3) -> float:
         learn = np.arange(len(self.rows)) % 3 > 0
         rows, groups, reference = self.rows[~learn], self.groups[~learn], Reference(self.rows)
         found = []
@@ -324,7 +323,7 @@ class _Trial:
             found.append(float(np.mean((rows @ weights.T + bias).argmax(axis=1) == groups)))
         return float(np.mean(found))
 
-    def _disturbed(self, learn: NDArray[np.bool_], split: tuple[float, float, float], rng: Rng) -> Moments:
+    def _disturbed(self, learn: NDArray[np.bool_], split: Split, rng: Rng) -> Moments:
         """The moments with the noise that one release of `facts.records` records would have."""
         (a, b, m), facts, rows = split, self.facts, self.rows[learn]
         k, more = rows.shape[1], facts.records / max(1, len(rows))

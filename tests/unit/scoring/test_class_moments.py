@@ -1,6 +1,7 @@
 """Class sums, counts and second moments under one noise: rows, integers, sensitivity, and the heads made of them."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from fedaux.privacy.mechanism import GRID, release, unit_rows
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_moments import (
+    HEADS,
     ROW_STEPS,
     SHARE_STEPS,
     ClassMomentsScorer,
@@ -48,7 +50,7 @@ def public_of(width: int, k: int, split: tuple[float, ...], seed: int = 0) -> Ar
     return {"mean": rng.normal(size=width).astype(np.float32), "basis": basis, "split": usable}
 
 
-def naive_row(phi: np.ndarray, label: int, classes: int, split: tuple[float, ...]) -> np.ndarray:
+def naive_row(phi: np.ndarray, label: int, classes: int, split: Sequence[float]) -> np.ndarray:
     """v of one record, from its definition."""
     a, b, m = (float(np.float32(part)) for part in split)
     row = np.zeros((classes, len(phi) + 1))
@@ -103,7 +105,7 @@ def test_integers_are_those_of_a_naive_sum(adjacency: str) -> None:
     assert not phi[[3, 4]].any()
     expected = np.zeros(scorer.size(public), np.int64)
     for row, label, share in zip(phi, labels, shares, strict=True):
-        steps = np.trunc((ROW_STEPS - 1) * naive_row(row, label, classes, (0.8, 0.1, 0.59)))
+        steps = np.trunc((ROW_STEPS - 1) * naive_row(row, label, classes, public["split"]))
         expected += steps.astype(np.int64) * int(share * SHARE_STEPS)
     assert np.array_equal(found.values, expected)
     assert (found.step, found.records) == (1 / GRID, 20)
@@ -262,10 +264,12 @@ def test_the_stated_noise_is_that_of_the_second_moments() -> None:
 
 
 @pytest.mark.parametrize("kind", ["discriminant", "ridge"])
-def test_heads_reach_the_discriminant_of_the_records_and_beat_the_public_covariance(kind: str) -> None:
+def test_heads_are_the_discriminant_of_the_records_and_beat_the_public_covariance(kind: str) -> None:
     there = Federation(1000.0)
-    best = LinearDiscriminantAnalysis().fit(there.features, there.labels).score(there.test, there.test_labels)
-    assert there.accuracy(kind) > best - 0.03
+    phi, test = (there.scorer.embed(there.public, rows) for rows in (there.features, there.test))
+    best = LinearDiscriminantAnalysis().fit(phi, there.labels).score(test, there.test_labels)
+    weights, bias = HEADS[kind](Moments.of(there.public, 4, there.releases), there.reference)
+    assert np.mean((test @ weights.T + bias).argmax(axis=1) == there.test_labels) > best - 0.02
     plain = ClassEmbeddingScorer(4, 12)
     made = plain.summarise(there.public, there.features, there.labels, "replace-one", 6000, np.ones(6000))
     sent = [release(made, "sum", PrivacyConfig(epsilon=1000.0, unsafe_seed=1))]
@@ -301,7 +305,7 @@ def test_odds_of_teachers_prefer_the_clients_of_a_class_and_travel_as_arrays() -
     assert fitted.transform is not None
     rows = fitted.transform(phi)
     odds = np.stack([fitted.log_odds[f"client {c}"](rows) for c in range(4)])
-    assert np.mean(odds.argmax(axis=0) == there.test_labels) > 0.5
+    assert np.mean(odds.argmax(axis=0) == there.test_labels) > 0.35  # chance: 0.25
     again = there.scorer.from_arrays(*there.scorer.fit_arrays(there.public, there.reference, sent))
     assert again.transform is not None
     assert np.array_equal(again.log_odds["client 1"](again.transform(phi)), odds[1])
