@@ -330,11 +330,17 @@ class _Trial:
         noise = continuous_multiplier(facts.epsilon, facts.delta) * sensitivity(np.array(split), facts.adjacency)
         counts = more * np.bincount(self.groups[learn], minlength=self.classes) + rng.normal(0, noise / b, self.classes)
         sums = more * (np.eye(self.classes)[self.groups[learn]].T @ rows) + rng.normal(0, noise / a, (self.classes, k))
-        square = rng.normal(0, noise / m, (k, k))
-        symmetric = np.triu(square, 1) / math.sqrt(2)
-        second = more * rows.T @ rows + symmetric + symmetric.T + np.diag(np.diag(square))
+        second = more * rows.T @ rows + symmetric_noise(k, noise / m, rng)
         values = ClassValues(sums, counts, noise / a, noise / b, facts.records)
         return Moments(pool_classes([values]), second / facts.records, noise / m / facts.records)
+
+
+def symmetric_noise(k: int, deviation: float, rng: Rng) -> Vector:
+    """What noise on the weighted triangle is as a matrix: `deviation` on the diagonal, 1/√2 of it elsewhere."""
+    row, column, weight = triangle(k)
+    noise = np.zeros((k, k))
+    noise[row, column] = rng.normal(0, deviation, len(row)) / weight
+    return noise + np.triu(noise, 1).T
 
 
 def _blocks(rows: NDArray[np.intp], width: int) -> Iterator[NDArray[np.intp]]:
