@@ -42,6 +42,7 @@ Split = tuple[float, float, float]  # a, b, m
 
 ROW_STEPS = 2**20  # to a row of norm 1; times the steps of a share it makes GRID
 SHARE_STEPS = GRID // ROW_STEPS  # to a share of 1; so a unit has at most this many records
+MAX_DIMENSION = 512  # k; a release then has about 130,000 numbers
 LEAST_SPLIT = 0.5  # of a² + b² + m², which should be 1: less would only be noise
 _ENTRIES = 2**21  # of rows at a time
 
@@ -119,9 +120,11 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         return on_features(public, *HEADS[kind](moments, reference))
 
     def size(self, public: Arrays) -> int:
-        """Refuse a split that is none; the order is then refused before anything is entered in the account."""
+        """Refuse a split that is none, and a map that is too wide: before anything is entered in the account."""
         _split(public)
         k = int(public["basis"].shape[1])
+        if k > MAX_DIMENSION:
+            raise OrderError(f"the public map has {k} dimensions; second moments have at most {MAX_DIMENSION}")
         return self.classes * (k + 1) + k * (k + 1) // 2
 
     def summarise(
@@ -261,7 +264,6 @@ HEADS: dict[str, Callable[[Moments, Reference], tuple[Vector, Vector]]] = {
 
 
 DIMENSIONS = (16, 32, 64, 128, 256)
-MAX_DIMENSION = 512  # a release then has about 130,000 numbers
 SPLITS = ((0.57, 0.1, 0.82), (0.7, 0.1, 0.7), (0.85, 0.1, 0.52))  # of the noise; counts need the least
 _CLUSTERS = 10  # of public rows to a pseudo-class: classes have several modes, and clusters are too easy to tell apart
 _PUBLIC_ROWS = 8192  # to plan with

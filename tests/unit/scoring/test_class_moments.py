@@ -197,6 +197,15 @@ def test_a_split_that_would_break_the_proof_is_refused_before_a_record_is_read(s
         scorer.size(public)
 
 
+def test_a_map_that_would_fill_the_memory_is_refused() -> None:
+    scorer = ClassMomentsScorer(2)
+    assert scorer.size(public_of(4, 512, (0.6, 0.0, 0.8))) == 2 * 513 + 512 * 513 // 2
+    with pytest.raises(OrderError, match="at most 512"):
+        scorer.size(public_of(4, 513, (0.6, 0.0, 0.8)))
+    with pytest.raises(ConfigError, match="at most 512"):
+        PrivacyConfig(scorer="class-moments", embedding_dim=513)
+
+
 def test_a_bound_on_the_norm_is_reached_where_all_records_are_alike() -> None:
     public, scorer = public_of(4, 3, (0.6, 0.0, 0.8)), ClassMomentsScorer(2, 3)
     rows = np.tile(np.random.default_rng(6).normal(size=4).astype(np.float32), (50, 1))
