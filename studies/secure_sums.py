@@ -36,7 +36,7 @@ from fedaux.data.federated import open_data
 from fedaux.models import flatten_state
 from fedaux.privacy.mechanism import Summary, release, release_multiplier
 from fedaux.scoring.base import Reference
-from fedaux.scoring.class_moments import ClassMomentsScorer, Moments, sensitivity
+from fedaux.scoring.class_moments import ClassMomentsScorer, Moments, sensitivity, symmetric_noise
 from fedaux.scoring.embedding import (
     SENSITIVITY,
     ClassEmbeddingScorer,
@@ -147,9 +147,7 @@ class Setting:
         if not moments:
             return self.judged(pooled.head(public, reference))
         deviation = noise / m * math.sqrt(len(parts))
-        square = rng.normal(0, deviation, (k, k))
-        upper = np.triu(square, 1) / math.sqrt(2)
-        second = (rows.T @ rows + upper + upper.T + np.diag(np.diag(square))) / size
+        second = (rows.T @ rows + symmetric_noise(k, deviation, rng)) / size
         return self.judged(on_features(public, *Moments(pooled, second, deviation / size).discriminant(reference)))
 
 

@@ -178,6 +178,10 @@ class PrivacyConfig(Settings):
             "privacy.embedding_dim must be at least 1; only the scorer class-moments chooses one.",
         )
         require(
+            self.embedding_dim <= 512 or self.scorer != "class-moments",
+            "privacy.embedding_dim must be at most 512 with the scorer class-moments, which sends its square.",
+        )
+        require(
             self.scorer != "class-moments" or self.unit == "record" or self.max_records_per_person <= 1024,
             "privacy.max_records_per_person must be at most 1024 with the scorer class-moments.",
         )

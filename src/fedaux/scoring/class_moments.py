@@ -38,9 +38,11 @@ from fedaux.scoring.embedding import (
 )
 
 Rng = np.random.Generator
+Split = tuple[float, float, float]  # a, b, m
 
 ROW_STEPS = 2**20  # to a row of norm 1; times the steps of a share it makes GRID
 SHARE_STEPS = GRID // ROW_STEPS  # to a share of 1; so a unit has at most this many records
+MAX_DIMENSION = 512  # k; a release then has about 130,000 numbers
 LEAST_SPLIT = 0.5  # of a² + b² + m², which should be 1: less would only be noise
 _ENTRIES = 2**21  # of rows at a time
 
@@ -122,9 +124,11 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         return on_features(public, *HEADS[kind](moments, reference))
 
     def size(self, public: Arrays) -> int:
-        """Refuse a split that is none; the order is then refused before anything is entered in the account."""
+        """Refuse a split that is none, and a map that is too wide: before anything is entered in the account."""
         _split(public)
         k = int(public["basis"].shape[1])
+        if k > MAX_DIMENSION:
+            raise OrderError(f"the public map has {k} dimensions; second moments have at most {MAX_DIMENSION}")
         return self.classes * (k + 1) + k * (k + 1) // 2
 
     def summarise(
@@ -264,15 +268,12 @@ HEADS: dict[str, Callable[[Moments, Reference], tuple[Vector, Vector]]] = {
 
 
 DIMENSIONS = (16, 32, 64, 128, 256)
-MAX_DIMENSION = 512  # a release then has about 130,000 numbers
 SPLITS = ((0.57, 0.1, 0.82), (0.7, 0.1, 0.7), (0.85, 0.1, 0.52))  # of the noise; counts need the least
 _CLUSTERS = 10  # of public rows to a pseudo-class: classes have several modes, and clusters are too easy to tell apart
 _PUBLIC_ROWS = 8192  # to plan with
 
 
-def plan(
-    negatives: Features, classes: int, facts: PublicFacts, embedding_dim: int = 0
-) -> tuple[int, tuple[float, float, float]]:
+def plan(negatives: Features, classes: int, facts: PublicFacts, embedding_dim: int = 0) -> tuple[int, Split]:
     """Choose (k, split) by the accuracy of noisy heads on pseudo-classes of D⁻: nothing is asked of a client.
 
     A pseudo-class is a union of clusters of public rows. The moments of two thirds of them, enlarged to the expected
@@ -292,7 +293,7 @@ def plan(
     widest = min(rows.shape[1], len(rows) - 1, MAX_DIMENSION)
     dimensions = [embedding_dim] if embedding_dim else [*(k for k in DIMENSIONS if k < widest), widest]
     groups = _pseudo_classes(rows, classes)
-    judged = {}
+    judged: dict[tuple[int, Split], float] = {}
     for k in dimensions:
         mean, basis = public_map(rows, k)
         public = {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
@@ -319,7 +320,7 @@ class _Trial:
     classes: int
     facts: PublicFacts
 
-    def accuracy(self, split: tuple[float, float, float], draws: int = 3) -> float:
+    def accuracy(self, split: Split, draws: int = 3) -> float:
         learn = np.arange(len(self.rows)) % 3 > 0
         rows, groups, reference = self.rows[~learn], self.groups[~learn], Reference(self.rows)
         found = []
@@ -328,18 +329,24 @@ class _Trial:
             found.append(float(np.mean((rows @ weights.T + bias).argmax(axis=1) == groups)))
         return float(np.mean(found))
 
-    def _disturbed(self, learn: NDArray[np.bool_], split: tuple[float, float, float], rng: Rng) -> Moments:
+    def _disturbed(self, learn: NDArray[np.bool_], split: Split, rng: Rng) -> Moments:
         """The moments with the noise that one release of `facts.records` records would have."""
         (a, b, m), facts, rows = split, self.facts, self.rows[learn]
         k, more = rows.shape[1], facts.records / max(1, len(rows))
         noise = continuous_multiplier(facts.epsilon, facts.delta) * sensitivity(np.array(split), facts.adjacency)
         counts = more * np.bincount(self.groups[learn], minlength=self.classes) + rng.normal(0, noise / b, self.classes)
         sums = more * (np.eye(self.classes)[self.groups[learn]].T @ rows) + rng.normal(0, noise / a, (self.classes, k))
-        square = rng.normal(0, noise / m, (k, k))
-        symmetric = np.triu(square, 1) / math.sqrt(2)
-        second = more * rows.T @ rows + symmetric + symmetric.T + np.diag(np.diag(square))
+        second = more * rows.T @ rows + symmetric_noise(k, noise / m, rng)
         values = ClassValues(sums, counts, noise / a, noise / b, facts.records)
         return Moments(pool_classes([values]), second / facts.records, noise / m / facts.records)
+
+
+def symmetric_noise(k: int, deviation: float, rng: Rng) -> Vector:
+    """What noise on the weighted triangle is as a matrix: `deviation` on the diagonal, 1/√2 of it elsewhere."""
+    row, column, weight = triangle(k)
+    noise = np.zeros((k, k))
+    noise[row, column] = rng.normal(0, deviation, len(row)) / weight
+    return noise + np.triu(noise, 1).T
 
 
 def _blocks(rows: NDArray[np.intp], width: int) -> Iterator[NDArray[np.intp]]:
