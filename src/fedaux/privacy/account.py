@@ -375,8 +375,8 @@ class SiteAccount:
         kinds = Counter(entry.kind for entry in self.entries)
         summed = sum(SUMMED in entry.request for entry in self.entries)
         sums = (
-            f" Of these, {summed} went into secure sums: each costs this against the server together with as many other "
-            "sites as federation.colluders allowed."
+            f" Of these, {summed} went into secure sums: each costs this against the server together with as many "
+            "other sites as federation.colluders allowed."
         )
         lost = f", written off: {kinds['written off']}" if kinds["written off"] else ""
         return (
