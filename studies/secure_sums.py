@@ -82,7 +82,7 @@ class Setting:
         private, test = h0.features(data.private), h0.features(data.test)
         assert data.private.rows is not None
         own = (private.gather(), private.labels, data.private.rows)
-        return cls(config, negatives, private.gather(), private.labels, test.gather(), test.labels, len(data.classes))
+        return cls(config, negatives, *own, test.gather(), test.labels, len(data.classes))
 
     def judged(self, head: Head) -> list[float]:
         """[accuracy, mean log-loss] on the test set."""
