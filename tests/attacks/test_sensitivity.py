@@ -120,8 +120,8 @@ def test_no_embedding_ever_moves_further_than_it_claims(scorer: Scorer, attack: 
     negatives = DIGITS[:300]
     share = worst(moved_by(scorer, negatives, adjacency), attack, 1500, 6, negatives)
     assert share <= 1.0
-    if attack is opposite_record:
-        assert share > 0.9
+    if attack is opposite_record:  # second moments of opposite records are the same
+        assert share > (0.75 if isinstance(scorer, ClassMomentsScorer) else 0.9)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])

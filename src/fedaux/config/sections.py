@@ -218,6 +218,9 @@ class FederationConfig(Settings):
     precision: Literal["float32", "float16"] = "float32"  # of models on the wire; float16 halves the bytes
     max_records: Count = 1_000_000  # largest number of records a client may report
     max_epochs: Count = 100  # at a site: that an order may ask for in a round; its own local.epochs always
+    secure: bool = False  # the server learns sums over the sites, and nothing of a site alone (secure sums)
+    threshold: Annotated[float, Within("(0, 1]")] = 0.8  # share of the asked sites that a secure sum needs; above 2/3
+    colluders: Natural = 1  # sites that may work together with the server: the noise suffices without theirs
 
     def check(self) -> None:
         require(len(set(self.sites)) == len(self.sites), "federation.sites must differ from one another.")

@@ -109,6 +109,10 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         mean, basis = public_map(negatives, k)
         return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32), "split": public_split(*split)}
 
+    def counts(self, public: Arrays, values: Vector) -> Vector:
+        first = self.classes * (public["basis"].shape[1] + 1)
+        return np.asarray(values[:first].reshape(self.classes, -1)[:, -1] / _split(public)[1])
+
     def pool(self, public: Arrays, releases: Sequence[Release]) -> Pooled:
         return Moments.of(public, self.classes, releases).pooled
 

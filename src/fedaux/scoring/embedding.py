@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,6 +186,11 @@ class ClassEmbeddingScorer(EmbeddingScorer):
     classes: int
     embedding_dim: int = 32
     name: str = "class-embedding"
+    additive: ClassVar[bool] = True  # the sum of clients' summaries is the summary of all their records
+
+    def counts(self, public: Arrays, values: Vector) -> Vector:
+        """Return the records of each class, (C,), of a release in units."""
+        return values.reshape(self.classes, -1)[:, -1]
 
     def size(self, public: Arrays) -> int:
         return self.classes * (int(public["basis"].shape[1]) + 1)

@@ -49,9 +49,9 @@ def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbeddin
     weights, scorer = dict(state.weights), cast(ClassEmbeddingScorer, server.scorer)
     for label in weights:
         clients = [client for client in sorted(state.releases) if server.label_of(client) == label]
-        if clients:
-            releases = cap_precision([state.releases[client] for client in clients])
-            head = scorer.head(state.public[label], embedding.reference[label], releases)
+        releases = [state.pooled[label]] if label in state.pooled else [state.releases[client] for client in clients]
+        if releases:
+            head = scorer.head(state.public[label], embedding.reference[label], cap_precision(releases))
             learner = cast(Prototype, server.networks.loaded(label, weights[label]))
             set_head(learner, *head)
             weights[label] = flatten_state(learner)
@@ -105,7 +105,7 @@ def finish_round(
     """Return the state after a round in which heads were computed and nothing was trained."""
     with costs.phase("test"):
         tests = evaluations(server.networks, state.weights, server.public.test_inputs, server.classes)
-    records = {client: release.records for client, release in state.releases.items()} | state.sums_received
+    records = state.records
     part = [client for client in sorted(chosen) if client in records]
     result = RoundResult(
         round=state.round + 1,
