@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import hashlib
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +25,12 @@ AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
 
 class KeyExistsError(FedauxError, ValueError):
     """A key file would be overwritten."""
+
+    code = Exit.FOLDER
+
+
+class PublicKeyError(FedauxError, ValueError):
+    """A file that should hold a public key does not."""
 
     code = Exit.FOLDER
 
@@ -115,6 +123,18 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
     write_atomically(folder / "key", private_bytes(key, serialization.PrivateFormat.OpenSSH), private=True)
     write_atomically(folder / "key.pub", public_key_bytes(key) + b"\n")
     return folder / "key.pub"
+
+
+def fingerprint(public_key: bytes) -> str:
+    """Return what two people compare, as `ssh-keygen -lf key.pub` prints it; the key may be in PEM as well."""
+    try:
+        load = serialization.load_pem_public_key if b"-----BEGIN" in public_key else serialization.load_ssh_public_key
+        key = load(public_key)
+        text = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise PublicKeyError(f"this is not the public key of a site: {error}") from error
+    digest = hashlib.sha256(base64.b64decode(text.split()[1])).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def private_bytes(key: Key, form: serialization.PrivateFormat) -> bytes:

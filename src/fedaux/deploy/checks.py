@@ -82,7 +82,7 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     yield check_privacy(config)
     count, result = check_records(config, folder, name)
     yield result
-    yield check_disk(folder, count)
+    yield check_disk(folder / "vault" if (folder / "vault").exists() else folder, count)
     yield check_budget(config, account_folder(config, folder / "vault", name))
 
 
@@ -140,7 +140,7 @@ def check_registration(address: str, ca: Path, key: Path) -> CheckResult:
         if answer is not None and answer.code == ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL:
             return CheckResult("registered", True, "the server knows this key")
         if answer is not None and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
-            remedy = "send key.pub to the server, which stores it as keys/NAME.pub and calls register.sh"
+            remedy = "send key.pub to the server, which lets it in with `fedaux deploy rotate-key . NAME --key key.pub`"
             return CheckResult("registered", False, "the server does not know this key", remedy)
     except (httpx.HTTPError, OSError, ValueError):
         pass
@@ -274,7 +274,7 @@ def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
 
 
 def check_disk(folder: Path, records: int) -> CheckResult:
-    """Whether there is space for the features of all records, which are cached for each extractor."""
+    """Whether there is space for the features of all records, which are cached in the vault for each extractor."""
     free, need = shutil.disk_usage(folder).free, records * MAX_FEATURE_BYTES + MARGIN_BYTES
     detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
     return CheckResult.of("disk", free >= need, detail, f"make room where {folder} is")

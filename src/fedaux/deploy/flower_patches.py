@@ -6,7 +6,8 @@ would have no effect would leave a site or a server open without a sign, so it e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -16,6 +17,8 @@ from logging import WARNING
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import httpx
 
 from fedaux.core.errors import Exit, FedauxError
 
@@ -76,6 +79,39 @@ def verify_apps_with(rejection_reason: Callable[[bytes], str]) -> None:
 
     internal._pull_and_store_message = pull_verified
     internal._verify_fab = verify
+
+
+class NodeFailure(BaseException):
+    """A call to the server has failed for good. An `Exception` would be swallowed by Flower's loop."""
+
+
+def end_node_on_failure() -> None:
+    """A SuperNode ends when the server fails it, to be started again.
+
+    Flower logs the failure and goes on: a reply is lost and its round waits for the timeout, or the loop returns while
+    other threads keep the process alive.
+    """
+    _expect(f"{NODE}:start_client_internal", uses=("_init_connection",))
+    internal: Any = _expect(f"{NODE}:_init_connection", takes=("server_address",))
+    connect = internal._init_connection
+
+    def ending(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return call(*args, **kwargs)
+            except httpx.HTTPError as error:
+                if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                    raise  # the server refuses this one message
+                raise NodeFailure(f"the server has failed: {error}") from error
+
+        return wrapped
+
+    @contextmanager
+    def watched(**options: Any) -> Iterator[tuple[Any, ...]]:
+        with connect(**options) as (node, *calls):
+            yield (node, *(ending(call) for call in calls))
+
+    internal._init_connection = watched
 
 
 def superexec_calls_with(client: type) -> None:

@@ -78,9 +78,14 @@ class Address:
     @property
     def bind(self) -> str:
         """The loopback interface for a deployment on one machine, else all interfaces."""
-        if self._loopback or self.host == "localhost":
+        if self.one_machine:
             return self.local_host
         return "::" if ":" in self.host else "0.0.0.0"
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return self._loopback or self.host == "localhost"
 
     @property
     def _loopback(self) -> bool:
@@ -91,7 +96,7 @@ class Address:
 
 
 def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> None:
-    """Write a deployment. It includes keys of sites, for a first try; a real site makes its own."""
+    """Write a deployment. Only if all of it is on this machine are keys of sites made: a real site makes its own."""
     folder = folder.expanduser().absolute()
     FederationConfig(sites=tuple(sites))  # validates the names
     if not sites:
@@ -104,25 +109,26 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     authority = create_authority()
     hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))
     certificate = issue_server_certificate(authority, hosts)
-    server, cap_precision = folder / "server", authority.certificate_pem()
+    server, ca_certificate = folder / "server", authority.certificate_pem()
     _private_folder(folder / "ca")
     write_atomically(folder / "ca" / "ca.key", authority.key_pem(), private=True)
-    write_atomically(folder / "ca" / "ca.crt", cap_precision)
-    _write_server(server, sites, address, base, cap_precision)
+    write_atomically(folder / "ca" / "ca.crt", ca_certificate)
+    _write_server(server, sites, address, base, ca_certificate)
     write_atomically(server / "server.pem", certificate.certificate_pem())
     write_atomically(server / "server.key", certificate.key_pem(), private=True)
     for name in sites:
-        write_site(folder / "sites" / name, name, address, base, cap_precision)
-        write_atomically(server / "keys" / f"{name}.pub", (folder / "sites" / name / "key.pub").read_bytes())
+        site = folder / "sites" / name
+        write_site(site, name, address, base, ca_certificate)
+        if address.one_machine:
+            write_atomically(server / "keys" / f"{name}.pub", generate_key_pair(site).read_bytes())
     _write(folder / "systemd", systemd_units(folder, Path(sys.executable).parent, getpass.getuser()))
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
-    _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, server=address.public)})
+    _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, address=address)})
 
 
 def write_site(folder: Path, name: str, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
-    generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)
     settings = to_commented_toml(site_config(base, name), comments("site")["head"].format(name=name), site_notes(base))
     _write(folder, {"site.env": render("site.env", name=name, address=address), "site.toml": settings})
@@ -131,6 +137,7 @@ def write_site(folder: Path, name: str, address: Address, base: Config, authorit
 
 def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
+    (folder / "keys").mkdir()
     write_atomically(folder / "ca.crt", authority)
     write_atomically(folder / "superexec.secret", secrets.token_hex(32).encode(), private=True)
     notes = comments("server")

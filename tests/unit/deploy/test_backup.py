@@ -64,7 +64,7 @@ def test_a_server_comes_back_with_its_run_and_its_database(folder: Path, tmp_pat
         living.execute("insert into node values ('paris')")
         made = back_up(server, archive)
         living.rollback()
-    assert (made.party, made.entries) == ("server", {})
+    assert (made.party, made.entries) == ("server", {"berlin, as it said": 1})
     restore(archive, back)
     with sqlite3.connect(back / "superlink.db") as database:
         assert database.execute("select name from node").fetchall() == [("berlin",)]
