@@ -29,6 +29,7 @@ class Refusal(StrEnum):
     ORDER = "order"
     SETTINGS = "settings"
     FAILED = "failed"
+    QUOTA = "quota"  # in the client's place, by the server's link
 
     @property
     def description(self) -> str:
@@ -37,6 +38,7 @@ class Refusal(StrEnum):
             Refusal.ORDER: "the order does not fit the client's own settings",
             Refusal.SETTINGS: "the client's own settings are invalid",
             Refusal.FAILED: "it failed; the reason is in the client's own log",
+            Refusal.QUOTA: "its reply was larger than its order allows, too slow, or could not be read",
         }[self]
 
 

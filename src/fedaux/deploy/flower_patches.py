@@ -143,6 +143,24 @@ def add_middleware(own: Sequence[Middleware]) -> None:
     extensions.get_middleware = lambda: (*own, *default())
 
 
+def limit_replies_with(quotas: Callable[..., Any]) -> None:
+    """A SuperLink asks `quotas` about every reply: Flower stores any size, and hands out what is incomplete.
+
+    `quotas` is made of the three handlers that it stands before, and has their replacements.
+    """
+    router = "flwr.superlink.routers.fleet.router"
+    _expect(f"{router}:fleet_push_messages", uses=("fleet_handlers", "push_messages"))
+    _expect(f"{router}:fleet_push_object", uses=("fleet_handlers", "push_object"))
+    handlers = "flwr.superlink.servicer"
+    fleet: Any = _expect(f"{handlers}.fleet.fleet_handlers:push_messages", takes=("request", "state"))
+    _expect(f"{handlers}.fleet.fleet_handlers:push_object", takes=("request", "state"))
+    _expect("flwr.supercore.routers.runtime.router:pull_messages", uses=("pull_messages",))
+    runtime: Any = _expect(f"{handlers}.runtime.runtime_handlers:pull_messages", takes=("request", "state", "task"))
+    made = quotas(fleet.push_messages, fleet.push_object, runtime.pull_messages)
+    fleet.push_messages, fleet.push_object = made.push_messages, made.push_object
+    runtime.pull_messages = made.pull
+
+
 def serve_superlink_with(serve: Callable[..., None]) -> None:
     """A SuperLink listens by `serve`, under limits: uvicorn's own `run` has none before a caller shows a key."""
     import uvicorn

@@ -33,6 +33,7 @@ from fedaux.privacy.units import UNITS
 NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
+REPLY_OVERHEAD = 2**18  # bytes of a reply beside its arrays: names, headers, scalars, the account
 RELATIVE_TOLERANCE = 1e-6  # between server and client, which both compute the same number
 NOISE_TAIL = 10.0  # standard deviations by which its norm may exceed √size; honest noise does with probability e⁻⁵⁰
 
@@ -66,19 +67,33 @@ def validate_reply(
             raise InvalidReplyError(f"claims to have trained for {reply.seconds} s")
         if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
             raise InvalidReplyError("the noise it states for its training is out of range")
-        validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
+        steps = reply.steps or order.epochs * math.ceil(reply.records / order.batch_size)
+        validate_weights(with_extra(order.weights, untrained(order, steps)), with_extra(reply.weights, reply.extra))
         _check_ensemble(order, reply.ensemble)
     else:
         raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
 
 
-def untrained(order: TrainOrder, reply: Update) -> Arrays:
+def max_reply_bytes(order: Order) -> int:
+    """The bytes that an honest reply to an order has at most: the shapes of its arrays are known beforehand."""
+    if isinstance(order, PrepareOrder):
+        arrays = 8 * order.size
+    elif isinstance(order, SumsOrder):
+        shapes = sums_shapes(order.classes, order.width, order.sends == "moments")
+        arrays = 8 * sum(math.prod(shape) for shape in shapes.values())
+    else:
+        extra = untrained(order, 1)
+        arrays = sum(array.nbytes for array in (*order.weights.values(), *extra.values()))
+        arrays += 8 * (order.classes + 2) * Teaching.from_json(order.teaching).examples if order.teaching else 0
+    return arrays + arrays // 16 + REPLY_OVERHEAD
+
+
+def untrained(order: TrainOrder, steps: int) -> Arrays:
     """Return what a client with unchanged weights would send beside its model: the expected form and scale."""
     hooks = hooks_of(order.method, json.loads(order.method_options))
     if type(hooks).client_update is Hooks.client_update:
         return {}
     start = order.weights["parameters"].astype(np.float32, copy=False)
-    steps = reply.steps or order.epochs * math.ceil(reply.records / order.batch_size)
     work = LocalWork(steps, order.lr, order.optimizer, order.momentum, order.mu)
     return hooks.client_update(start, start, work, order.broadcast, {}).extra
 
