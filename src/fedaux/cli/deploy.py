@@ -69,7 +69,7 @@ def key(
 
     public = generate_key_pair(folder, replace)
     told = fingerprint(public.read_bytes())
-    text = f"Send {public} to the server, and nothing else. Its fingerprint, to compare: {told}"
+    text = f"Send {public} to the server, and nothing else: {told} is its fingerprint, to compare"
     print_result(as_json, {"public_key": str(public), "fingerprint": told}, text)
 
 
@@ -122,6 +122,24 @@ def register(folder: Watched = Path(), as_json: Json = False) -> None:
     lines = [f"{name}: {'registered' if new else 'was registered'}, {told}" for name, (told, new) in found.items()]
     facts = {"sites": {name: {"fingerprint": told, "new": new} for name, (told, new) in found.items()}}
     print_result(as_json, facts, "\n".join(lines) or f"there are no keys in {server / 'keys'}")
+
+
+@app.command(epilog=examples("fedaux deploy roster roster.json --site berlin     # at the site, which got the file"))
+def roster(
+    file: Annotated[Path, typer.Argument(help="server/roster.json, as the server has sent it.")],
+    site: Annotated[Path, typer.Option(help="The folder of the site.")] = Path(),
+    yes: Annotated[bool, typer.Option("--yes", help="Install it without asking.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a new roster of secure sums changes, and pin it at the site. Owners compare its fingerprint."""
+    from fedaux.deploy.rosters import compare_roster, install_roster
+
+    change = compare_roster(site, file)
+    if not yes:
+        console_for(as_json).print(change.text, soft_wrap=True)
+        typer.confirm("Have the other sites read the same fingerprint to you?", abort=True, err=True)
+    install_roster(site, file)
+    print_result(as_json, vars(change), change.text if yes else f"{site / 'vault'} has the new roster.")
 
 
 @app.command("remove-site", epilog=examples("fedaux deploy remove-site hospitals oslo"))

@@ -21,6 +21,7 @@ from typing import Any
 from fedaux.deploy.layout import DeployError
 from fedaux.privacy.account import FILE as ACCOUNT
 from fedaux.privacy.account import count_costly, read_account
+from fedaux.privacy.roster import ROSTER_FILE
 from fedaux.server.run_lock import FILE as LOCK
 from fedaux.server.run_state import FILE as STATE
 
@@ -28,7 +29,7 @@ MANIFEST = "backup.json"
 DATABASE = "superlink.db"
 ACCOUNTS = "accounts.json"  # of a server: how many entries each site has said that its account has
 KEYS = ("ca.crt", "server.pem", "server.key", "superexec.secret", "keys")
-SERVER = ("fedaux.toml", "server.env", "*.sh", "*.py", "classes.txt", "app", ACCOUNTS, "run", *KEYS)
+SERVER = ("fedaux.toml", "server.env", "*.sh", "*.py", "classes.txt", "app", ACCOUNTS, ROSTER_FILE, "run", *KEYS)
 SITE = ("site.toml", "site.env", "*.sh", "*.py", "classes.txt", "ca.crt", "key", "key.pub", "vault")
 LEFT_OUT = shutil.ignore_patterns("decoded", ".lock", LOCK, "__pycache__", "*.log")
 TRIES = 5

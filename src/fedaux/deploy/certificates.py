@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
+from fedaux.privacy.roster import make_signing_key
 
 Key = ec.EllipticCurvePrivateKey
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
@@ -111,6 +112,7 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
     """Write a site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` does; return the public half's path.
 
     With `replace` an old pair is kept as `key.old`, `key.old.pub`: it is valid until the server has the new one.
+    The public half names the key with which the site signs secure sums, `vault/sum.key`, which is made once.
     """
     if (folder / "key").exists():
         if not replace:
@@ -121,7 +123,9 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
             (folder / name).replace(folder / old)
     key = ec.generate_private_key(ec.SECP384R1())
     write_atomically(folder / "key", private_bytes(key, serialization.PrivateFormat.OpenSSH), private=True)
-    write_atomically(folder / "key.pub", public_key_bytes(key) + b"\n")
+    vault = folder / "vault"
+    vault.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomically(folder / "key.pub", public_key_bytes(key) + f" sum={make_signing_key(vault).hex()}\n".encode())
     return folder / "key.pub"
 
 

@@ -29,6 +29,7 @@ from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
+from fedaux.privacy.roster import ROSTER_FILE, write_roster
 
 SERVER_SCRIPTS = ("superlink.sh", "superexec.sh", "register.sh", "run.sh", "metrics.sh")
 MONITORING = ("prometheus.yml", "alerts.yml", "dashboard.json")
@@ -121,10 +122,21 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
         write_site(site, name, address, base, ca_certificate)
         if address.one_machine:
             write_atomically(server / "keys" / f"{name}.pub", generate_key_pair(site).read_bytes())
+    if address.one_machine:
+        _write_rosters(folder, sites)
     _write(folder / "systemd", systemd_units(folder, Path(sys.executable).parent, getpass.getuser()))
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
     _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, address=address)})
+
+
+def _write_rosters(folder: Path, sites: Sequence[str]) -> None:
+    """Pin the roster everywhere, where server and sites are one machine's."""
+    from fedaux.deploy.rosters import write_server_roster
+
+    roster = write_server_roster(folder / "server")
+    for name in sites:
+        write_roster(folder / "sites" / name / "vault" / ROSTER_FILE, roster)
 
 
 def write_site(folder: Path, name: str, address: Address, base: Config, authority: bytes) -> None:

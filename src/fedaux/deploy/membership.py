@@ -25,6 +25,7 @@ from fedaux.deploy.certificates import (
 )
 from fedaux.deploy.layout import Address, DeployError, read_env, write_site
 from fedaux.deploy.link import ControlLink, LinkError
+from fedaux.deploy.rosters import write_server_roster
 
 REMOVED = "removed"  # below server/keys: public keys that no longer count
 
@@ -49,6 +50,7 @@ def add_site(folder: Path, name: str, link: ControlLink, public_key: Path | None
     if public_key is None:
         return False
     write_atomically(server / "keys" / f"{name}.pub", public_key.read_bytes())
+    write_server_roster(server)
     try:
         register_key(server / "keys" / f"{name}.pub", name, link)
     except LinkError:
@@ -58,6 +60,7 @@ def add_site(folder: Path, name: str, link: ControlLink, public_key: Path | None
 
 def register_keys(server: Path, link: ControlLink) -> dict[str, tuple[str, bool]]:
     """Register all keys in the server's folder; return the fingerprint of each site, and whether it is new."""
+    write_server_roster(server)
     paths = sorted((server / "keys").glob("*.pub"))
     return {path.stem: (fingerprint(path.read_bytes()), register_key(path, path.stem, link)) for path in paths}
 
@@ -83,6 +86,7 @@ def remove_site(folder: Path, name: str, link: ControlLink) -> None:
         raise DeployError(f"{name} is the only site")
     _unregister(link, name)
     _retire(folder / "server" / "keys" / f"{name}.pub")
+    write_server_roster(folder / "server")
     _set_members(folder, [site for site in sites if site != name])
 
 
@@ -99,6 +103,7 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
     _unregister(link, name)
     _retire(known)
     write_atomically(known, public_key.read_bytes())
+    write_server_roster(folder / "server")
     register_key(known, name, link)
     return wanted
 

@@ -24,6 +24,7 @@ from fedaux.core.messages import (
     TrainOrder,
     Update,
 )
+from fedaux.flower.serialization import MAX_REPLY_BYTES
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums, sums_shapes
 from fedaux.methods.contribution import ENSEMBLE_BITS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
@@ -81,10 +82,12 @@ def max_reply_bytes(order: Order) -> int:
     elif isinstance(order, SumsOrder):
         shapes = sums_shapes(order.classes, order.width, order.sends == "moments")
         arrays = 8 * sum(math.prod(shape) for shape in shapes.values())
-    else:
+    elif isinstance(order, TrainOrder):
         extra = untrained(order, 1)
         arrays = sum(array.nbytes for array in (*order.weights.values(), *extra.values()))
         arrays += 8 * (order.classes + 2) * Teaching.from_json(order.teaching).examples if order.teaching else 0
+    else:
+        return MAX_REPLY_BYTES
     return arrays + arrays // 16 + REPLY_OVERHEAD
 
 

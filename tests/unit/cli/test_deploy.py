@@ -46,7 +46,7 @@ def aim(site: Path, address: str) -> None:
 def test_a_site_with_problems_fails_and_goes_on_to_the_end(site: Path) -> None:
     aim(site, unused_address())
     (site / "key").chmod(0o644)
-    (site / "vault").mkdir()
+    (site / "vault").mkdir(exist_ok=True)
     (site / "vault" / "account.jsonl").write_text("damaged\n")
     done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
     assert done.exit_code == 1
