@@ -142,7 +142,10 @@ def _write_rosters(folder: Path, sites: Sequence[str]) -> None:
 def write_site(folder: Path, name: str, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
     write_atomically(folder / "ca.crt", authority)
-    settings = to_commented_toml(site_config(base, name), comments("site")["head"].format(name=name), site_notes(base))
+    own = site_config(base, name)
+    if not address.one_machine:  # a real site: its owner decides
+        own = replace(own, federation=replace(own.federation, approval="ask"))
+    settings = to_commented_toml(own, comments("site")["head"].format(name=name), site_notes(base))
     _write(folder, {"site.env": render("site.env", name=name, address=address), "site.toml": settings})
     _write(folder, {name: render(name, env="site.env") for name in SITE_SCRIPTS}, mode=0o755)
 

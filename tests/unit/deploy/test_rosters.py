@@ -1,4 +1,4 @@
-"""One roster for server and sites: it follows who comes and goes, and counts at a site when its owner has installed it."""
+"""One roster for server and sites: it follows who comes and goes, and counts where the owner has installed it."""
 
 import shutil
 from pathlib import Path
