@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ from fedaux.cli.common import Json, console_for, examples, print_json, print_res
 from fedaux.core.errors import Exit
 
 if TYPE_CHECKING:
+    from fedaux.deploy.checks import CheckResult
     from fedaux.deploy.status import Status
 
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
@@ -246,9 +247,25 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
     """Find what is wrong with a site before it takes part: certificate, server, clock, key, data, disk, budget."""
     from fedaux.deploy.checks import check_site
 
+    _show(folder, check_site(folder), as_json)
+
+
+@app.command(epilog=examples("fedaux deploy preflight hospitals     # at the server, before run.sh"))
+def preflight(folder: Watched = Path(), as_json: Json = False) -> None:
+    """Find what would go wrong at the server before anything is sent: its data, pre-training, disk, and who is there."""
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.preflight import preflight as checks
+    from fedaux.deploy.status import server_folder
+
+    server = server_folder(folder)
+    _show(server, checks(server, ControlLink(server)), as_json)
+
+
+def _show(folder: Path, checks: Iterable[CheckResult], as_json: bool) -> None:
+    """Print each finding as it is made; end with 1 if there is a problem."""
     sys.path.append(str(folder.absolute()))  # for a module:function beside the settings, as supernode.sh has it
     findings, console = [], console_for(as_json)
-    for found in check_site(folder):
+    for found in checks:
         findings.append(found)
         console.print(f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}", soft_wrap=True)
         if found.remedy:
