@@ -252,7 +252,7 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
 
 @app.command(epilog=examples("fedaux deploy preflight hospitals     # at the server, before run.sh"))
 def preflight(folder: Watched = Path(), as_json: Json = False) -> None:
-    """Find what would go wrong at the server before anything is sent: its data, pre-training, disk, and who is there."""
+    """Find what would go wrong at the server before anything is sent: data, pre-training, disk, and who is there."""
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.preflight import preflight as checks
     from fedaux.deploy.status import server_folder
