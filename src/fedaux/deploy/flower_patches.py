@@ -161,6 +161,26 @@ def limit_replies_with(quotas: Callable[..., Any]) -> None:
     runtime.pull_messages = made.pull
 
 
+def check_superlink(app: Any, own: Sequence[type]) -> None:
+    """Refuse to serve unless requests pass `own` first, and replies the quotas: by what is there, not by Flower's text."""
+    from flwr.superlink.servicer.fleet import fleet_handlers
+    from flwr.superlink.servicer.runtime import runtime_handlers
+
+    found = [one.cls for one in app.user_middleware[: len(own)]]
+    handlers = (fleet_handlers.push_messages, fleet_handlers.push_object, app.state.runtime_handlers.pull_messages)
+    guarded = (
+        all(hasattr(handler, "__self__") for handler in handlers) and app.state.runtime_handlers is runtime_handlers
+    )
+    if found != list(own) or not guarded:
+        raise PatchError("the SuperLink's protections are not in effect, so it is not started")
+
+
+def check_socket(path: Path) -> None:
+    """Refuse to go on unless a node's local API is at the socket, open to its own user alone."""
+    if not path.is_socket() or path.parent.stat().st_mode & 0o077:
+        raise PatchError(f"the node's local API is not at {path}, where no other user can call it: it is not started")
+
+
 def serve_superlink_with(serve: Callable[..., None]) -> None:
     """A SuperLink listens by `serve`, under limits: uvicorn's own `run` has none before a caller shows a key."""
     import uvicorn

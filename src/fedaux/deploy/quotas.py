@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from logging import WARNING
 from typing import TYPE_CHECKING, Any
 
-from fastapi import HTTPException
 from flwr.app import Error, Message, Metadata
 from flwr.app.message import make_message
 from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.common.logger import log
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from starlette.exceptions import HTTPException
 
 from fedaux.core.messages import Refusal
 from fedaux.flower.serialization import reply_bytes

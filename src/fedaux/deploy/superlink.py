@@ -63,6 +63,12 @@ def serve(app: Any, **options: Any) -> None:
         sys.exit(1)
 
 
+def serve_checked(app: Any, **options: Any) -> None:
+    """Serve Flower's app, if all that protects it is in effect."""
+    flower_patches.check_superlink(app, OWN)
+    serve(app, **options)
+
+
 class LimitedListener(socket.socket):
     """Hangs up on a machine that connects too often, before TLS: the handshake is what costs the server most."""
 
@@ -278,6 +284,9 @@ def shrink_database(path: str) -> None:
         database.execute("VACUUM")
 
 
+OWN = (UselessMiddleware, LocalOnlyMiddleware, SiteLimitMiddleware, BodyLimitMiddleware)  # in this order
+
+
 def raise_file_limit() -> None:
     """As many open files as this process may have: each connection is one."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -308,10 +317,9 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 def main() -> None:
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
-    own = (UselessMiddleware, LocalOnlyMiddleware, SiteLimitMiddleware, BodyLimitMiddleware)
-    flower_patches.add_middleware([Middleware(one) for one in own])
+    flower_patches.add_middleware([Middleware(one) for one in OWN])
     flower_patches.limit_replies_with(ReplyQuotas)
-    flower_patches.serve_superlink_with(serve)
+    flower_patches.serve_superlink_with(serve_checked)
     raise_file_limit()
     shrink_database(dict(pairwise(sys.argv)).get("--database", ""))
     flower_superlink()

@@ -115,6 +115,12 @@ def start(role: str, address: str, **streams: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", __spec__.name, role, address, str(os.getpid())], **streams)
 
 
+def start_superexec(path: Path) -> subprocess.Popen[bytes]:
+    """Start what asks for orders; the node's API listens by now."""
+    flower_patches.check_socket(path)
+    return start("superexec", str(path))
+
+
 def launch(executor: object, spec: ExecutionSpec) -> LaunchResult:
     """Start a ClientApp. Its token is on no command line and in no environment."""
     if spec.task_type != TaskType.CLIENT_APP:
@@ -163,7 +169,7 @@ def main() -> None:
     try:
         with private_socket() as path:
             flower_patches.serve_at_socket(path)
-            flower_patches.start_superexec_with(lambda: start("superexec", str(path)))
+            flower_patches.start_superexec_with(lambda: start_superexec(path))
             flower_supernode()
         log(ERROR, "The node has stopped working.")  # it should never return
     except (Exception, flower_patches.NodeFailure) as error:

@@ -19,6 +19,9 @@ PATCHED = (
     ("flwr.supercore.superexec.executor.subprocess_executor:SubprocessExecutor", "launch"),
     ("flwr.supernode.runtime.run_clientapp", "RuntimeHttpClient"),
     ("flwr.superlink.extensions", "get_middleware"),
+    ("flwr.superlink.servicer.fleet.fleet_handlers", "push_messages"),
+    ("flwr.superlink.servicer.fleet.fleet_handlers", "push_object"),
+    ("flwr.superlink.servicer.runtime.runtime_handlers", "pull_messages"),
 )
 
 

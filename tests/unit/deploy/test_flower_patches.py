@@ -32,6 +32,7 @@ from fedaux.deploy.flower_patches import NodeFailure, PatchError
 pytestmark = pytest.mark.usefixtures("flower")
 NODE_COMMAND = importlib.import_module("flwr.supernode.cli.flower_supernode")  # a function there has the same name
 METADATA = {"run_id": 1, "message_id": "m", "reply_to_message_id": "o", "group_id": "", "message_type": "train"}
+FLEET = importlib.import_module("flwr.superlink.routers.fleet.router")
 LINK_COMMAND = importlib.import_module("flwr.superlink.cli.flower_superlink")
 
 
@@ -118,6 +119,8 @@ def test_a_superlink_is_served_by_our_function(monkeypatch: pytest.MonkeyPatch) 
         (lambda: patches.clientapp_calls_with(Client), run_clientapp, "run_clientapp"),
         (lambda: patches.add_middleware([]), superlink, "_get_middleware"),
         (lambda: patches.add_middleware([]), superlink, "create_app"),
+        (lambda: patches.limit_replies_with(Mock()), FLEET, "fleet_push_messages"),
+        (lambda: patches.limit_replies_with(Mock()), FLEET, "fleet_push_object"),
         (lambda: patches.serve_superlink_with(stop), LINK_COMMAND, "_run_superlink_http_api"),
     ],
 )

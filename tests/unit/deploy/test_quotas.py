@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi import HTTPException
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, Metadata, RecordDict
 from flwr.app.message import make_message, remove_content_from_message
 from flwr.common.constant import NOOP_FLWR_AID, SUPERLINK_NODE_ID
@@ -23,6 +22,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.superlink.config_loader import get_federation_manager, get_objectstore_linkstate_factories
 from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
+from starlette.exceptions import HTTPException
 
 from fedaux.core.messages import Refusal
 from fedaux.deploy.quotas import MAX_OBJECTS, MAX_TRIES, PATIENCE, ReplyQuotas

@@ -4,6 +4,7 @@ import importlib
 import io
 import logging
 import os
+import socket
 import stat
 import time
 import tracemalloc
@@ -29,7 +30,7 @@ from flwr.supernode.nodestate import NodeState, NodeStateFactory
 from httpx import HTTPStatusError
 
 from fedaux.deploy import supernode
-from fedaux.deploy.flower_patches import NodeFailure, serve_at_socket
+from fedaux.deploy.flower_patches import NodeFailure, PatchError, serve_at_socket
 from fedaux.deploy.supernode import SocketClient, clock_problem, launch, private_socket, rejection_reason
 from helpers.deployments import answering, deploy, unused_address
 
@@ -264,3 +265,16 @@ def test_a_token_goes_through_a_pipe_alone(monkeypatch: pytest.MonkeyPatch) -> N
     assert "s3cret" not in repr((words, options))
     started.return_value.stdin.write.assert_called_once_with(b"s3cret")
     started.return_value.stdin.close.assert_called_once_with()
+
+
+def test_a_node_whose_api_is_elsewhere_asks_for_no_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supernode, "start", Mock())
+    with pytest.raises(PatchError, match="not at"):
+        supernode.start_superexec(tmp_path / "runtime.sock")
+    with private_socket() as path, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        supernode.start_superexec(path)
+        path.parent.chmod(0o755)
+        with pytest.raises(PatchError, match="not at"):
+            supernode.start_superexec(path)
+    supernode.start.assert_called_once()  # type: ignore[attr-defined]
