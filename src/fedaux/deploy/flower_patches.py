@@ -162,7 +162,7 @@ def limit_replies_with(quotas: Callable[..., Any]) -> None:
 
 
 def check_superlink(app: Any, own: Sequence[type]) -> None:
-    """Refuse to serve unless requests pass `own` first, and replies the quotas: by what is there, not by Flower's text."""
+    """Refuse to serve unless requests pass `own` first and replies the quotas, by what is there to be called."""
     from flwr.superlink.servicer.fleet import fleet_handlers
     from flwr.superlink.servicer.runtime import runtime_handlers
 
