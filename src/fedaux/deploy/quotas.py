@@ -86,13 +86,16 @@ class ReplyQuotas:
                 self._drop(allowance, state)
             allowance.tries += 1
             if allowance.tries > MAX_TRIES or not objects:
-                self._refuse(allowance, state, f"{allowance.tries} times, {len(objects)} objects")
+                self._refuse(allowance, state, "too many objects, or too many tries")
+            allowance.left = allowance.limit  # of this try
             self._spend(allowance, request.ByteSize() + OBJECT_BYTES * len(objects), state)
             response = self._push_messages(request=request, state=state)
             self._sessions.pop(allowance.session, None)
             allowance.session, allowance.reply, allowance.objects = response.session_id, tree.object_id, objects
             allowance.missing = set(response.objects_to_push)
             self._sessions[allowance.session] = allowance
+            if not allowance.missing:  # all of it is there, from an earlier try
+                self._complete(allowance, state)
         return response
 
     def push_object(self, request: PushObjectRequest, state: Any) -> PushObjectResponse:
@@ -138,7 +141,7 @@ class ReplyQuotas:
                 raise HTTPException(410, "there is no such order for you")
             limit = reply_bytes(row["group_id"])
             deadline = now + PATIENCE + limit / SLOWEST
-            self._orders[order] = Allowance(row, node, limit, 2 * limit, deadline)
+            self._orders[order] = Allowance(row, node, limit, limit, deadline)
         found = self._orders[order]
         if found.node != node:
             raise HTTPException(410, "there is no such order for you")

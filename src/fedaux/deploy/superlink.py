@@ -42,8 +42,8 @@ MAX_HEAD = 2**16  # bytes of a request before its body
 MAX_CONNECTIONS = 100  # at a time from one other machine, and new ones in a burst
 CONNECTION_RATE = 5.0  # new ones a second from one other machine, in the long run: a site keeps its own open
 SHUTDOWN_TIMEOUT = 5  # seconds in which requests may end when the server is stopped: a log is followed for hours
-REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then at least so much of its body:
-MIN_BODY = 2**17  # bytes
+REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then more of its body, at least at
+MIN_BODY_RATE = 2**12  # bytes a second
 MAX_FLEET_BODY = 2**23  # bytes of a site's request
 MAX_IN_FLIGHT = 2**24  # bytes of one site's requests that are being read or answered
 REQUEST_BURST, REQUEST_RATE = 200, 20.0  # requests of one site at once, and a second in the long run
@@ -260,6 +260,13 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def _body_missing(self) -> bool:
         return self.cycle is not None and self.cycle.more_body
 
+    def _stalled(self, awaited: tuple[Any, int]) -> bool:
+        """Whether the same is awaited as at the last look: headers, or a body of which too little has come."""
+        if self._before is None or awaited[0] is not self._before[0]:
+            return False
+        grown = awaited[1] - self._before[1]
+        return grown == 0 or (self._before[1] > 0 and 0 < grown < MIN_BODY_RATE * REQUEST_TIMEOUT)
+
     def _watch(self) -> None:
         """Close a connection whose request does not arrive: no headers yet, or a body that has stopped growing."""
         awaited: tuple[Any, int] | None = None
@@ -267,8 +274,7 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             awaited = self.cycle, self._received
         elif self.cycle is None or self._head > 0:
             awaited = self.cycle, 0
-        before = self._before
-        if awaited and before and awaited[0] is before[0] and awaited[1] - before[1] < MIN_BODY:
+        if awaited is not None and self._stalled(awaited):
             self.transport.close()
             return
         self._before = awaited
@@ -281,6 +287,8 @@ def shrink_database(path: str) -> None:
         return
     with closing(sqlite3.connect(path, timeout=60)) as database:
         database.execute("PRAGMA auto_vacuum = FULL")
+        database.execute("CREATE TABLE IF NOT EXISTS shrinks (x)")  # or a new file would forget it
+        database.execute("DROP TABLE shrinks")
         database.execute("VACUUM")
 
 

@@ -30,6 +30,7 @@ from fedaux.deploy.superlink import shrink_database
 from fedaux.flower.serialization import MAX_REPLY_BYTES, reply_bytes, reply_group
 
 LIMIT = 100_000
+HANDLERS = fleet_handlers.push_messages, fleet_handlers.push_object, runtime_handlers.pull_messages
 
 
 class Link:
@@ -48,8 +49,7 @@ class Link:
         task = self.state.get_run_info(run_ids=[self.run])[0].primary_task_id
         self.state.claim_task(task)
         self.state.activate_task(task)
-        handlers = fleet_handlers.push_messages, fleet_handlers.push_object, runtime_handlers.pull_messages
-        self.quotas = ReplyQuotas(*handlers, clock=lambda: self.now)
+        self.quotas = ReplyQuotas(*HANDLERS, clock=lambda: self.now)
         self.orders = [self.order(node) for node in self.nodes]
 
     def order(self, node: int) -> str:
@@ -189,15 +189,25 @@ def test_nobody_answers_for_another(link: Link) -> None:
 
 
 def test_a_reply_is_sent_again_after_a_broken_connection(link: Link) -> None:
-    made = link.reply(0, arrays(LIMIT // 4))
-    link.begin(0, made)
+    made = link.reply(0, arrays(LIMIT * 3 // 4))
+    begun, objects = link.begin(0, made), get_all_nested_objects(made)
+    for name in begun.objects_to_push[:-1]:
+        link.put(0, begun.session_id, name, objects[name].deflate())
     link.send(0, made)
+    assert link.pull() == {link.orders[0]: ""}
+
+
+def test_a_reply_whose_last_answer_was_lost_is_complete(link: Link) -> None:
+    made = link.reply(0, arrays(100))
+    link.send(0, made)
+    link.quotas = ReplyQuotas(*HANDLERS)  # the server was started anew
+    assert list(link.begin(0, made).objects_to_push) == []
     assert link.pull() == {link.orders[0]: ""}
 
 
 def test_the_database_gives_space_back(link: Link) -> None:
     before = link.size()
-    link.send(0, link.reply(0, arrays(LIMIT)))
+    link.send(0, link.reply(0, arrays(LIMIT * 3 // 4)))
     assert link.size() > before + LIMIT // 2
     link.pull()
     link.state.cleanup_run(link.run)
