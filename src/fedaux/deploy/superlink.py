@@ -287,8 +287,6 @@ def shrink_database(path: str) -> None:
         return
     with closing(sqlite3.connect(path, timeout=60)) as database:
         database.execute("PRAGMA auto_vacuum = FULL")
-        database.execute("CREATE TABLE IF NOT EXISTS shrinks (x)")  # or a new file would forget it
-        database.execute("DROP TABLE shrinks")
         database.execute("VACUUM")
 
 

@@ -125,7 +125,7 @@ def add(vault: Path) -> None:
 
 
 def cut(vault: Path) -> None:
-    (vault / LOG).write_text("\n".join(lines(vault)[:-1][:-1]) + "\n")
+    (vault / LOG).write_text("\n".join(lines(vault)[:-1]) + "\n")
 
 
 def cut_with_head(vault: Path) -> None:
