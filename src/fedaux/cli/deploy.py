@@ -70,7 +70,7 @@ def key(
 
     public = generate_key_pair(folder, replace)
     told = fingerprint(public.read_bytes())
-    text = f"Send {public} to the server, and nothing else: {told} is its fingerprint, to compare"
+    text = f"Send {public} to the server, and nothing else.\nIts fingerprint, to compare by telephone: {told}"
     print_result(as_json, {"public_key": str(public), "fingerprint": told}, text)
 
 

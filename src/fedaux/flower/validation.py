@@ -83,7 +83,10 @@ def max_reply_bytes(order: Order) -> int:
         shapes = sums_shapes(order.classes, order.width, order.sends == "moments")
         arrays = 8 * sum(math.prod(shape) for shape in shapes.values())
     elif isinstance(order, TrainOrder):
-        extra = untrained(order, 1)
+        try:
+            extra = untrained(order, 1)
+        except (ValueError, TypeError):  # of a method that is not known here
+            return MAX_REPLY_BYTES
         arrays = sum(array.nbytes for array in (*order.weights.values(), *extra.values()))
         arrays += 8 * (order.classes + 2) * Teaching.from_json(order.teaching).examples if order.teaching else 0
     else:

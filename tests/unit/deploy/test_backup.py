@@ -49,7 +49,8 @@ def test_a_site_comes_back_with_its_vault_and_without_records(folder: Path, tmp_
     assert restore(archive, back) == made
     kept = {path.relative_to(back).as_posix() for path in back.rglob("*") if path.is_file()}
     files = {"site.toml", "site.env", "supernode.sh", "ca.crt", "key", "key.pub"}
-    assert kept == files | {"vault/account.jsonl", "vault/account.key", "vault/model"}
+    vault = {"account.jsonl", "account.key", "model", "sum.key", "roster.json"}
+    assert kept == files | {f"vault/{name}" for name in vault}
     for name in kept:
         assert (back / name).read_bytes() == (site / name).read_bytes()
         assert (back / name).stat().st_mode == (site / name).stat().st_mode

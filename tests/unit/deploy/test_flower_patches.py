@@ -147,7 +147,7 @@ def test_a_node_ends_when_a_reply_cannot_be_sent_unless_the_server_refuses_it(
         response.raise_for_status()
 
     @contextmanager
-    def connect(**options: Any) -> Iterator[tuple[Any, ...]]:
+    def connect(server_address: str) -> Iterator[tuple[Any, ...]]:
         yield 7, *[fail] * 7
 
     monkeypatch.setattr(node, "_init_connection", connect)

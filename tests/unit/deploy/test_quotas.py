@@ -59,7 +59,7 @@ class Link:
         return made.metadata.message_id
 
     def reply(self, which: int, content: RecordDict, **changes: Any) -> Message:
-        facts = {"src_node_id": self.nodes[which], "reply_to_message_id": self.orders[which], **changes}
+        facts = {"src_node_id": self.nodes[which], "reply_to_message_id": self.orders[which], "ttl": 500.0, **changes}
         return message(content, run_id=self.run, dst_node_id=SUPERLINK_NODE_ID, group_id="", **facts)
 
     def begin(self, which: int, made: Message, tree: ObjectTree | None = None) -> Any:
@@ -97,8 +97,8 @@ class Link:
 
 
 def message(content: RecordDict, **facts: Any) -> Message:
-    times = {"created_at": now().timestamp(), "ttl": 600.0}
-    made = make_message(metadata=Metadata(message_id="", message_type="train", **times, **facts), content=content)
+    known = {"message_id": "", "message_type": "train", "created_at": now().timestamp(), "ttl": 600.0, **facts}
+    made = make_message(metadata=Metadata(**known), content=content)
     made.metadata.__dict__["_message_id"] = made.object_id
     return made
 
