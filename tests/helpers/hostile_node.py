@@ -67,17 +67,17 @@ def drip(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
         for number in range(1000):
             time.sleep(5)
             push(message.metadata.run_id, session, part(number)[0], b"x")
-    except (httpx.HTTPError, ValueError) as error:
+    except Exception as error:  # Flower has many for an object that is not taken
         return f"{number} drops, then {error}"
     return f"{number} drops"
 
 
 def many(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
-    """10⁵ small replies, as fast as eight connections can."""
+    """Up to 10⁵ small replies, as fast as eight connections can in a minute."""
     begun, answers = time.monotonic(), {"taken": 0, "refused": 0}
 
     def one(number: int) -> None:
-        if time.monotonic() - begun > 600:
+        if time.monotonic() - begun > 60:
             return
         made = make_message(metadata=message.metadata, error=Error(number, "small"))
         made.metadata.__dict__["_message_id"] = made.object_id
