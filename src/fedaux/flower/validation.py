@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.methods import METHODS
 from fedaux.core.messages import (
     Account,
     Arrays,
@@ -68,8 +69,7 @@ def validate_reply(
             raise InvalidReplyError(f"claims to have trained for {reply.seconds} s")
         if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
             raise InvalidReplyError("the noise it states for its training is out of range")
-        steps = reply.steps or order.epochs * math.ceil(reply.records / order.batch_size)
-        validate_weights(with_extra(order.weights, untrained(order, steps)), with_extra(reply.weights, reply.extra))
+        validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
         _check_ensemble(order, reply.ensemble)
     else:
         raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
@@ -83,23 +83,21 @@ def max_reply_bytes(order: Order) -> int:
         shapes = sums_shapes(order.classes, order.width, order.sends == "moments")
         arrays = 8 * sum(math.prod(shape) for shape in shapes.values())
     elif isinstance(order, TrainOrder):
-        try:
-            extra = untrained(order, 1)
-        except (ValueError, TypeError):  # of a method that is not known here
-            return MAX_REPLY_BYTES
-        arrays = sum(array.nbytes for array in (*order.weights.values(), *extra.values()))
+        beside = 1 if order.method in METHODS else 3  # models that a method sends beside the trained one
+        arrays = (1 + beside) * sum(array.nbytes for array in order.weights.values())
         arrays += 8 * (order.classes + 2) * Teaching.from_json(order.teaching).examples if order.teaching else 0
     else:
         return MAX_REPLY_BYTES
     return arrays + arrays // 16 + REPLY_OVERHEAD
 
 
-def untrained(order: TrainOrder, steps: int) -> Arrays:
+def untrained(order: TrainOrder, reply: Update) -> Arrays:
     """Return what a client with unchanged weights would send beside its model: the expected form and scale."""
     hooks = hooks_of(order.method, json.loads(order.method_options))
     if type(hooks).client_update is Hooks.client_update:
         return {}
     start = order.weights["parameters"].astype(np.float32, copy=False)
+    steps = reply.steps or order.epochs * math.ceil(reply.records / order.batch_size)
     work = LocalWork(steps, order.lr, order.optimizer, order.momentum, order.mu)
     return hooks.client_update(start, start, work, order.broadcast, {}).extra
 
