@@ -30,13 +30,13 @@ from typing import Any, TypeVar
 from fedaux.client.site import Site
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.core.messages import Order, PrepareOrder, SumsOrder
+from fedaux.core.messages import DataOrder, PrepareOrder, SumsOrder, SumTerms
 from fedaux.models.inference import fingerprint_arrays
 
 LOG, KEY, HEAD = "approvals.jsonl", "approvals.key", "approvals.head"
-CHANGING = {"client", "round", "lr", "seed", "known_entries", "known_signature", "last_round"}  # from order to order
+CHANGING = {"client", "round", "lr", "seed", "known_entries", "known_signature", "last_round", "sum"}  # between orders
 R = TypeVar("R")
-Asked = TypeVar("Asked", bound=Order)
+Asked = TypeVar("Asked", bound=DataOrder)
 
 
 class ApprovalError(FedauxError, ValueError):
@@ -63,7 +63,7 @@ class Proposal:
         return hashlib.sha256(json.dumps([self.rule, self.facts], sort_keys=True).encode()).hexdigest()[:16]
 
     @classmethod
-    def of(cls, order: Order, site: Site) -> Proposal:
+    def of(cls, order: DataOrder, site: Site) -> Proposal:
         """Return the proposal of an order: its scalars, and what the site's own settings allow it to cost."""
         scalars = {
             name: value
@@ -79,6 +79,9 @@ class Proposal:
         else:
             private = f"of the total ε = {privacy.epsilon_budget:g}" if privacy.private_training else "WITHOUT noise"
             rule, cost = f"train:{order.method}", f"models {private}"
+        if order.sum:  # in a secure sum: with whom, not for which round
+            terms = SumTerms.from_json(order.sum)
+            scalars["secure sum"] = f"{terms.threshold} of {', '.join(sorted(terms.sites))}"
         return cls(rule, {**scalars, "leaves": cost})
 
 

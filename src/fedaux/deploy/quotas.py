@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 
 OBJECT_BYTES = 256  # that an object costs beside its content
-MAX_OBJECTS = 256  # of a reply, beside those into which Flower cuts large arrays
-CHUNK_BYTES = 2**20  # at least, of such a part
+MAX_OBJECTS = 256  # of a small reply
+CHUNK_BYTES = 2**14  # of the quota for each object more
 MAX_TRIES = 8  # of a site to push one reply: its connection may break
 SLOWEST = 2**14  # bytes a second, on average
 PATIENCE = 60.0  # seconds that any reply may take

@@ -15,17 +15,22 @@ from numpy.typing import NDArray
 from fedaux.config.methods import METHODS
 from fedaux.core.messages import (
     Account,
+    Answer,
     Arrays,
+    DataOrder,
+    Masked,
     Order,
     PrepareOrder,
     Release,
+    SumOrder,
+    SumReply,
     Sums,
     SumsOrder,
+    SumTerms,
     Teaching,
     TrainOrder,
     Update,
 )
-from fedaux.flower.serialization import MAX_REPLY_BYTES
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums, sums_shapes
 from fedaux.methods.contribution import ENSEMBLE_BITS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
@@ -33,8 +38,10 @@ from fedaux.privacy.mechanism import CALIBRATIONS, UNIT_SENSITIVITY, Bound, Boun
 from fedaux.privacy.units import UNITS
 
 NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter
+MAX_SUM_BYTES = 512  # of a key, a signature or an encrypted share
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
+SUM_REPLY_BYTES = 2**15  # of each of many small arrays, which are two objects of Flower's
 REPLY_OVERHEAD = 2**18  # bytes of a reply beside its arrays: names, headers, scalars, the account
 RELATIVE_TOLERANCE = 1e-6  # between server and client, which both compute the same number
 NOISE_TAIL = 10.0  # standard deviations by which its norm may exceed √size; honest noise does with probability e⁻⁵⁰
@@ -44,12 +51,15 @@ class InvalidReplyError(ValueError):
     """A reply that must not be used, with the reason."""
 
 
-def validate_reply(
-    order: Order, reply: Release | Sums | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
-) -> None:
+def validate_reply(order: Order, reply: Answer, max_records: int = MAX_RECORDS, bounds: Bounds | None = None) -> None:
     """Raise `InvalidReplyError` unless the reply answers the order and is plausible. `bounds` are its scorer's."""
     if reply.client != order.client:
         raise InvalidReplyError(f"answers for {reply.client!r}")
+    if isinstance(order, SumOrder) or order.sum:
+        _check_secure(order, reply)
+        return
+    if isinstance(reply, Masked | SumReply):
+        raise InvalidReplyError("answers as in a secure sum, which this is not")
     if not 1 <= reply.records <= max_records:
         raise InvalidReplyError(f"claims {reply.records} records; from 1 to {max_records} are believed")
     _check_account(reply.account)
@@ -77,18 +87,35 @@ def validate_reply(
 
 def max_reply_bytes(order: Order) -> int:
     """The bytes that an honest reply to an order has at most: the shapes of its arrays are known beforehand."""
-    if isinstance(order, PrepareOrder):
+    if isinstance(order, SumOrder):
+        return REPLY_OVERHEAD + SUM_REPLY_BYTES * 2 * len(SumTerms.from_json(order.sum).sites)
+    if order.sum:
+        arrays = 8 * SumTerms.from_json(order.sum).length
+    elif isinstance(order, PrepareOrder):
         arrays = 8 * order.size
     elif isinstance(order, SumsOrder):
         shapes = sums_shapes(order.classes, order.width, order.sends == "moments")
         arrays = 8 * sum(math.prod(shape) for shape in shapes.values())
-    elif isinstance(order, TrainOrder):
+    else:
         beside = 1 if order.method in METHODS else 3  # models that a method sends beside the trained one
         arrays = (1 + beside) * sum(array.nbytes for array in order.weights.values())
         arrays += 8 * (order.classes + 2) * Teaching.from_json(order.teaching).examples if order.teaching else 0
-    else:
-        return MAX_REPLY_BYTES
     return arrays + arrays // 16 + REPLY_OVERHEAD
+
+
+def _check_secure(order: DataOrder | SumOrder, reply: Answer) -> None:
+    """A masked vector is as good as random: beside its form, there is nothing that a server could check."""
+    if isinstance(order, SumOrder) and isinstance(reply, SumReply):
+        small = all(array.dtype == np.uint8 and array.nbytes <= MAX_SUM_BYTES for array in reply.arrays.values())
+        if reply.step != order.step or not small or len(reply.arrays) > 2 * len(SumTerms.from_json(order.sum).sites):
+            raise InvalidReplyError(f"does not answer {order.step!r} of the secure sum")
+    elif isinstance(reply, Masked) and not isinstance(order, SumOrder):
+        _check_account(reply.account)
+        vector, length = reply.arrays.get("masked"), SumTerms.from_json(order.sum).length
+        if len(reply.arrays) != 1 or vector is None or vector.dtype != np.uint64 or vector.shape != (length,):
+            raise InvalidReplyError(f"its masked vector is not one of {length} integers")
+    else:
+        raise InvalidReplyError(f"sends a {type(reply).__name__} in a secure sum")
 
 
 def untrained(order: TrainOrder, reply: Update) -> Arrays:

@@ -13,7 +13,7 @@ from fedaux.client.approvals import HEAD, KEY, LOG, ApprovalError, ApprovalLog, 
 from fedaux.client.site import Site
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig
-from fedaux.core.messages import Order, PrepareOrder, Refusal, SumsOrder, TrainOrder
+from fedaux.core.messages import DataOrder, PrepareOrder, Refusal, SumsOrder, TrainOrder
 from fedaux.flower.error_redaction import refusal_of
 
 RELEASE = PrepareOrder("berlin", "{}", "class-embedding", 2, 4, "h", 0, {}, {"x": np.zeros(2)})
@@ -29,7 +29,7 @@ def site(folder: Path, *standing: str, approval: str = "ask") -> Site:
 
 
 @with_approval
-def answer(order: Order, site: Site) -> str:
+def answer(order: DataOrder, site: Site) -> str:
     return "answered"
 
 
@@ -39,7 +39,7 @@ def log(tmp_path: Path) -> ApprovalLog:
 
 
 @pytest.mark.parametrize("order", [RELEASE, SUMS, TRAIN])
-def test_an_order_waits_for_its_owner(tmp_path: Path, log: ApprovalLog, order: Order) -> None:
+def test_an_order_waits_for_its_owner(tmp_path: Path, log: ApprovalLog, order: DataOrder) -> None:
     own = site(tmp_path)
     for _ in range(2):
         with pytest.raises(ApprovalError, match="waits for this site's owner") as caught:
@@ -59,7 +59,7 @@ def test_an_order_waits_for_its_owner(tmp_path: Path, log: ApprovalLog, order: O
 @pytest.mark.parametrize(
     ("handler", "order"), [(handlers.prepare, RELEASE), (handlers.sums, SUMS), (handlers.train, TRAIN)]
 )
-def test_every_handler_asks_before_anything_else(tmp_path: Path, handler: object, order: Order) -> None:
+def test_every_handler_asks_before_anything_else(tmp_path: Path, handler: object, order: DataOrder) -> None:
     with pytest.raises(ApprovalError):
         handler(order, site(tmp_path))  # type: ignore[operator]
 
