@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.client.approvals import with_approval
 from fedaux.client.loading import load_features, load_mapped, load_records, load_task
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
@@ -53,6 +54,7 @@ def hello(order: HelloOrder, site: Site) -> Hello:
     return Hello(json.dumps(list(site.clients)), json.dumps(list(classes)), VERSION)
 
 
+@with_approval
 def prepare(order: PrepareOrder, site: Site) -> Release | Masked:
     """Make one release (P2, P3), entered in the account before a record is read, and stored before it is sent."""
     config = validate_order(site, order)
@@ -74,6 +76,7 @@ def prepare(order: PrepareOrder, site: Site) -> Release | Masked:
     return part.answer(order, make, scale)
 
 
+@with_approval
 def sums(order: SumsOrder, site: Site) -> Sums | Masked:
     """Sum up features, without noise; only if the client's own settings name a method that sends such sums."""
     config = validate_order(site, order)
@@ -90,6 +93,7 @@ def sums(order: SumsOrder, site: Site) -> Sums | Masked:
     return Sums(order.client, public_size(records, config.privacy), account.to_json(), found.to_arrays())
 
 
+@with_approval
 def train(order: TrainOrder, site: Site) -> Update | Masked:
     """Train E epochs from the server's weights (T1). A method's own terms and state depend on models alone.
 

@@ -217,6 +217,8 @@ class FederationConfig(Settings):
     over_selection: NonNegative = 0.0  # fraction of additional clients to select; enough replies end the round
     precision: Literal["float32", "float16"] = "float32"  # of models on the wire; float16 halves the bytes
     max_records: Count = 1_000_000  # largest number of records a client may report
+    approval: Literal["none", "ask"] = "none"  # ask: at a site, its owner approves before an order is answered
+    standing: tuple[str, ...] = ()  # at a site: what needs no approval, such as "release:*" or "train:fedaux"
     max_epochs: Count = 100  # at a site: that an order may ask for in a round; its own local.epochs always
     secure: bool = False  # the server learns sums over the sites, and nothing of a site alone (secure sums)
     threshold: Annotated[float, Within("(0, 1]")] = 0.8  # share of the asked sites that a secure sum needs; above 2/3

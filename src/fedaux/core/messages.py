@@ -30,6 +30,8 @@ class Refusal(StrEnum):
     ORDER = "order"
     SETTINGS = "settings"
     FAILED = "failed"
+    APPROVAL = "approval"
+    QUOTA = "quota"  # in the client's place, by the server's link
 
     @property
     def description(self) -> str:
@@ -38,6 +40,8 @@ class Refusal(StrEnum):
             Refusal.ORDER: "the order does not fit the client's own settings",
             Refusal.SETTINGS: "the client's own settings are invalid",
             Refusal.FAILED: "it failed; the reason is in the client's own log",
+            Refusal.APPROVAL: "its owner has not approved it; `fedaux site pending` at the site has what to decide",
+            Refusal.QUOTA: "its reply was larger than its order allows, too slow, or could not be read",
         }[self]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.methods import METHODS
 from fedaux.core.messages import (
     Account,
     Answer,
@@ -40,6 +41,8 @@ NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sen
 MAX_SUM_BYTES = 512  # of a key, a signature or an encrypted share
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
+SUM_REPLY_BYTES = 2**15  # of each of many small arrays, which are two objects of Flower's
+REPLY_OVERHEAD = 2**18  # bytes of a reply beside its arrays: names, headers, scalars, the account
 RELATIVE_TOLERANCE = 1e-6  # between server and client, which both compute the same number
 NOISE_TAIL = 10.0  # standard deviations by which its norm may exceed √size; honest noise does with probability e⁻⁵⁰
 
@@ -80,6 +83,24 @@ def validate_reply(order: Order, reply: Answer, max_records: int = MAX_RECORDS, 
         _check_ensemble(order, reply.ensemble)
     else:
         raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
+
+
+def max_reply_bytes(order: Order) -> int:
+    """The bytes that an honest reply to an order has at most: the shapes of its arrays are known beforehand."""
+    if isinstance(order, SumOrder):
+        return REPLY_OVERHEAD + SUM_REPLY_BYTES * 2 * len(SumTerms.from_json(order.sum).sites)
+    if order.sum:
+        arrays = 8 * SumTerms.from_json(order.sum).length
+    elif isinstance(order, PrepareOrder):
+        arrays = 8 * order.size
+    elif isinstance(order, SumsOrder):
+        shapes = sums_shapes(order.classes, order.width, order.sends == "moments")
+        arrays = 8 * sum(math.prod(shape) for shape in shapes.values())
+    else:
+        beside = 1 if order.method in METHODS else 3  # models that a method sends beside the trained one
+        arrays = (1 + beside) * sum(array.nbytes for array in order.weights.values())
+        arrays += 8 * (order.classes + 2) * Teaching.from_json(order.teaching).examples if order.teaching else 0
+    return arrays + arrays // 16 + REPLY_OVERHEAD
 
 
 def _check_secure(order: DataOrder | SumOrder, reply: Answer) -> None:
