@@ -8,7 +8,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -75,6 +75,13 @@ class Config(Settings):
                 self.federation.precision == "float32" or hooks.half_precision,
                 f"{method.label} needs federation.precision = 'float32': half precision drowns what its clients send.",
             )
+        if self.data.partition == "folders":
+            require(
+                bool(self.federation.sites),
+                "data.partition = 'folders' needs federation.sites, the names of the folders below data.path: "
+                "one client for each.",
+            )
+            object.__setattr__(self, "data", replace(self.data, clients=len(self.federation.sites)))
         require(
             not self.federation.sites
             or self.data.partition == "own"

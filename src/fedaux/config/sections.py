@@ -25,7 +25,7 @@ from fedaux.config.parsing import (
     require_choice,
 )
 
-Partition = Literal["dirichlet", "shards", "iid", "given", "own"]
+Partition = Literal["dirichlet", "shards", "iid", "folders", "given", "own"]
 Schedule = Literal["constant", "cosine", "step"]
 Alpha = Annotated[float, Within("(0, inf)", "0.01 is extreme, 100 nearly even")]
 Seed = Annotated[int, Within("[-1, inf)")]
@@ -51,7 +51,7 @@ class DataConfig(Settings):
     ] = -1  # of which records those are; −1: the run's seed, so that every seed has its own
     validation_fraction: Momentum = 0.0  # of the private records, held out and evaluated in place of the test set
     clients: Count = 10  # number of simulated clients
-    partition: Partition = "dirichlet"  # or shards, iid; given: as the source has them; own: real sites, each its own
+    partition: Partition = "dirichlet"  # or shards, iid; folders: SITE/CLASS/; given: by the source; own: real sites
     alpha: Alpha = 0.01  # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
     shards: Count = 2  # per client, for partition = "shards"
 

@@ -176,6 +176,8 @@ def _open_auxiliary(
     aux: AuxConfig, shape: tuple[int, ...] | None = None, held_out: Records | None = None, strict: bool = False
 ) -> Corpus:
     options = {**dict(aux.options), **(_strictly(aux.source, strict) if aux.source else {})}
+    if aux.source and accepts(aux.source, "folders"):
+        options["folders"] = "classes"  # of any kind: nobody reads the labels
     corpus = Corpus(held_out) if held_out is not None else open_source(aux.source, aux.path or None, **options)
     public = corpus.train
     if aux.limit:
@@ -198,7 +200,10 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
     Nothing depends on the test records where there are validation records.
     """
     refuse_same_source(data, aux)
-    corpus = _cached_corpus(data)
+    by_folder = data.partition == "folders"
+    if by_folder and not accepts(data.source, "sites"):
+        raise ConfigError(f"data.partition = 'folders' is for data.source = 'images', not {data.source!r}.")
+    corpus = _cached_corpus(data, **({"sites": sites} if by_folder else {}))
     test, validated = corpus.test, data.validation_fraction > 0
     if validated:
         corpus = replace(corpus, test=None)
@@ -228,8 +233,8 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
             labels = f"labels 0..{len(classes) - 1}, one for each class" if classes else "labels that count from 0"
             raise ValueError(f"the {name} part needs records with {labels}")
     private = corpus.train.take(order)
-    if data.partition == "given":
-        parts = _given_parts(corpus, order, data.clients)
+    if data.partition in ("given", "folders"):
+        parts = _given_parts(corpus, order, sites or tuple(map(_simulated_name, range(data.clients))))
     else:
         parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
     clients = sites or tuple(map(_simulated_name, range(data.clients)))
@@ -237,16 +242,16 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
     return FederatedData(private, tuple(parts), test, public.train.unlabelled(), classes, clients, notes)
 
 
-def _given_parts(corpus: Corpus, order: Indices, clients: int) -> list[Indices]:
+def _given_parts(corpus: Corpus, order: Indices, clients: tuple[str, ...]) -> list[Indices]:
     """Positions in `order` of each client's records, as the source has distributed them."""
     if corpus.site is None:
         raise ConfigError("data.partition = 'given' is for a source that says which client a record belongs to.")
-    parts = [np.flatnonzero(corpus.site[order] == client) for client in range(clients)]
+    parts = [np.flatnonzero(corpus.site[order] == client) for client in range(len(clients))]
     empty = [client for client, part in enumerate(parts) if not len(part)]
-    if empty or int(corpus.site.max()) >= clients:
+    if empty or int(corpus.site.max()) >= len(clients):
         raise ConfigError(
-            f"data.clients = {clients}, but the source distributes its records to {int(corpus.site.max()) + 1}"
-            + (f"; {_simulated_name(empty[0])} has none left to train on" if empty else "")
+            f"data.clients = {len(clients)}, but the source distributes its records to {int(corpus.site.max()) + 1}"
+            + (f"; {clients[empty[0]]} has none left to train on" if empty else "")
             + "."
         )
     return parts
