@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from fedaux.data.records import Corpus, Indices, Records, is_text
 from fedaux.data.sources import SOURCES, accepts, can_be_private, open_source
 
 SAMPLE = 50_000  # records of a set that are compared, drawn at random from a larger one
+FEW = 8  # records of a client, or of the test set: with fewer, a figure says nothing
 TOLERATED = 0.01  # share of equal records that may be chance; a notice tells of them
 
 
@@ -190,6 +191,29 @@ def _open_auxiliary(
     return Corpus(public, notes=corpus.notes)
 
 
+def _refuse_other_dtype(private: Records, public: Records) -> None:
+    """Refuse numbers of another kind: a network would be pre-trained on one scale and see another."""
+    if is_text(private.x) != is_text(public.x) or private.x.dtype != public.x.dtype:
+        raise ConfigError(
+            f"private records are {_dtype(private)} and auxiliary ones {_dtype(public)}: give both the same type, "
+            "images as uint8 from 0 to 255, other numbers as float32."
+        )
+
+
+def _dtype(records: Records) -> str:
+    return "texts" if is_text(records.x) else str(records.x.dtype)
+
+
+def _few_records(parts: Sequence[Indices], test: Records, clients: Sequence[str]) -> list[str]:
+    """Warn of parts that are too small to learn or to measure anything."""
+    sizes = {name: len(part) for name, part in zip(clients, parts, strict=True)}
+    few = [f"{name} has {size}" for name, size in sizes.items() if size < FEW]
+    found = [*few[:3], *([f"{len(few) - 3} more clients have fewer than {FEW}"] if len(few) > 3 else [])]
+    if len(test) < FEW:
+        found.append(f"there are {len(test)} to test on")
+    return [f"very few records: {', '.join(found)}; accuracies will be chance"] if found else []
+
+
 _cached_auxiliary = lru_cache(maxsize=4)(_open_auxiliary)
 
 
@@ -223,6 +247,7 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
         held, order = np.split(order, [round(aux.fraction * len(order))])
         held_out = corpus.train.take(np.sort(held))
     public = _open_auxiliary(aux, corpus.train.shape, held_out, data.strict)
+    _refuse_other_dtype(corpus.train, public.train)
     equal = refuse_overlap(corpus.train, public.train) if held_out is None else ""
     if validated:
         held, order = np.split(order, [round(data.validation_fraction * len(order))])
@@ -238,7 +263,7 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
     else:
         parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
     clients = sites or tuple(map(_simulated_name, range(data.clients)))
-    notes = (*corpus.notes, *public.notes, *([equal] if equal else []))
+    notes = (*corpus.notes, *public.notes, *([equal] if equal else []), *_few_records(parts, test, clients))
     return FederatedData(private, tuple(parts), test, public.train.unlabelled(), classes, clients, notes)
 
 

@@ -105,7 +105,7 @@ def prepare(
     """
     config, first = server.config, state.round == 0
     head = config.analytic_head if first or server.method.analytic else None
-    asked = server.clients if first and config.prepare == "all" else chosen
+    asked = server.clients if first and config.prepares_all else chosen
     before, failures = replace(state, selected=tuple(asked)), list[Failure]()
     prepared = before
     with costs.phase("score"):
