@@ -11,8 +11,8 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
 
-# Local training and the random head are the paper's (one epoch, Adam 1e-3, batches of 32). The paper distils for one epoch at 5e-5, which
-# suits tens of thousands of public images; here there are 575.
+# Local training and the random head are the paper's: one epoch, Adam 1e-3, batches of 32. The paper distils for one
+# epoch at 5e-5, which suits tens of thousands of public images; here there are 575.
 DEMO = Config(
     rounds=5,
     head_init="random",

@@ -108,9 +108,7 @@ class LocalConfig(Settings):
 
     epochs: Count = 5  # E: passes over the client's records a round
     optimizer: Literal["auto", "adam", "sgd"] = "auto"  # SGD from a computed head or where the method needs it; or Adam
-    lr: Annotated[float, Within("[0, 1e20]")] = (
-        0.0  # learning rate, of the first round; 0: one that suits the optimiser
-    )
+    lr: Annotated[float, Within("[0, 1e20]")] = 0.0  # learning rate, of the first round; 0: one that suits
     momentum: Momentum = 0.0  # SGD's
     weight_decay: NonNegative = 0.0  # λ of the λ/2 ‖θ‖² that is added to the loss
     schedule: Schedule = "constant"  # of lr over the rounds; or cosine, or step: lower after 1/2 and 3/4 of them
