@@ -219,5 +219,5 @@ class FederationConfig(Settings):
         for name in self.sites:
             require(
                 re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,
-                f"federation.sites: {name!r} is no name of a site; use letters, digits, - and _.",
+                f"federation.sites: {name!r} cannot be the name of a site; use letters, digits, - and _.",
             )

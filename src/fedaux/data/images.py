@@ -187,7 +187,7 @@ def persons_from_paths(pattern: str, files: Sequence[Path], root: Path) -> NDArr
     try:
         search = re.compile(pattern).search
     except re.error as error:
-        raise ConfigError(f"data.person = {pattern!r} is no regular expression: {error}.") from error
+        raise ConfigError(f"data.person = {pattern!r} is not a regular expression: {error}.") from error
     matches = (search(file.relative_to(root).as_posix()) for file in files)
     return factorize((match[1 if match.re.groups else 0] or "") if match else "" for match in matches)
 
@@ -211,7 +211,7 @@ def own_format(size: int | None, mode: str) -> tuple[int, int]:
 def open_image(file: Path | IO[bytes]) -> Image.Image:
     """Detect a format by content alone: otherwise Pillow's choice depends on the files that it has seen before."""
     if isinstance(file, Path) and not file.is_file():
-        raise OSError(f"{file} is no file")
+        raise OSError(f"{file} is not a file")
     return Image.open(file, formats=FORMATS)
 
 

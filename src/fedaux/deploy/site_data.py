@@ -27,7 +27,7 @@ def parse_paths(words: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
         if not equals or not path or name in paths:
             raise DeployError(f"--data {word}: write --data NAME=PATH, once for each site, such as --data berlin=scans")
         if name not in sites:
-            raise DeployError(f"--data {word}: {name} is none of the sites {', '.join(sites)}; correct the name")
+            raise DeployError(f"--data {word}: {name} is not among the sites {', '.join(sites)}; correct the name")
         paths[name] = path
     return paths
 

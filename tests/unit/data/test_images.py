@@ -75,7 +75,7 @@ def test_images_by_a_pattern_of_their_paths(tmp_path: Path) -> None:
         assert found.persons.tolist() == groups([persons[shade] for shade in shades(found)])
         simulated = open_source("images", tmp_path, person=pattern).train
         assert simulated.persons.tolist() == groups([persons[shade] for shade in shades(simulated)])
-    with pytest.raises(ConfigError, match=r"data\.person = '\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"data\.person = '\(' is not a regular expression"):
         records(site("images", tmp_path, person="(", options=SIZE))
 
 

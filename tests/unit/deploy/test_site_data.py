@@ -79,7 +79,7 @@ def test_no_two_parties_read_the_same_records(
     own = "--data oslo=sites/oslo --data rome=sites/rome"
     assert "--test PATH" in refused(place, monkeypatch, capsys, f"{base} {own}")
     assert "server's test data" in refused(place, monkeypatch, capsys, f"{base} {own} --test sites/rome")
-    assert "none of the sites" in refused(place, monkeypatch, capsys, f"{base} {own} --data paris=x --test test")
+    assert "not among the sites" in refused(place, monkeypatch, capsys, f"{base} {own} --data paris=x --test test")
 
 
 def test_private_records_do_not_stand_in_for_public_ones() -> None:
