@@ -110,7 +110,7 @@ def open_public(config: Config) -> ServerData:
     corpus = _cached_corpus(replace(config.data, person=""))  # test data is public
     tested = corpus if corpus.test is None else replace(corpus, train=corpus.test, test=None)
     corpus = relabel_strictly(tested, classes)
-    public = _open_auxiliary(config.aux, corpus.train.shape, strict=config.data.strict)
+    public = _open_auxiliary(config.aux, corpus.train, strict=config.data.strict)
     return ServerData(public.train.unlabelled(), corpus.train, classes, (*corpus.notes, *public.notes))
 
 
@@ -174,7 +174,7 @@ _cached_corpus = lru_cache(maxsize=64)(_open_corpus)
 
 
 def _open_auxiliary(
-    aux: AuxConfig, shape: tuple[int, ...] | None = None, held_out: Records | None = None, strict: bool = False
+    aux: AuxConfig, like: Records | None = None, held_out: Records | None = None, strict: bool = False
 ) -> Corpus:
     options = {**dict(aux.options), **(_strictly(aux.source, strict) if aux.source else {})}
     if aux.source and accepts(aux.source, "folders"):
@@ -183,9 +183,11 @@ def _open_auxiliary(
     public = corpus.train
     if aux.limit:
         public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
-    if shape is not None and public.shape != shape:
+    if like is not None:
+        _refuse_other_dtype(like, public)
+    if like is not None and public.shape != like.shape:
         raise ValueError(
-            f"auxiliary rows have shape {public.shape}, private rows {shape}; "
+            f"auxiliary rows have shape {public.shape}, private rows {like.shape}; "
             "use the source's `size` option, or another auxiliary source"
         )
     return Corpus(public, notes=corpus.notes)
@@ -246,8 +248,7 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
     if not aux.source:
         held, order = np.split(order, [round(aux.fraction * len(order))])
         held_out = corpus.train.take(np.sort(held))
-    public = _open_auxiliary(aux, corpus.train.shape, held_out, data.strict)
-    _refuse_other_dtype(corpus.train, public.train)
+    public = _open_auxiliary(aux, corpus.train, held_out, data.strict)
     equal = refuse_overlap(corpus.train, public.train) if held_out is None else ""
     if validated:
         held, order = np.split(order, [round(data.validation_fraction * len(order))])
