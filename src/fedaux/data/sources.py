@@ -97,7 +97,7 @@ def naming_file(path: str | Path | None) -> Iterator[None]:
     except ValueError as error:
         if path is None or str(Path(path).expanduser()) in str(error):
             raise
-        raise RecordsError(f"{path}: {error}") from error
+        raise RecordsError(f"{path} cannot be read: {error}") from error
 
 
 def tidy(corpus: Corpus) -> Corpus:

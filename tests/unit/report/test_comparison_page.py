@@ -132,7 +132,7 @@ def test_tuned_settings_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
     for method, lr in (("fedavg", 0.1), ("feddf", 0.01)):
         finished_run(tmp_path / method, replace(TINY_CONFIG, method=method, local=replace(TINY_CONFIG.local, lr=lr)))
     page = write_report(tmp_path).read_text()
-    assert page.index("Each with its own settings") < page.index("local.lr = 0.01") < page.index("Time and")
+    assert page.index('id="tuned"') < page.index("local.lr = 0.01") < page.index('id="costs"')
     assert "--tiles: 4" in page
 
 
