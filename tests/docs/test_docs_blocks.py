@@ -16,6 +16,7 @@ SLOW = {  # pages that take more than 20 seconds
     "own-data.md": "two runs",
     "own-method.md": "two runs",
     "own-network.md": "a run with two networks",
+    "private-training.md": "two runs",
     "tutorial-compare.md": "a run, a tuning and three comparisons",
     "tutorial-sites.md": "a run and a model",
     "index.md": "the demo",

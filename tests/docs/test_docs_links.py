@@ -137,3 +137,24 @@ def test_pages_say_for_whom_they_are() -> None:
     pages = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ("index.md", "changelog.md")]
     first = {page.name: page.read_text(encoding="utf-8").split("\n\n")[1] for page in pages}
     assert {name: text[:80] for name, text in first.items() if not re.match(r"\*?For ", text)} == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("learning rate", "own-network.md"),
+        ("folder per hospital", "own-data.md"),
+        ("gpu", "gpu.md"),
+        ("secure aggregation", "secure-sums.md"),
+    ],
+)
+def test_what_people_search_for_is_in_a_heading_of_the_right_page(words: str, page: str) -> None:
+    """The search of the site ranks headings first."""
+    found = {
+        file.name
+        for file in (ROOT / "docs").glob("*.md")
+        for heading in _HEADING.findall(_FENCED.sub("", file.read_text(encoding="utf-8")))
+        if words in heading.lower()
+    }
+    assert page in found
+    assert found <= {page, "faq.md"}

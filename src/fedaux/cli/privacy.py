@@ -206,7 +206,7 @@ def audit(
         console.print("[bold red]Nothing could be attacked[/bold red], for the reasons above.")
         raise typer.Exit(Exit.NEGATIVE)
     console.print(
-        "[bold]No violation was found.[/bold] An audit can refute a claim, not prove it: docs/privacy.md does."
+        "[bold]No violation was found.[/bold] An audit can refute a claim, not prove it: docs/proofs.md does."
     )
 
 
