@@ -24,6 +24,7 @@ from fedaux.runs.runner import in_process
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import QuorumError
 from fedaux.server.loop import run as run_rounds
+from fedaux.server.orders import AccountCounts
 from fedaux.server.run_state import RunState, RunWriter
 from fedaux.server.server import make_server
 
@@ -210,6 +211,26 @@ def test_a_sum_is_tried_again_and_another_sum_is_paid_for(times: int, entries: i
     state = rounds(config, tmp_path / "run", lost)
     assert len(state.summed) == SITES
     assert {state.accounts[client].entries for client in state.summed} == {entries}
+
+
+def test_a_site_with_an_old_copy_of_its_vault_takes_no_part(tmp_path: Path) -> None:
+    """It would draw other noise for what it has sent; the server shows the count that the site has signed."""
+    config, folder = secure(replace(CONFIG, method="closed-form", rounds=1)), tmp_path / "run"
+    config = replace(config, privacy=replace(config.privacy, epsilon_total=3.0))
+    first = rounds(config, folder, {})
+    known = AccountCounts(tmp_path / "accounts.json")
+    known.update(first.accounts)
+    (folder / "state.safetensors").unlink()
+    vault = folder / "clients" / "client-000"
+    for path in [vault / "account.jsonl", *vault.glob("release-*"), *vault.glob("sums/*")]:
+        path.unlink()  # a copy from before the run, with its key
+    server = make_server(replace(config, seed=1), cache=tmp_path / "cache").in_folder(folder)
+    server = server.with_accounts(tmp_path / "accounts.json")
+    federation = in_process(server.config, folder, server.cache, bound_function(server.scorer))
+    state = run_rounds(server, federation, None, RunWriter(folder).save)
+    assert sorted(state.summed) == [f"client-{n:03}" for n in range(1, SITES)]
+    reasons = {failure.client: failure.reason for failure in state.history[-1].failures}
+    assert "privacy budget does not allow" in reasons["client-000"]
 
 
 def test_what_cannot_be_summed_is_refused_at_once() -> None:
