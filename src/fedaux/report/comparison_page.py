@@ -72,7 +72,18 @@ def write_comparison(
     subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"  # seeds vary
     subtitle += f" · {note}" if note else ""
     warnings = [f"{arm.label}: {text}" for arm in arms for text in (arm.note, arm.warning) if text]
+    warnings = suggest_once(warnings)
     return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, formats=formats, warnings=warnings)
+
+
+def suggest_once(warnings: Sequence[str]) -> list[str]:
+    """Leave out a suggestion that an earlier warning has made."""
+    found, made = list[str](), set[str]()
+    for text in warnings:
+        what, mark, suggestion = text.partition(" First try: ")
+        found.append(what if suggestion in made else text)
+        made |= {suggestion} if mark else set()
+    return found
 
 
 def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:

@@ -9,7 +9,7 @@ import pytest
 
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.charts import MAX_CURVES, LineChart
-from fedaux.report.comparison_page import tones, write_comparison, write_report
+from fedaux.report.comparison_page import suggest_once, tones, write_comparison, write_report
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState, RunWriter, StateError
 from helpers.pages import Page
@@ -142,3 +142,8 @@ def test_one_curve_each_is_one_chart(tmp_path: Path) -> None:
         finished_run(tmp_path / str(lr), replace(TINY_CONFIG, local=local))
     write_report(tmp_path)
     assert [file.name for file in tmp_path.glob("curves*.svg")] == ["curves.svg"]
+
+
+def test_a_suggestion_is_made_once() -> None:
+    both = [f"{name}: no better than the commonest class. First try: --set local.epochs=20." for name in ("A", "B")]
+    assert suggest_once([*both, "C: cut"]) == [both[0], "B: no better than the commonest class.", "C: cut"]
