@@ -50,7 +50,9 @@ def test_what_clients_send(name: str) -> None:
     ("settings", "head", "releases"),
     [
         ({"method": "fedavg"}, None, False),
-        ({"method": "fedaux"}, None, True),
+        ({"method": "fedaux"}, "Closed form", True),
+        ({"method": "fedaux", "head_init": "random"}, None, True),
+        ({"method": "fedaux", "privacy": {"scorer": "mean-embedding"}}, None, True),
         ({"method": "ridge+p"}, "Ridge+P", False),
         ({"method": "closed-form"}, "Closed form", True),
         ({"method": "fedavg", "head_init": "ridge"}, "Ridge", False),
