@@ -183,7 +183,7 @@ def _open_auxiliary(
     public = corpus.train
     if aux.limit:
         public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
-    if like is not None:
+    if like is not None and like.x.shape[1:] == public.x.shape[1:]:
         _refuse_other_dtype(like, public)
     if like is not None and public.shape != like.shape:
         raise ValueError(
