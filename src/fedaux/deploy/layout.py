@@ -96,8 +96,13 @@ class Address:
             return False
 
 
-def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> None:
-    """Write a deployment. Only if all of it is on this machine are keys of sites made: a real site makes its own."""
+def init(
+    folder: Path, sites: Sequence[str], address: Address, base: Config, own: Mapping[str, Config] | None = None
+) -> None:
+    """Write a deployment. Only if all of it is on this machine are keys of sites made: a real site makes its own.
+
+    `own` has the settings of sites that differ from `base`, such as their data.
+    """
     folder = folder.expanduser().absolute()
     FederationConfig(sites=tuple(sites))  # validates the names
     if not sites:
@@ -119,7 +124,7 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     write_atomically(server / "server.key", certificate.key_pem(), private=True)
     for name in sites:
         site = folder / "sites" / name
-        write_site(site, name, address, base, ca_certificate)
+        write_site(site, name, address, (own or {}).get(name, base), ca_certificate)
         if address.one_machine:
             write_atomically(server / "keys" / f"{name}.pub", generate_key_pair(site).read_bytes())
     if address.one_machine:
@@ -128,6 +133,8 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
     _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, address=address)})
+    if address.one_machine:
+        _write(folder, {"try-all.sh": render("try-all.sh", sites=sites)}, mode=0o755)
 
 
 def _write_rosters(folder: Path, sites: Sequence[str]) -> None:

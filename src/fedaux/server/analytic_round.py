@@ -34,7 +34,7 @@ def compute_heads(server: Server, state: RunState, embedding: PublicEmbedding | 
         assert embedding is not None
         return closed_form_heads(server, state, embedding)
     options = dict(server.config.method_options) if server.method.analytic else {}
-    name = server.config.method if server.method.analytic else server.config.head_init
+    name = server.config.method if server.method.analytic else server.config.head_start
     hooks = cast(AnalyticHead, hooks_of(name, options))
     for label, arrays in state.sums.items():
         mapped = head_features(server, state, label)
