@@ -30,13 +30,17 @@ def init(
     data: Annotated[Path | None, typer.Option(help="Your labelled images: choose settings from them.")] = None,
     public: Annotated[Path | None, typer.Option(help="With --data: the folder of public images.")] = None,
     clients: Annotated[int, typer.Option(min=1, help="With --data: how many sites to simulate.")] = 3,
+    pretrain: Annotated[
+        bool,
+        typer.Option("--pretrain", help="With --data: train a network on the public images, take no published one."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write a commented config to start from: for your images, your text, or a model and data of your own."""
     from fedaux.config.starters import write_starter
     from fedaux.config.toml import toml_value
 
-    choices = _choices(kind, folder, data, public, clients)
+    choices = _choices(kind, folder, data, public, clients, pretrain)
     paths = write_starter(kind, folder, {choice.key: choice.value for choice in choices})
     print_result(
         as_json,
@@ -50,7 +54,9 @@ def init(
     )
 
 
-def _choices(kind: str, folder: Path, data: Path | None, public: Path | None, clients: int) -> list[Choice]:
+def _choices(
+    kind: str, folder: Path, data: Path | None, public: Path | None, clients: int, pretrain: bool
+) -> list[Choice]:
     """Settings from folders of images; none where no folder is named."""
     if data is None and public is None:
         return []
@@ -59,8 +65,9 @@ def _choices(kind: str, folder: Path, data: Path | None, public: Path | None, cl
     from fedaux.config.sections import AuxConfig, DataConfig
     from fedaux.data.choices import choose_for_images
     from fedaux.data.federated import refuse_same_source
+    from fedaux.models.published import installed
 
     refuse_same_source(DataConfig("images", str(data)), AuxConfig("images", str(public)))
     if folder.resolve() != Path.cwd():  # paths must hold from there as well
         data, public = data.absolute(), public.absolute()
-    return choose_for_images(data, public, clients)
+    return choose_for_images(data, public, clients, "" if pretrain else next(iter(installed()), ""))
