@@ -1,4 +1,4 @@
-"""PneumoniaMNIST or CIFAR-10 as people have images, as files: scans/ is private, public/ has no labels, held-out/ waits.
+"""PneumoniaMNIST or CIFAR-10 as image files: scans/ is private, public/ has no labels, held-out/ waits.
 
 python write_images.py ~/pneumoniamnist.npz     # or any .npz with x, uint8 (N, H, W) or (N, H, W, 3), and y
 """

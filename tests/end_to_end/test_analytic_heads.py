@@ -52,7 +52,7 @@ def test_any_split_gives_the_head_of_the_pooled_records(cache: Path, tmp_path: P
     mapped, private = HeadFeatures(16), open_data(CONFIG).private
     mapped.standardise(state.standardisation[SPEC.label])
     features = Records(private_outputs(server.public.h0[SPEC.label]._load(), private), private.labels)
-    central = Ridge().head(FeatureMoments.of(mapped, features, 10, second=True), lambda: np.eye(16))
+    central = Ridge().head(FeatureMoments.of(mapped, features, 10, "moments"), lambda: np.eye(16))
     pooled = np.append(central.weight.ravel(), central.bias)
     for head in heads.values():
         assert np.abs(head - pooled).max() < 1e-6 * np.abs(pooled).max()

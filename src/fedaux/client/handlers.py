@@ -65,7 +65,7 @@ def sums(order: SumsOrder, site: Site) -> Sums:
             f"the order asks for unprotected {order.sends} of features; this client's own method and head_init do not"
         )
     features, records = load_mapped(order, site)
-    found = FeatureSums.of(FeatureMoments.of(features, labelled(records), order.classes, order.sends == "moments"))
+    found = FeatureSums.of(FeatureMoments.of(features, labelled(records), order.classes, order.sends))
     account = BudgetStore(site.account_folder(order.client), config.privacy).account()
     return Sums(order.client, public_size(records, config.privacy), account.to_json(), found.to_arrays())
 

@@ -124,7 +124,7 @@ class SumsOrder:
     client: str
     prototype: str
     classes: int
-    sends: str  # "class-sums"; "moments": with second moments
+    sends: str  # "class-sums"; "moments": with second moments; "class-moments": with those of each class
     width: int  # number of features that are summed
     h0: str  # hash of the extractor
     random_features: int  # as in `TrainOrder`
@@ -139,7 +139,9 @@ class Sums:
     client: str
     records: int
     account: str  # `Account` as JSON
-    arrays: Arrays = field(repr=False)  # int64: class_sums (C, D), counts (C,), where asked for moments
+    arrays: Arrays = field(
+        repr=False
+    )  # int64: class_sums (C, D), counts (C,), where asked for moments or class_moments
 
 
 @dataclass(frozen=True)

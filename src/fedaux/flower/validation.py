@@ -135,7 +135,7 @@ def _check_ensemble(order: TrainOrder, ensemble: Arrays) -> None:
 
 def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
     """Counts of its records, and sums that rows of features can have: by Cauchy-Schwarz (Σ ψ)² ≤ n Σ ψ²."""
-    arrays, shapes = reply.arrays, sums_shapes(order.classes, order.width, order.sends == "moments")
+    arrays, shapes = reply.arrays, sums_shapes(order.classes, order.width, order.sends)
     integers = all(array.dtype == np.int64 for array in arrays.values())
     if not integers or {name: array.shape for name, array in arrays.items()} != shapes:
         raise InvalidReplyError(f"its sums should be 64-bit integers of the shapes {shapes}")
@@ -147,11 +147,15 @@ def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
     if any(max(int(steps.max()), -int(steps.min())) >= 2**58 for steps in arrays.values()):
         raise InvalidReplyError("its sums are out of range")
     sums = FeatureSums.from_arrays(arrays).value()
-    if (sums.class_sums[sums.counts == 0] != 0).any():
+    absent = sums.counts == 0
+    if any((own[absent] != 0).any() for own in (sums.class_sums, sums.class_moments) if own is not None):
         raise InvalidReplyError("it has sums of classes without records")
-    least = (np.square(sums.class_sums) / np.maximum(sums.counts, 1)[:, None]).sum(axis=0)  # of Σ ψ²
+    least = np.square(sums.class_sums) / np.maximum(sums.counts, 1)[:, None]  # of Σ ψ² in each class
     if sums.moments is not None:
-        squares = np.diagonal(sums.moments)
+        if sums.class_moments is None:
+            least, squares = least.sum(axis=0), np.diagonal(sums.moments)
+        else:
+            squares = np.diagonal(sums.class_moments, axis1=1, axis2=2)
         if (least > squares * (1 + RELATIVE_TOLERANCE) + RELATIVE_TOLERANCE).any():
             raise InvalidReplyError("no rows of features have the sums and the second moments that it sends")
         least = squares

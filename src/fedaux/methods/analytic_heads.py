@@ -166,23 +166,26 @@ class FeatureMoments:
     class_sums: Matrix  # Σ ψ over the records of each class, (C, D)
     counts: Matrix  # of each class, (C,)
     moments: Matrix | None = None  # Σ ψψᵀ over all records, (D, D)
+    class_moments: Matrix | None = None  # the same over the records of each class, (C, D, D)
 
     @classmethod
-    def of(cls, features: HeadFeatures, records: Records, classes: int, second: bool) -> Self:
-        """Sum up labelled records whose rows are h0's features; `second`: with second moments."""
+    def of(cls, features: HeadFeatures, records: Records, classes: int, sends: str) -> Self:
+        """Sum up labelled records whose rows are h0's features; `sends` is that of `Method`."""
         import torch
 
         labels, width = records.labels, features.width
         class_sums, counts = np.zeros((classes, width)), np.bincount(labels, minlength=classes).astype(np.float64)
-        moments = np.zeros((width, width)) if second else None
+        parts = {"moments": 1, "class-moments": classes}.get(sends, 0)
+        moments = np.zeros((parts, width, width))
         for rows in records.blocks(_BLOCK):
             with torch.inference_mode():
                 psi = features(records.batch(rows)).double().numpy()
             with np.errstate(over="ignore", invalid="ignore"):  # `FeatureSums` refuses what is not finite
                 class_sums += np.eye(classes)[labels[rows]].T @ psi
-                if moments is not None:
-                    moments += psi.T @ psi
-        return cls(class_sums, counts, moments)
+                for part in range(parts):
+                    own = psi if parts == 1 else psi[labels[rows] == part]
+                    moments[part] += own.T @ own
+        return cls(class_sums, counts, moments.sum(axis=0) if parts else None, moments if parts > 1 else None)
 
     @property
     def records(self) -> float:
@@ -198,13 +201,15 @@ class FeatureMoments:
 class FeatureSums:
     """`FeatureMoments` in integer steps, of any number of clients; the symmetric `moments` keep the upper triangle."""
 
-    sums: dict[str, FixedSum]  # class_sums, counts and, where asked for, moments
+    sums: dict[str, FixedSum]  # class_sums, counts and, where asked for, moments or class_moments
 
     @classmethod
     def of(cls, moments: FeatureMoments) -> Self:
         """Convert moments to integer steps; raise an error if any value is not finite or far too large."""
         terms = {"class_sums": moments.class_sums, "counts": moments.counts}
-        if moments.moments is not None:
+        if moments.class_moments is not None:
+            terms["class_moments"] = moments.class_moments[:, *np.triu_indices(moments.class_moments.shape[1])]
+        elif moments.moments is not None:
             terms["moments"] = moments.moments[np.triu_indices(len(moments.moments))]
         return cls({name: FixedSum.of(values, 1.0, SUM_BITS) for name, values in terms.items()})
 
@@ -225,15 +230,24 @@ class FeatureSums:
 
     def value(self) -> FeatureMoments:
         class_sums, counts = self.sums["class_sums"].value(), self.sums["counts"].value()
-        if "moments" not in self.sums:
-            return FeatureMoments(class_sums, counts)
         width = class_sums.shape[1]
-        moments = np.zeros((width, width))
-        moments[np.triu_indices(width)] = self.sums["moments"].value()
-        return FeatureMoments(class_sums, counts, moments + np.triu(moments, 1).T)
+        if "class_moments" in self.sums:
+            each = np.stack([_symmetric(triangle, width) for triangle in self.sums["class_moments"].value()])
+            return FeatureMoments(class_sums, counts, each.sum(axis=0), each)
+        moments = _symmetric(self.sums["moments"].value(), width) if "moments" in self.sums else None
+        return FeatureMoments(class_sums, counts, moments)
 
 
-def sums_shapes(classes: int, width: int, second: bool) -> dict[str, tuple[int, ...]]:
+def _symmetric(triangle: Matrix, width: int) -> Matrix:
+    """(D, D) from its upper triangle."""
+    matrix = np.zeros((width, width))
+    matrix[np.triu_indices(width)] = triangle
+    return matrix + np.triu(matrix, 1).T
+
+
+def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the arrays of `FeatureSums.to_arrays`."""
     shapes: dict[str, tuple[int, ...]] = {"class_sums": (classes, width), "counts": (classes,)}
-    return {**shapes, "moments": (width * (width + 1) // 2,)} if second else shapes
+    triangle = width * (width + 1) // 2
+    more = {"moments": {"moments": (triangle,)}, "class-moments": {"class_moments": (classes, triangle)}}
+    return {**shapes, **more.get(sends, {})}
