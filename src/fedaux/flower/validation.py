@@ -26,6 +26,7 @@ from fedaux.core.messages import (
 )
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums, sums_shapes
 from fedaux.methods.contribution import ENSEMBLE_BITS
+from fedaux.methods.fedpft import MOST_COMPONENTS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.privacy.mechanism import CALIBRATIONS, UNIT_SENSITIVITY, Bound, Bounds, release_multiplier
 from fedaux.privacy.units import UNITS
@@ -56,7 +57,7 @@ def validate_reply(
             _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
         _check_noise(reply)
     elif isinstance(order, SumsOrder) and isinstance(reply, Sums):
-        _check_sums(order, reply, max_records)
+        (_check_mixtures if order.sends == "mixtures" else _check_sums)(order, reply, max_records)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         if reply.round != order.round:
             raise InvalidReplyError(f"answers round {reply.round}, not {order.round}")
@@ -162,6 +163,25 @@ def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
     limit = NORM_FACTOR * sums.records * order.width
     if order.standardisation and not float(least.sum()) <= limit:
         raise InvalidReplyError(f"its features have a squared norm of {least.sum():.3g}; {limit:.3g} is the limit")
+
+
+def _check_mixtures(order: SumsOrder, reply: Sums, max_records: int) -> None:
+    """Gaussians of one class each, with counts of at most its records, and moments that features can have."""
+    arrays, classes, width = reply.arrays, order.classes, order.width
+    rows = len(arrays["counts"]) if "counts" in arrays and arrays["counts"].ndim else 0
+    shapes = {"counts": (rows, classes), "means": (rows, width), "variances": (rows, width)}
+    floats = all(array.dtype == np.float32 for array in arrays.values())
+    most = MOST_COMPONENTS * classes
+    if not floats or not 1 <= rows <= most or {name: array.shape for name, array in arrays.items()} != shapes:
+        raise InvalidReplyError(f"its mixtures should be 32-bit floats of 1 to {most} Gaussians, in shapes {shapes}")
+    counts, means, variances = (arrays[name].astype(np.float64) for name in shapes)
+    if not all(np.isfinite(values).all() for values in (counts, means, variances)) or variances.min() < 0:
+        raise InvalidReplyError("its mixtures are not finite, or have negative variances")
+    if counts.min() < 0 or ((counts > 0).sum(axis=1) != 1).any() or not counts.sum() <= max_records * (1 + 1e-4):
+        raise InvalidReplyError(f"its counts are not those of one class for each Gaussian, of {max_records} at most")
+    size, limit = float((np.square(means) + variances).sum(axis=1).max()), NORM_FACTOR * width
+    if order.standardisation and size > limit:
+        raise InvalidReplyError(f"its features have a squared norm of {size:.3g}; {limit:.3g} is the limit")
 
 
 def _norm(array: NDArray[Any]) -> float:

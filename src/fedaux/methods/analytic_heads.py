@@ -14,17 +14,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.methods import find_method
 from fedaux.config.parsing import require, require_choice
 from fedaux.core.messages import Arrays
 from fedaux.methods.contribution import FixedSum
-from fedaux.methods.hooks import Hooks
+from fedaux.methods.hooks import Hooks, hooks_of
 
 if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
+    from fedaux.config.schema import Config
     from fedaux.data.records import Records
     from fedaux.models import HeadFeatures
 
@@ -50,7 +52,33 @@ class AnalyticHead(Hooks):
     computes_head = True
 
     @abstractmethod
-    def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head: ...
+    def head(self, sums: Any, covariance: PublicCovariance) -> Head:
+        """Compute the head from the value of what all clients have sent."""
+
+    def summarise(self, features: HeadFeatures, records: Records, classes: int, sends: str) -> Statistics:
+        """Return what a client sends of its labelled records, whose rows are h0's features."""
+        return FeatureSums.of(FeatureMoments.of(features, records, classes, sends))
+
+    def read(self, arrays: Arrays) -> Statistics:
+        """Return what one client or several have sent."""
+        return FeatureSums.from_arrays(arrays)
+
+
+class Statistics(Protocol):
+    """What clients send, once: statistics of several clients are added."""
+
+    def to_arrays(self) -> Arrays: ...
+
+    def __add__(self, other: Any) -> Any: ...
+
+    def value(self) -> Any: ...
+
+
+def analytic_hooks(config: Config) -> AnalyticHead:
+    """Return the hooks of the method whose head is computed: the run's own, or the one that training starts from."""
+    own = find_method(config.method).analytic
+    made = hooks_of(config.method, dict(config.method_options)) if own else hooks_of(config.head_init, {})
+    return cast(AnalyticHead, made)
 
 
 @dataclass(frozen=True)
@@ -120,7 +148,7 @@ def discriminant_head(sums: FeatureMoments, covariance: Matrix) -> Head:
     """The posterior under a Gaussian for each class, all of this covariance."""
     from fedaux.scoring.embedding import linear_discriminant  # with PyTorch, which a method's name must not wait for
 
-    return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums)))
+    return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums.counts)))
 
 
 def nearest_mean_head(sums: FeatureMoments) -> Head:
@@ -136,9 +164,9 @@ def class_means(sums: FeatureMoments) -> Matrix:
     return np.where(counts > 0, sums.class_sums / np.maximum(counts, 1.0), sums.mean)
 
 
-def log_prior(sums: FeatureMoments) -> Matrix:
+def log_prior(counts: Matrix) -> Matrix:
     """Return the log-prior of each class, with one extra record per class so that none is impossible."""
-    return np.asarray(np.log((sums.counts + 1) / (sums.records + len(sums.counts))))
+    return np.asarray(np.log((counts + 1) / (counts.sum() + len(counts))))
 
 
 def within_covariance(sums: FeatureMoments) -> Matrix:

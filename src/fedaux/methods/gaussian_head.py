@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.config.parsing import require
 from fedaux.core.rng import numpy_stream, torch_stream
@@ -48,8 +49,8 @@ class GaussianHead(AnalyticHead):
             mean + rng.standard_normal((self.samples, len(mean))) @ factor.T
             for mean, factor in zip(means, factors, strict=True)
         ]
-        head = train_head(np.concatenate(drawn), np.repeat(np.arange(classes), self.samples), self.epochs, self.lr)
-        return Head(head.weight, head.bias + log_prior(sums))  # classes were drawn equally often
+        labels = np.repeat(np.arange(classes), self.samples)
+        return with_prior(train_head(np.concatenate(drawn), labels, classes, self.epochs, self.lr), sums.counts)
 
 
 def class_factors(sums: FeatureMoments, shared: float) -> list[Matrix]:
@@ -66,14 +67,18 @@ def class_factors(sums: FeatureMoments, shared: float) -> list[Matrix]:
     return factors
 
 
-def train_head(features: Matrix, labels: Matrix, epochs: int, lr: float) -> Head:
+def with_prior(head: Head, counts: Matrix) -> Head:
+    """Add the log-prior to a head that saw all classes equally often."""
+    return Head(head.weight, head.bias + log_prior(counts))
+
+
+def train_head(features: NDArray[np.floating], labels: NDArray[np.int64], classes: int, epochs: int, lr: float) -> Head:
     """Return a linear head trained from zero by Adam on the cross-entropy; the same features give the same head."""
     import torch
     import torch.nn.functional as F
 
     x, y = torch.from_numpy(features).float(), torch.from_numpy(labels).long()
-    weight = torch.zeros(int(labels.max()) + 1, x.shape[1], requires_grad=True)
-    bias = torch.zeros(len(weight), requires_grad=True)
+    weight, bias = torch.zeros(classes, x.shape[1], requires_grad=True), torch.zeros(classes, requires_grad=True)
     optimizer, order = torch.optim.Adam([weight, bias], lr), torch_stream(0, "synthetic-batches")
     for _ in range(epochs):
         for rows in torch.randperm(len(x), generator=order).split(BATCH):

@@ -13,7 +13,7 @@ from fedaux.core.io import cache_folder
 from fedaux.core.messages import Account, Failure, Federation, Order, Release, Sums
 from fedaux.core.progress import WorkProgress
 from fedaux.core.timing import Costs, payload_bytes
-from fedaux.methods.analytic_heads import FeatureSums
+from fedaux.methods.analytic_heads import analytic_hooks
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.registry import carried_weights
 from fedaux.pretraining.store import load_or_pretrain
@@ -145,10 +145,11 @@ def collect_sums(
     if not missing:
         return state, []
     orders = [server.orders.sums(state, client, sends) for client in missing]
-    sums = {label: FeatureSums.from_arrays(arrays) for label, arrays in state.sums.items()}
+    hooks = analytic_hooks(server.config)
+    sums = {label: hooks.read(arrays) for label, arrays in state.sums.items()}
     accounts, records, failures = dict[str, Account](), dict[str, int](), list[Failure]()
     for reply in _replies(Sums, federation, orders, "no sums", failures, costs):
-        label, added = server.label_of(reply.client), FeatureSums.from_arrays(reply.arrays)
+        label, added = server.label_of(reply.client), hooks.read(reply.arrays)
         sums[label] = sums[label] + added if label in sums else added
         accounts[reply.client], records[reply.client] = Account.from_json(reply.account), reply.records
     arrays = {label: total.to_arrays() for label, total in sums.items()}

@@ -26,6 +26,7 @@ ANALYTIC = {
     "ridge": "moments",
     "discriminant": "moments",
     "gaussian-head": "class-moments",
+    "fedpft": "mixtures",
     "class-means": "class-sums",
     "closed-form": "releases",
 }
@@ -48,7 +49,7 @@ def test_what_clients_send(name: str) -> None:
     row, sends = METHODS[name], ANALYTIC.get(name.removesuffix("+p"), "models")
     assert row.sends == sends
     assert row.analytic is (sends != "models")
-    assert row.sums is (sends in ("class-sums", "moments", "class-moments"))  # none of which is protected
+    assert row.sums is (sends in ("class-sums", "moments", "class-moments", "mixtures"))  # none of which is protected
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,27 @@ def test_second_moments_of_each_class_are_held_against_its_sums(moments: list[An
         validate_reply(order, reply)
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, ""),
+        ({"counts": [[2, 1], [0, 1]]}, "one class for each"),
+        ({"counts": [[0, 0], [0, 1]]}, "one class for each"),
+        ({"counts": [[2e9, 0], [0, 1]]}, "one class for each"),
+        ({"counts": [[2, 0]]}, "shapes"),
+        ({"means": [[1, np.nan], [0, 1]]}, "not finite"),
+        ({"variances": [[1, -1], [0, 1]]}, "negative"),
+        ({"means": [[1e6, 0], [0, 1]]}, "squared norm"),
+        ({"more": [[1.0]]}, "shapes"),
+    ],
+)
+def test_mixtures_that_no_features_have_are_refused(changes: dict[str, Any], reason: str) -> None:
+    arrays = {"counts": [[2, 0], [0, 1]], "means": [[1, 0], [0, 1]], "variances": [[1, 1], [0, 1]], **changes}
+    reply = replace(sums(), arrays={name: np.array(values, np.float32) for name, values in arrays.items()})
+    with pytest.raises(InvalidReplyError, match=reason) if reason else nullcontext():
+        validate_reply(sums_order(sends="mixtures"), reply)
+
+
 def spoiled(value: float) -> dict[str, Any]:
     arrays = weights()
     arrays["parameters"][3] = value
