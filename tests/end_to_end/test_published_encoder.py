@@ -30,8 +30,10 @@ def test_a_few_hundred_photos_make_a_model_that_leaves_the_house(
     np.save(tmp_path / "public.npy", public[::240])
     config = Config.from_dict(
         {
-            "method": "ridge",
-            "prototypes": [{"name": ENCODER, "size": 64}],
+            "method": "ridge+p",
+            "rounds": 1,
+            "head_only": True,
+            "prototypes": [ENCODER],
             "data": {"source": "npz", "path": str(tmp_path / "private.npz"), "clients": 3, "alpha": 0.1},
             "aux": {"source": "npy", "path": str(tmp_path / "public.npy")},
         }
@@ -39,13 +41,13 @@ def test_a_few_hundred_photos_make_a_model_that_leaves_the_house(
     events: list[object] = []
     result = run(config, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append)
     assert any(getattr(event, "note", "") == "published weights" for event in events)
-    assert result.accuracy > 0.5  # a random start has .2
+    assert result.accuracy > 0.5  # .62 when this was written; chance is .1
     (folder,) = export_model(tmp_path / "run", tmp_path / "model", onnx=True)
     card, page = json.loads((folder / "card.json").read_text()), (folder / "README.md").read_text()
     assert card["encoder"]["licence"] == "Apache-2.0"
-    assert card["encoder"]["input"] == {"size": 64, "mean": [0.498] * 3, "std": [0.502] * 3, "resize": "bilinear"}
+    assert card["encoder"]["input"] == {"size": 128, "mean": [0.498] * 3, "std": [0.502] * 3, "resize": "bilinear"}
     assert "| trained on | ImageNet-1k" in page
-    assert "squares of 64 pixels" in page
+    assert "squares of 128 pixels" in page
     session = runtime.InferenceSession(folder / "model.onnx")
     probabilities, _ = session.run(None, {"images": x_test[:150]})
     model = Model.from_pretrained(folder)

@@ -277,5 +277,8 @@ def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ..
     """Return the shapes of the arrays of `FeatureSums.to_arrays`."""
     shapes: dict[str, tuple[int, ...]] = {"class_sums": (classes, width), "counts": (classes,)}
     triangle = width * (width + 1) // 2
-    more = {"moments": {"moments": (triangle,)}, "class-moments": {"class_moments": (classes, triangle)}}
-    return {**shapes, **more.get(sends, {})}
+    if sends == "moments":
+        shapes["moments"] = (triangle,)
+    elif sends == "class-moments":
+        shapes["class_moments"] = (classes, triangle)
+    return shapes

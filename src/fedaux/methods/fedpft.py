@@ -49,7 +49,7 @@ class Mixtures:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        return cls(**arrays)  # type: ignore[arg-type]
+        return cls(**arrays)
 
     def to_arrays(self) -> Arrays:
         return dict(vars(self))
@@ -87,8 +87,8 @@ class FedPFT(AnalyticHead):
     def read(self, arrays: Arrays) -> Mixtures:
         return Mixtures.from_arrays(arrays)
 
-    def head(self, sums: Mixtures, covariance: PublicCovariance) -> Head:  # type: ignore[override]
-        rng, drawn = numpy_stream(0, "synthetic-features"), list[NDArray[np.float32]]()
+    def head(self, sums: Mixtures, covariance: PublicCovariance) -> Head:
+        rng, drawn = numpy_stream(0, "synthetic-features"), list[NDArray[np.floating]]()
         per_class = sums.counts.sum(axis=0, dtype=np.float64)
         known = np.flatnonzero(per_class)
         for label in known:

@@ -81,7 +81,7 @@ def train_head(features: NDArray[np.floating], labels: NDArray[np.int64], classe
     weight, bias = torch.zeros(classes, x.shape[1], requires_grad=True), torch.zeros(classes, requires_grad=True)
     optimizer, order = torch.optim.Adam([weight, bias], lr), torch_stream(0, "synthetic-batches")
     for _ in range(epochs):
-        for rows in torch.randperm(len(x), generator=order).split(BATCH):
+        for rows in torch.split(torch.randperm(len(x), generator=order), BATCH):
             optimizer.zero_grad()
             F.cross_entropy(F.linear(x[rows], weight, bias), y[rows]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
