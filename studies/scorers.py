@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ from fedaux.models.inference import predict, transform_rows
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.mechanism import release
 from fedaux.scoring.base import Reference, Scorer
-from fedaux.scoring.embedding import pool
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import teacher_weights
@@ -76,7 +77,7 @@ class Setting:
 
     def __init__(self, config: Config) -> None:
         self.config, self.data = config, open_data(config)
-        self.server = _prepared(config, self.data)
+        self.server = prepared_server(config, self.data)
         spec = config.prototypes[0]
         model = self.server.networks.whole[spec.label]
         h0 = H0(spec, model.features, flatten_state(model.features), FeatureCache(cache_folder(), private=True))
@@ -136,11 +137,11 @@ class Setting:
     def closed_form(self, privacy: PrivacyConfig) -> tuple[float, float, float]:
         """One shot, end-to-end private: the head from the releases that score."""
         classes = len(self.data.classes)
-        scorer = make_scorer(privacy, classes)
+        scorer = cast(ClassEmbeddingScorer, make_scorer(privacy, classes))
         public = scorer.publish(self.negatives.gather())
         reference = Reference(scorer.embed(public, self.negatives.gather()))
         head = linear_head(self.test.x.shape[1], classes)
-        set_head(head, *pool(self._sent(scorer, public, privacy), classes).head(public, reference))
+        set_head(head, *scorer.head(public, reference, self._sent(scorer, public, privacy)))
         right = predict(head, self.test).argmax(axis=1) == self.test.labels
         return float(right.mean()), np.nan, np.nan
 
@@ -153,7 +154,7 @@ class Setting:
         return self.accuracy(weights), teachers, float((share * right).sum(axis=0).mean())
 
 
-def _prepared(config: Config, data: FederatedData) -> Server:
+def prepared_server(config: Config, data: FederatedData) -> Server:
     server = Server.of(config, data.aux, data.test, len(data.classes), data.clients, cache_folder())
     pretrain_extractor(server, config.prototypes[0])
     return server

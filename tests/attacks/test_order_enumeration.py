@@ -104,7 +104,9 @@ def consistent(order: Any, field: str) -> Any:
             return order
     if isinstance(order, PrepareOrder) and field == "public" and order.public.get("basis", np.zeros(1)).ndim == 2:
         columns = order.public["basis"].shape[1]
-        order = replace(order, size=CLASSES * (columns + 1) if order.scorer == "class-embedding" else max(1, columns))
+        first, triangle = CLASSES * (columns + 1), columns * (columns + 1) // 2
+        sizes = {"class-embedding": first, "class-moments": first + triangle}
+        order = replace(order, size=sizes.get(order.scorer, max(1, columns)))
     return order
 
 
@@ -117,6 +119,7 @@ class Pair:
         if train:
             privacy |= {"epsilon_total": 2.0, "private_training": True, "train_rounds": 1, "sample_rate": 1.0}
             more |= {"method": "scaffold", "rounds": 1, "local": {"optimizer": "sgd"}}
+        self.scorer = scorer
         x = np.abs(np.random.default_rng(0).normal(size=(6, 3)))
         other = x.copy()
         other[0] = (1000.0, 0.0, 3.0)
@@ -128,9 +131,10 @@ class Pair:
         set_mlp(self.server.model, first=np.eye(4, 3), second=np.eye(WIDTH, 4))
 
     def prepare(self) -> PrepareOrder:
-        if self.sites[0].config.privacy.scorer != "logistic":
+        if self.scorer != "logistic":
             basis = np.eye(WIDTH, 3, dtype=np.float32)
-            return self.server.prepare({"mean": np.zeros(WIDTH, np.float32), "basis": basis})
+            split = {"split": np.array([0.7, 0.1, 0.7], np.float32)} if self.scorer == "class-moments" else {}
+            return self.server.prepare({"mean": np.zeros(WIDTH, np.float32), "basis": basis, **split})
         one = np.ones(1, np.float32)
         public = {"mean": np.zeros(WIDTH, np.float32), "radius": one, "negatives": np.eye(4, WIDTH, dtype=np.float32)}
         return self.server.prepare(public)
@@ -181,6 +185,7 @@ class Pair:
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "prepare, class-embedding": ({}, "prepare"),
+    "prepare, class-moments": ({"scorer": "class-moments"}, "prepare"),
     "prepare, mean-embedding": ({"scorer": "mean-embedding"}, "prepare"),
     "prepare, logistic": ({"scorer": "logistic"}, "prepare"),
     "train privately": ({"train": True}, "train"),
@@ -188,6 +193,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }
 LEAST = {  # (cases that reach a client, of them answered): so that the enumeration does not shrink unseen
     "prepare, class-embedding": (500, 50),
+    "prepare, class-moments": (500, 50),
     "prepare, mean-embedding": (500, 50),
     "prepare, logistic": (600, 50),
     "train privately": (1300, 200),

@@ -15,6 +15,7 @@ from fedaux.data.records import Records
 from fedaux.privacy.mechanism import Summary
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Scorer
+from fedaux.scoring.class_moments import ClassMomentsScorer
 from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 
@@ -109,14 +110,18 @@ def moved_by(scorer: Scorer, negatives: Rows, adjacency: str) -> Callable[[Rows,
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-@pytest.mark.parametrize("scorer", [MeanEmbeddingScorer(5), ClassEmbeddingScorer(5, 5)], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "scorer",
+    [MeanEmbeddingScorer(5), ClassEmbeddingScorer(5, 5), ClassMomentsScorer(5, 5)],
+    ids=lambda one: one.name,
+)
 def test_no_embedding_ever_moves_further_than_it_claims(scorer: Scorer, attack: Attack, adjacency: str) -> None:
-    """2 scorers × 7 attacks × 2 adjacencies × 1,500 = 42,000 pairs; the bound is not only kept but nearly reached."""
+    """3 scorers × 7 attacks × 2 adjacencies × 1,500 = 63,000 pairs; the bound is not only kept but nearly reached."""
     negatives = DIGITS[:300]
     share = worst(moved_by(scorer, negatives, adjacency), attack, 1500, 6, negatives)
     assert share <= 1.0
-    if attack is opposite_record:
-        assert share > 0.9
+    if attack is opposite_record:  # second moments of opposite records are the same
+        assert share > (0.75 if isinstance(scorer, ClassMomentsScorer) else 0.9)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -171,7 +176,9 @@ def person(rng: np.random.Generator, cap: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(
-    "scorer", [MeanEmbeddingScorer(3), ClassEmbeddingScorer(3, 3), LogisticScorer(0.05)], ids=lambda one: one.name
+    "scorer",
+    [MeanEmbeddingScorer(3), ClassEmbeddingScorer(3, 3), ClassMomentsScorer(3, 3), LogisticScorer(0.05)],
+    ids=lambda one: one.name,
 )
 def test_no_person_moves_a_summary_further_than_one_record_could(scorer: Scorer, adjacency: str) -> None:
     rng, cap, far = np.random.default_rng(3), 5, 0.0

@@ -31,6 +31,7 @@ CONFIG = Config(
     pretrain=PretrainConfig(epochs=1, batch_size=128, min_crop_area=0.5, flip=False),
     privacy=PrivacyConfig(epsilon=1.0),
 )
+MOMENTS = PrivacyConfig(scorer="class-moments", embedding_dim=0, expected_records=700, epsilon=100.0)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,8 @@ def test_clients_join_as_they_are_chosen_and_the_rest_changes_nothing(cache: Pat
         ({"method": "class-means+p"}, 0.4),
         ({"method": "class-means+p", "method_options": (("covariance", "identity"),)}, 0.4),
         ({"method": "closed-form+p"}, 0.2),
+        ({"method": "closed-form+p", "privacy": MOMENTS}, 0.6),
+        ({"method": "fedaux", "head_init": "closed-form", "privacy": MOMENTS}, 0.4),
         ({"method": "fedavg+p", "head_init": "ridge"}, 0.6),
         ({"method": "fedavg+p", "head_init": "ridge", "head_only": False}, 0.4),
         ({"method": "fedavg+p", "head_init": "ridge", "random_features": 200}, 0.7),

@@ -46,7 +46,7 @@ from fedaux.privacy.ledger import DISCLOSED_FIELDS, PUBLIC
 from fedaux.privacy.module_validation import per_record_safe
 
 MAP: Arrays = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}  # φ is a feature's sign
-ORDERS = {"query.hello", "query.prepare", "query.sums", "train.default"}  # the message types that a client answers
+ORDERS = {"query.hello", "query.prepare", "query.sum", "query.sums", "train.default"}  # that a client answers
 OTHERS = ("evaluate", "evaluate.default", "evaluate.score", "query", "query.evaluate", "query.fedaux", "train.evaluate")
 SECRET = "Jane Doe 1970 HIV positive"
 REPLY_TYPES: dict[type, type] = {HelloOrder: Hello, PrepareOrder: Release, TrainOrder: Update}

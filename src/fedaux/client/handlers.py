@@ -10,19 +10,22 @@ import json
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.client.loading import load_features, load_mapped, load_records, load_task
+from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
 from fedaux.client.teaching import prepare_teaching
-from fedaux.client.training import ClientTask, labelled, train_plainly, train_with_privacy
+from fedaux.client.training import ClientTask, labelled, train_in_sum, train_plainly, train_with_privacy
 from fedaux.config.methods import allowed_sums
 from fedaux.config.schema import Config
 from fedaux.core.messages import (
     VERSION,
     Arrays,
+    DataOrder,
     Hello,
     HelloOrder,
-    Order,
+    Masked,
     OrderError,
     PrepareOrder,
     Release,
@@ -32,12 +35,16 @@ from fedaux.core.messages import (
     Update,
 )
 from fedaux.data.federated import class_names
+from fedaux.data.records import Records
 from fedaux.methods.analytic_heads import analytic_hooks
 from fedaux.methods.hooks import Hooks, hooks_of
+from fedaux.methods.summed_update import summed_update, to_vector
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.units import public_size
-from fedaux.scoring.registry import stored_release
+from fedaux.scoring.base import Features
+from fedaux.scoring.pooled import shared_noise_scale
+from fedaux.scoring.registry import make_scorer, stored_release
 
 
 def hello(order: HelloOrder, site: Site) -> Hello:
@@ -46,17 +53,28 @@ def hello(order: HelloOrder, site: Site) -> Hello:
     return Hello(json.dumps(list(site.clients)), json.dumps(list(classes)), VERSION)
 
 
-def prepare(order: PrepareOrder, site: Site) -> Release:
+def prepare(order: PrepareOrder, site: Site) -> Release | Masked:
     """Make one release (P2, P3), entered in the account before a record is read, and stored before it is sent."""
     config = validate_order(site, order)
     prepare_teaching(order, site)
     store = BudgetStore(site.account_folder(order.client), config.privacy)
-    return stored_release(
-        order, request_hash(order), store, lambda: (load_records(site, order), load_features(order, site))
-    )
+
+    def own_data() -> tuple[Records, Features]:
+        return load_records(site, order), load_features(order, site)
+
+    if not order.sum:
+        return stored_release(order, request_hash(order), store, own_data)
+    scorer, part = make_scorer(config.privacy, order.classes), Participation.of(order, site)
+    scale = shared_noise_scale(scorer, order.public, config.privacy, part.honest)
+
+    def make(request: str) -> NDArray[np.int64]:
+        values: NDArray[np.int64] = stored_release(order, request, store, own_data, part.honest).arrays["values"]
+        return values
+
+    return part.answer(order, make, scale)
 
 
-def sums(order: SumsOrder, site: Site) -> Sums:
+def sums(order: SumsOrder, site: Site) -> Sums | Masked:
     """Sum up features, without noise; only if the client's own settings name a method that sends such sums."""
     config = validate_order(site, order)
     own = config.analytic_head
@@ -66,27 +84,39 @@ def sums(order: SumsOrder, site: Site) -> Sums:
         )
     features, records = load_mapped(order, site)
     found = analytic_hooks(config).summarise(features, labelled(records), order.classes, order.sends)
+    if order.sum:
+        return Participation.of(order, site).answer(order, lambda request: to_vector(found.to_arrays()))
     account = BudgetStore(site.account_folder(order.client), config.privacy).account()
     return Sums(order.client, public_size(records, config.privacy), account.to_json(), found.to_arrays())
 
 
-def train(order: TrainOrder, site: Site) -> Update:
+def train(order: TrainOrder, site: Site) -> Update | Masked:
     """Train E epochs from the server's weights (T1). A method's own terms and state depend on models alone.
 
     The same order always gets the same model: see `kept_state`.
     """
     task = open_task(order, site)
     rows = cache(lambda: load_task(order, site))
+    if order.sum and site.config.privacy.private_training:
+        return train_in_sum(task, rows)
     result = train_with_privacy(task, rows) if site.config.privacy.private_training else train_plainly(task, rows)
     task.results.drop_old()
-    return task.update(result, lambda: rows()[0])
+    return as_sent(task, task.update(result, lambda: rows()[0]))
+
+
+def as_sent(task: ClientTask, update: Update) -> Update | Masked:
+    """Return the update, or in a secure sum the client's contribution under masks."""
+    if not task.order.sum:
+        return update
+    contribution = summed_update(task.order, update, task.hooks)
+    return Participation.of(task.order, task.site).answer(task.order, lambda request: contribution)
 
 
 def open_task(order: TrainOrder, site: Site) -> ClientTask:
     return ClientTask(order, site, ordered_hooks(order, validate_order(site, order)))
 
 
-def validate_order(site: Site, order: Order) -> Config:
+def validate_order(site: Site, order: DataOrder) -> Config:
     """Return the client's own settings, or raise an `OrderError` if the order does not respect them."""
     config = site.config
     if order.client not in site.clients:
@@ -95,6 +125,12 @@ def validate_order(site: Site, order: Order) -> Config:
         raise OrderError(
             f"the order is for the network {order.prototype[:200]}; this client's own settings list "
             f"{', '.join(own.label for own in config.prototypes)}"
+        )
+    if bool(order.sum) != config.federation.secure:
+        raise OrderError(
+            "this client takes part in secure sums only (federation.secure), and the order asks for it alone"
+            if config.federation.secure
+            else "the order is for a secure sum, and federation.secure is false in this client's own settings"
         )
     if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
         raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")

@@ -34,7 +34,9 @@ MODELS = 2  # the number of trained models that a client keeps: of the current r
 NOT_PRIVATE = Mechanism(noise_multiplier=0.0, steps=0)
 FACTS = "facts"
 # fields of an order that do not affect the trained model: what the server knows, what the client has, and teaching
-_NOT_IDENTITY = frozenset({"known_entries", "known_signature", "extractor", "teaching", "public", "fit", "client_fit"})
+_NOT_IDENTITY = frozenset(
+    {"known_entries", "known_signature", "extractor", "teaching", "public", "fit", "client_fit", "sum", "sealed"}
+)
 log = logging.getLogger(__name__)
 
 

@@ -12,7 +12,7 @@ from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.cache import DECODED
 from fedaux.core.io import caching_in
-from fedaux.core.messages import Arrays, Order, OrderError, SumsOrder, TrainOrder
+from fedaux.core.messages import Arrays, DataOrder, OrderError, SumsOrder, TrainOrder
 from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records
@@ -22,7 +22,7 @@ from fedaux.models.inference import Rows, fingerprint_arrays
 from fedaux.scoring.features import FeatureCache, extractor_hash
 
 
-def load_records(site: Site, order: Order) -> Records:
+def load_records(site: Site, order: DataOrder) -> Records:
     """Load the client's private data: its part of the configured split, or all records of its site.
 
     Data that a site decodes, above all images, are as private as the files, and stay in its vault.
@@ -81,18 +81,18 @@ def standardise(features: HeadFeatures, order: SumsOrder | TrainOrder) -> None:
         raise OrderError(f"the order's statistics of features cannot be used: {error}") from error
 
 
-def load_features(order: Order, site: Site) -> Rows:
+def load_features(order: DataOrder, site: Site) -> Rows:
     """Return h0's features of the client's own data, computed once and kept where only the client can read them."""
     return features_of(order, site, load_records(site, order))
 
 
-def features_of(order: Order, site: Site, records: Records) -> Rows:
+def features_of(order: DataOrder, site: Site, records: Records) -> Rows:
     cache = FeatureCache(site.feature_folder(order.client), private=True)
     return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
 
 
 def ordered_extractor(
-    order: Order, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
+    order: DataOrder, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
 ) -> nn.Module:
     """Return h0 from the order, or this site's own copy of a published encoder; its hash must match to the bit."""
     module = cached_model(order.prototype, shape, 2, device, precision).features  # the head plays no part here

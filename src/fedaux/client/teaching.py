@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.client.loading import ordered_extractor
+from fedaux.client.loading import load_records, ordered_extractor
 from fedaux.client.site import Site
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
@@ -25,6 +25,7 @@ from fedaux.methods.teachers import teacher_logits
 from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import PortableScorer
 from fedaux.scoring.features import FeatureCache
+from fedaux.scoring.pooled import own_fit
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import client_weights
@@ -48,7 +49,7 @@ def teach(order: TrainOrder, site: Site, model: nn.Module, weights: Arrays) -> A
     if not teaching.scorer:
         return Ensemble.of(logits, logit_weights(find_method(order.method), logits)).to_arrays()
     features = rows(public_features(order, site, public, teaching.h0))
-    return Ensemble.of(logits, own_weights(order, site.config, teaching, features)).to_arrays()
+    return Ensemble.of(logits, own_weights(order, site, teaching, features)).to_arrays()
 
 
 def prepare_teaching(order: PrepareOrder, site: Site) -> None:
@@ -57,13 +58,16 @@ def prepare_teaching(order: PrepareOrder, site: Site) -> None:
         public_features(order, site, own_public_data(site.config), order.h0)
 
 
-def own_weights(order: TrainOrder, config: Config, teaching: Teaching, features: Records) -> NDArray[np.floating]:
+def own_weights(order: TrainOrder, site: Site, teaching: Teaching, features: Records) -> NDArray[np.floating]:
     """Compute s_i(x) on rows of D_distill, given their features under h0."""
-    scorer = make_scorer(config.privacy, order.classes)
-    if teaching.scorer != config.privacy.scorer or not isinstance(scorer, PortableScorer):
+    privacy = site.config.privacy
+    scorer = make_scorer(privacy, order.classes)
+    if teaching.scorer != privacy.scorer or not isinstance(scorer, PortableScorer):
         raise OrderError(f"the order asks for weights of the scorer {teaching.scorer!r}, which this client cannot make")
-    embedded = transform_rows(features, partial(scorer.embed, order.public))
-    return client_weights(scorer, teaching.weights, embedded, order.fit, order.client_fit)
+    embedded, own = transform_rows(features, partial(scorer.embed, order.public)), order.client_fit
+    if order.sum:  # the fit of all clients: this one's classes are its own, and go no further than the sum
+        own = own_fit(own, order.fit["records"], load_records(site, order).labels)
+    return client_weights(scorer, teaching.weights, embedded, order.fit, own)
 
 
 def ordered_public_data(config: Config, teaching: Teaching) -> PublicData:

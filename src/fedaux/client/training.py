@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedaux.client.kept_state import ClientState, LocalResult, ResultStore, TrainingSummary, training_identity
+from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
 from fedaux.client.teaching import teach
-from fedaux.core.messages import Arrays, OrderError, TrainOrder, Update
+from fedaux.core.messages import Arrays, Masked, OrderError, TrainOrder, Update
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.partition import batches
 from fedaux.data.records import Records
@@ -27,7 +30,8 @@ from fedaux.models.compute import compute_of, forward
 from fedaux.models.optimizer import Losses, Optimizer, Term, add_to_gradients, flat, mean_loss
 from fedaux.privacy.account import BudgetStore, Entry
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, release_mechanism
-from fedaux.privacy.dp_sgd import train_private
+from fedaux.privacy.dp_sgd import noisy_gradient_sum, train_private
+from fedaux.privacy.mechanism import GRID, LEAST_SHARE
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.units import Units, public_size
 
@@ -188,6 +192,35 @@ def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
     if keeps:
         task.results.keep(identity, result)
     return result
+
+
+def train_in_sum(task: ClientTask, rows: OpenRows) -> Masked:
+    """Send one step's clipped gradients to a secure sum, with this site's share of the noise that the terms name.
+
+    The budget decides: a round is entered with the noise of all honest sites, and refused if it would cost too much.
+    """
+    order, privacy, part = task.order, task.site.config.privacy, Participation.of(task.order, task.site)
+    scale, honest = part.terms.scale, part.honest
+    if not scale >= LEAST_SHARE:
+        raise OrderError(f"the terms name noise of scale {scale:.3g} steps, too coarse to be shared")
+
+    def make(request: str) -> NDArray[np.int64]:
+        model, records = rows()
+        noise = scale * math.sqrt(honest) / GRID
+        mechanism = Mechanism(noise, size=state_sizes(model)["parameters"])
+
+        def draw(mechanism: Mechanism) -> bytes:
+            seed = derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
+            units = Units.of(records, privacy.unit, privacy.max_records_per_person)
+            clip = privacy.max_grad_norm
+            total = noisy_gradient_sum(model, records, units, scale=scale, clip=clip, unsafe_seed=seed)
+            return total.tobytes()
+
+        path = part.masked_path.with_suffix(".gradient")
+        task.store.train(request, path, lambda _: mechanism, draw, order.known_entries, order.known_signature)
+        return np.frombuffer(path.read_bytes(), np.int64)
+
+    return part.answer(order, make, scale)
 
 
 def labelled(records: Records) -> Records:

@@ -93,6 +93,7 @@ class Config(Settings):
         require(self.head_only or self.random_features == 0, "random_features are of heads: set head_only = true.")
         require(self.head_only or self.head_features == "standardised", "head_features needs head_only = true.")
         self._check_analytic_head()
+        self._check_secure(method)
         require(
             not self.releases or self.privacy.epsilon <= self.privacy.epsilon_budget,
             f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than privacy.epsilon = "
@@ -122,8 +123,8 @@ class Config(Settings):
         require(head.analytic, f"head_init = {self.head_init!r} must be random, or a method that computes its head.")
         head.make_hooks(dict(self.method_options) if method.analytic else {})
         require(
-            head.sends != "releases" or self.privacy.scorer == "class-embedding",
-            "a head of the releases, closed-form, needs privacy.scorer = 'class-embedding'.",
+            head.sends != "releases" or self.privacy.scorer in ("class-embedding", "class-moments"),
+            "a head of the releases, closed-form, needs privacy.scorer = 'class-embedding' or 'class-moments'.",
         )
         require(
             head.sends != "releases" or self.random_features == 0,
@@ -133,6 +134,34 @@ class Config(Settings):
             not self.privacy.private_training or (not head.sums and not method.analytic),
             f"{head.label} sends sums of features without noise, or trains nothing, and privacy.private_training is "
             "for training: method = 'closed-form+p' or head_init = 'closed-form' compute a head under noise.",
+        )
+
+    def _check_secure(self, method: Method) -> None:
+        federation = self.federation
+        if not federation.secure:
+            return
+        require(
+            federation.threshold > 2 / 3,
+            "federation.secure needs federation.threshold above 2/3: of fewer sites, two sums could differ.",
+        )
+        require(
+            not method.distils or self.teachers.run_on == "clients",
+            "with federation.secure only a client sees its model, so it must run it on the public data itself: set "
+            "teachers.run_on = 'clients'.",
+        )
+        require(
+            not self.privacy.private_training or (self.releases and not method.distils),
+            "private training in secure sums starts from the sum of releases, which also counts the records, and has "
+            "one model only: set head_init = 'closed-form', and a method such as fedavg+p or fedadam+p.",
+        )
+        require(
+            federation.over_selection == 0,
+            "federation.over_selection ends a round early, and a secure sum needs all of its sites: set it to 0.",
+        )
+        head = self.analytic_head
+        require(
+            head is None or head.sends != "mixtures",
+            "mixtures of clients cannot be added up, so there is no secure sum of them: take gaussian-head for fedpft.",
         )
 
     @property

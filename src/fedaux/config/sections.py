@@ -147,7 +147,7 @@ class PrivacyConfig(Settings):
 
     section = "privacy."
 
-    scorer: str = "class-embedding"  # or mean-embedding, logistic, module:function
+    scorer: str = "class-embedding"  # or class-moments, mean-embedding, logistic, module:function
     epsilon: Epsilon = 0.1  # of one release of scores
     epsilon_total: NonNegative = 0.0  # of all that a client ever releases, private training too; 0: one release only
     delta: Fraction = 1e-5  # of everything; well below 1 / number of records
@@ -155,7 +155,8 @@ class PrivacyConfig(Settings):
     max_records_per_person: Count = 10  # unit = "person": records of a person beyond this number are not used
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"  # neighbouring datasets; or add-remove
     calibration: Literal["opendp", "analytic"] = "analytic"  # of the noise; or opendp: zCDP, 7 to 11 % more noise
-    embedding_dim: Count = 32  # class- and mean-embedding: dimension of the public PCA
+    embedding_dim: Natural = 32  # dimension of the public PCA; 0: chosen on public data (class-moments)
+    expected_records: Natural = 0  # class-moments: in one sum under one noise, to choose for; public; 0: 10,000
     ridge: Annotated[float, Within("[1e-6, inf)")] = 0.01  # logistic: regularisation λ
     private_training: bool = False  # DP-SGD with what scores leave of epsilon_total; false: models are not private
     train_rounds: Natural = 0  # rounds of private training the budget is planned for; 0: the rounds of the run
@@ -166,11 +167,23 @@ class PrivacyConfig(Settings):
 
     def check(self) -> None:
         if ":" not in self.scorer:  # else a module:function of the user's
-            scorers = ("class-embedding", "mean-embedding", "logistic", "module:function")
+            scorers = ("class-embedding", "class-moments", "mean-embedding", "logistic", "module:function")
             require_choice("privacy.scorer", self.scorer, scorers)
         require(
             self.adjacency == "replace-one" or self.declared_records >= 1,
             "privacy.adjacency = 'add-remove' needs privacy.declared_records, a size that neighbours share.",
+        )
+        require(
+            self.embedding_dim >= 1 or self.scorer == "class-moments",
+            "privacy.embedding_dim must be at least 1; only the scorer class-moments chooses one.",
+        )
+        require(
+            self.embedding_dim <= 512 or self.scorer != "class-moments",
+            "privacy.embedding_dim must be at most 512 with the scorer class-moments, which sends its square.",
+        )
+        require(
+            self.scorer != "class-moments" or self.unit == "record" or self.max_records_per_person <= 1024,
+            "privacy.max_records_per_person must be at most 1024 with the scorer class-moments.",
         )
         require(
             self.epsilon_total > 0 or not self.private_training,
@@ -205,6 +218,9 @@ class FederationConfig(Settings):
     precision: Literal["float32", "float16"] = "float32"  # of models on the wire; float16 halves the bytes
     max_records: Count = 1_000_000  # largest number of records a client may report
     max_epochs: Count = 100  # at a site: that an order may ask for in a round; its own local.epochs always
+    secure: bool = False  # the server learns sums over the sites, and nothing of a site alone (secure sums)
+    threshold: Annotated[float, Within("(0, 1]")] = 0.8  # share of the asked sites that a secure sum needs; above 2/3
+    colluders: Natural = 1  # sites that may work together with the server: the noise suffices without theirs
 
     def check(self) -> None:
         require(len(set(self.sites)) == len(self.sites), "federation.sites must differ from one another.")

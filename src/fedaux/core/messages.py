@@ -6,6 +6,7 @@ privacy. `weights` is a model's flat state (`models.flat_state`). Serialisation 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -79,6 +80,58 @@ class Account:
         return cls(**json.loads(text))
 
 
+@dataclass(frozen=True)
+class SumTerms:
+    """The terms of a secure sum. Each site checks them against its own settings, and signs them with its keys."""
+
+    run: str
+    statistic: str  # what is summed, see `statistic`
+    attempt: int  # of this statistic: a sum that was given up is another sum
+    sites: list[str]  # that are asked
+    threshold: int  # how many of them the sum needs
+    colluders: int  # how many of them may work together with the server
+    scale: float  # of the noise that each site adds to its vector, in steps; 0: none
+    length: int  # of the vector
+
+    def to_json(self) -> str:
+        return json.dumps(vars(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> SumTerms:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, eq=False)
+class SumOrder:
+    """One of the four messages around the masked vectors of a secure sum, which are replies to other orders.
+
+    `arrays` are bytes by site: the keys of all sites ("shares"), nothing ("survivors"), their signatures ("unmask").
+    """
+
+    client: str
+    sum: str  # `SumTerms` as JSON
+    step: str  # keys, shares, survivors or unmask
+    arrays: Arrays = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class SumReply:
+    """A site's answer to a `SumOrder`: its keys, its encrypted shares by site, its signature, its shares of secrets."""
+
+    client: str
+    step: str
+    arrays: Arrays = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """What a site would have sent, as one vector of integers under masks that cancel in the sum over all sites."""
+
+    client: str
+    account: str  # `Account` as JSON
+    arrays: Arrays = field(repr=False)  # {"masked": uint64 (length,)}
+
+
 @dataclass(frozen=True, eq=False)
 class PrepareOrder:
     """P2, P3: compute the scorer's summary of the client's data and release it within the client's own budget."""
@@ -93,6 +146,8 @@ class PrepareOrder:
     extractor: Arrays = field(repr=False)  # empty if the client already has it or its features
     public: Arrays = field(repr=False)  # computed by the scorer from D⁻
     known_signature: str = ""  # `Account.signature` of `known_entries`
+    sum: str = ""  # `SumTerms` as JSON: the reply is a `Masked` of a secure sum
+    sealed: Arrays = field(default_factory=dict, repr=False)  # what other sites have encrypted for this one
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +185,8 @@ class SumsOrder:
     random_features: int  # as in `TrainOrder`
     extractor: Arrays = field(default_factory=dict, repr=False)  # as in `PrepareOrder`
     standardisation: Arrays = field(default_factory=dict, repr=False)  # as in `TrainOrder`
+    sum: str = ""  # as in `PrepareOrder`
+    sealed: Arrays = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +250,8 @@ class TrainOrder:
     random_features: int = 0  # that a head is trained on; 0: h0's own (`models.registry.HeadFeatures`)
     known_signature: str = ""  # as in `PrepareOrder`
     freeze_batch_norm: bool = False  # normalise by the statistics of `weights`, and send them back as they are
+    sum: str = ""  # as in `PrepareOrder`
+    sealed: Arrays = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +296,16 @@ class Subtotal:
     contribution: ArrayTree = field(repr=False)  # `methods.contribution.Contribution`
 
 
-Order = PrepareOrder | SumsOrder | TrainOrder
-Reply = Release | Sums | Update | Failure | Subtotal
+DataOrder = PrepareOrder | SumsOrder | TrainOrder  # to be answered from private records
+Order = DataOrder | SumOrder
+Answer = Release | Sums | Update | Masked | SumReply  # of a site
+Reply = Answer | Failure | Subtotal
+
+
+def statistic(order: DataOrder) -> str:
+    """Name what a secure sum is of, as both sides understand the order."""
+    what = f"models of round {order.round}" if isinstance(order, TrainOrder) else type(order).__name__[: -len("Order")]
+    return f"{what.lower()} of {hashlib.sha256(order.prototype.encode()).hexdigest()[:16]}"
 
 
 class Federation(Protocol):

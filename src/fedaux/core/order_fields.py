@@ -16,7 +16,16 @@ from typing import Any, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.core.messages import HelloOrder, OrderError, PrepareOrder, SumsOrder, Teaching, TrainOrder
+from fedaux.core.messages import (
+    HelloOrder,
+    OrderError,
+    PrepareOrder,
+    SumOrder,
+    SumsOrder,
+    SumTerms,
+    Teaching,
+    TrainOrder,
+)
 
 MAX_RANDOM_FEATURES = 100_000
 MAX_JSON = 100_000  # characters
@@ -156,6 +165,7 @@ Choice = Callable[[Any], Rule]  # chooses a rule by the order's other fields
 FLOAT, HALF, LONG = ("float32",), ("float32", "float16"), ("int64",)
 NAME, HASH, SPEC = Text(256), Text(128), Text(MAX_JSON)
 TEACHING = JsonObject(get_type_hints(Teaching), optional=True)
+_TERMS = {**get_type_hints(SumTerms), "sites": list}
 COUNT = Number(0, 2**40)
 CLASSES = Number(1, 2**20)
 ROUND = Number(1, 2**31)
@@ -184,6 +194,7 @@ STANDARDISATION = ArrayGroup(
 _EMBEDDING = {"mean": ArrayType(FLOAT, ("H",)), "basis": ArrayType(FLOAT, ("H", "k"))}
 PUBLIC: dict[str, Mapping[str, ArrayType]] = {  # by scorer
     "class-embedding": _EMBEDDING,
+    "class-moments": {**_EMBEDDING, "split": ArrayType(FLOAT, (3,), low=0, high=1)},
     "mean-embedding": _EMBEDDING,
     "logistic": {
         "mean": ArrayType(FLOAT, ("H",)),
@@ -194,6 +205,8 @@ PUBLIC: dict[str, Mapping[str, ArrayType]] = {  # by scorer
 OWN_SCORER = {ANY_NAME: ArrayType((*REAL, "int64"), None)}
 FIT = ArrayGroup({ANY_NAME: ArrayType(REAL, None)})
 BROADCAST = ArrayGroup({ANY_NAME: ArrayType(FLOAT, None)})
+BYTES = ArrayGroup({ANY_NAME: ArrayType(("uint8",), None)})  # by site
+_SUM: dict[str, Rule | Choice] = {"sum": JsonObject(_TERMS, optional=True), "sealed": BYTES}
 
 
 def _public(order: PrepareOrder) -> Rule:
@@ -206,6 +219,12 @@ def _public_to_teach(order: TrainOrder) -> Rule:
 
 FIELDS: dict[type, dict[str, Rule | Choice]] = {
     HelloOrder: {},
+    SumOrder: {
+        "client": NAME,
+        "sum": JsonObject(_TERMS),
+        "step": Text(choices=("keys", "shares", "survivors", "unmask")),
+        "arrays": BYTES,
+    },
     PrepareOrder: {
         "client": NAME,
         "prototype": SPEC,
@@ -217,6 +236,7 @@ FIELDS: dict[type, dict[str, Rule | Choice]] = {
         "known_signature": HASH,
         "extractor": EXTRACTOR,
         "public": _public,
+        **_SUM,
     },
     SumsOrder: {
         "client": NAME,
@@ -228,6 +248,7 @@ FIELDS: dict[type, dict[str, Rule | Choice]] = {
         "random_features": Number(0, MAX_RANDOM_FEATURES),
         "extractor": EXTRACTOR,
         "standardisation": STANDARDISATION,
+        **_SUM,
     },
     TrainOrder: {
         "client": NAME,
@@ -259,11 +280,12 @@ FIELDS: dict[type, dict[str, Rule | Choice]] = {
         "standardisation": STANDARDISATION,
         "random_features": Number(0, MAX_RANDOM_FEATURES),
         "freeze_batch_norm": Flag(),
+        **_SUM,
     },
 }
 
 
-def check_order(order: HelloOrder | PrepareOrder | SumsOrder | TrainOrder) -> None:
+def check_order(order: HelloOrder | PrepareOrder | SumsOrder | TrainOrder | SumOrder) -> None:
     """Raise an `OrderError` that names the first field which is not what the table says.
 
     Rows are read from the top: a row that depends on another field of the order stands below it.

@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 from fedaux.core.messages import Account, Failure
 from fedaux.core.results import RoundResult
 
-Task = Literal["release", "sums", "train"]
+Task = Literal["release", "sums", "sum", "train"]
 Phase = Literal["", "connect", "pretrain", "features", "distil"]
 
 

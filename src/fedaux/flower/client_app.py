@@ -5,8 +5,8 @@ from __future__ import annotations
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedaux.client import handlers
-from fedaux.core.messages import HelloOrder, PrepareOrder, SumsOrder, TrainOrder
+from fedaux.client import handlers, secure_sums
+from fedaux.core.messages import HelloOrder, PrepareOrder, SumOrder, SumsOrder, TrainOrder
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import open_site
 from fedaux.flower.serialization import deserialize, make_reply
@@ -30,6 +30,12 @@ def prepare(message: Message, context: Context) -> Message:
 @redact_errors
 def sums(message: Message, context: Context) -> Message:
     return make_reply(message, handlers.sums(deserialize(SumsOrder, message.content), open_site(context)))
+
+
+@app.query("sum")
+@redact_errors
+def secure_sum(message: Message, context: Context) -> Message:
+    return make_reply(message, secure_sums.take_part(deserialize(SumOrder, message.content), open_site(context)))
 
 
 @app.train()

@@ -13,12 +13,16 @@ from flwr.serverapp import Grid
 
 from fedaux.core.messages import (
     NO_ANSWER,
+    Answer,
     Failure,
+    Masked,
     Order,
     PrepareOrder,
     Refusal,
     Release,
     Reply,
+    SumOrder,
+    SumReply,
     Sums,
     SumsOrder,
     TrainOrder,
@@ -34,7 +38,12 @@ MAX_POLL_INTERVAL = 0.5
 # Flower's codes for a message without an answer: it is gone or expired, its node is gone, its app has crashed
 LOST = frozenset({3, 5, 8})
 REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
-REPLY_TYPES: dict[type, type[Release | Sums | Update]] = {PrepareOrder: Release, SumsOrder: Sums, TrainOrder: Update}
+REPLY_TYPES: dict[type, type[Answer]] = {
+    PrepareOrder: Release,
+    SumsOrder: Sums,
+    TrainOrder: Update,
+    SumOrder: SumReply,
+}
 K = TypeVar("K")
 
 
@@ -175,17 +184,23 @@ class GridFederation:
         if message.has_error():
             return Failure(order.client, describe_error(message), error_kind(message))
         try:
-            return self.validated(order, deserialize(REPLY_TYPES[type(order)], message.content))
+            return self.validated(order, deserialize(reply_type(order), message.content))
         except MessageError as error:
             return Failure(order.client, str(error))
 
-    def validated(self, order: Order, reply: Release | Sums | Update) -> Reply:
+    def validated(self, order: Order, reply: Answer) -> Reply:
         """The reply, or a `Failure` with the reason why it must not be used."""
         try:
             validate_reply(order, reply, self.max_records, self.bounds)
         except InvalidReplyError as error:
             return Failure(order.client, str(error))
         return reply
+
+
+def reply_type(order: Order) -> type[Answer]:
+    """Return the type of a reply to this order: in a secure sum, what would identify a site is masked."""
+    masked = order.sum and not isinstance(order, SumOrder)
+    return Masked if masked else REPLY_TYPES[type(order)]
 
 
 def read_reply(kind: type[T], message: Message) -> T:

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import (
     VERSION,
+    Answer,
     Arrays,
     Hello,
     HelloOrder,
+    Masked,
     Order,
     PrepareOrder,
     Release,
+    SumOrder,
+    SumReply,
     Sums,
     SumsOrder,
     TrainOrder,
@@ -31,11 +35,13 @@ MESSAGE_TYPES: dict[type, str] = {
     HelloOrder: "query.hello",
     PrepareOrder: "query.prepare",
     SumsOrder: "query.sums",
+    SumOrder: "query.sum",
     TrainOrder: "train",
 }
+KINDS = (HelloOrder, Hello, PrepareOrder, SumsOrder, TrainOrder, SumOrder, Release, Sums, Update, SumReply, Masked)
 
 ANY_VERSION = (HelloOrder, Hello)  # they never change, so that both sides can say which version they speak
-T = TypeVar("T", bound=HelloOrder | Hello | PrepareOrder | SumsOrder | TrainOrder | Release | Sums | Update)
+T = TypeVar("T", bound=HelloOrder | Hello | Order | Answer)
 
 
 class MessageError(ValueError):
@@ -61,9 +67,7 @@ def fields(kind: type) -> tuple[Field, ...]:
 
 
 # once: to evaluate annotations takes longer than a small message
-FIELDS: dict[type, tuple[Field, ...]] = {
-    kind: fields(kind) for kind in (HelloOrder, Hello, PrepareOrder, SumsOrder, TrainOrder, Release, Sums, Update)
-}
+FIELDS: dict[type, tuple[Field, ...]] = {kind: fields(kind) for kind in KINDS}
 
 
 def to_array(values: NDArray[Any]) -> Array:
@@ -115,11 +119,11 @@ class Serializer:
         return cached[1]
 
 
-def serialize(item: Order | Hello | HelloOrder | Release | Sums | Update) -> RecordDict:
+def serialize(item: Order | Hello | HelloOrder | Answer) -> RecordDict:
     return Serializer().serialize(item)
 
 
-def make_reply(message: Message, item: Hello | Release | Sums | Update) -> Message:
+def make_reply(message: Message, item: Hello | Answer) -> Message:
     return Message(serialize(item), reply_to=message)
 
 

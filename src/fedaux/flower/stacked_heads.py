@@ -20,13 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaux.client.handlers import open_task
+from fedaux.client.handlers import as_sent, open_task
 from fedaux.client.kept_state import LocalResult, TrainingSummary
 from fedaux.client.loading import open_rows
 from fedaux.client.site import Site
 from fedaux.client.training import ClientTask, labelled, ordered_optimizer
 from fedaux.config.schema import Config
-from fedaux.core.messages import Order, Reply, TrainOrder, Update
+from fedaux.core.messages import Masked, Order, Reply, TrainOrder, Update
 from fedaux.core.order_fields import check_order
 from fedaux.core.rng import torch_stream
 from fedaux.data.partition import batch_starts, shuffled
@@ -173,8 +173,8 @@ class StackedClient:
             task, model, public_size(records, site.config.privacy), head, settings, time.perf_counter() - started
         )
 
-    def update(self, result: LocalResult) -> Update:
-        return self.task.update(result, lambda: self.model)
+    def update(self, result: LocalResult) -> Update | Masked:
+        return as_sent(self.task, self.task.update(result, lambda: self.model))
 
     @property
     def nbytes(self) -> int:

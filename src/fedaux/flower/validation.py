@@ -14,12 +14,18 @@ from numpy.typing import NDArray
 
 from fedaux.core.messages import (
     Account,
+    Answer,
     Arrays,
+    DataOrder,
+    Masked,
     Order,
     PrepareOrder,
     Release,
+    SumOrder,
+    SumReply,
     Sums,
     SumsOrder,
+    SumTerms,
     Teaching,
     TrainOrder,
     Update,
@@ -32,6 +38,7 @@ from fedaux.privacy.mechanism import CALIBRATIONS, UNIT_SENSITIVITY, Bound, Boun
 from fedaux.privacy.units import UNITS
 
 NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter
+MAX_SUM_BYTES = 512  # of a key, a signature or an encrypted share
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
 RELATIVE_TOLERANCE = 1e-6  # between server and client, which both compute the same number
@@ -42,12 +49,15 @@ class InvalidReplyError(ValueError):
     """A reply that must not be used, with the reason."""
 
 
-def validate_reply(
-    order: Order, reply: Release | Sums | Update, max_records: int = MAX_RECORDS, bounds: Bounds | None = None
-) -> None:
+def validate_reply(order: Order, reply: Answer, max_records: int = MAX_RECORDS, bounds: Bounds | None = None) -> None:
     """Raise `InvalidReplyError` unless the reply answers the order and is plausible. `bounds` are its scorer's."""
     if reply.client != order.client:
         raise InvalidReplyError(f"answers for {reply.client!r}")
+    if isinstance(order, SumOrder) or order.sum:
+        _check_secure(order, reply)
+        return
+    if isinstance(reply, Masked | SumReply):
+        raise InvalidReplyError("answers as in a secure sum, which this is not")
     if not 1 <= reply.records <= max_records:
         raise InvalidReplyError(f"claims {reply.records} records; from 1 to {max_records} are believed")
     _check_account(reply.account)
@@ -71,6 +81,21 @@ def validate_reply(
         _check_ensemble(order, reply.ensemble)
     else:
         raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
+
+
+def _check_secure(order: DataOrder | SumOrder, reply: Answer) -> None:
+    """A masked vector is as good as random: beside its form, there is nothing that a server could check."""
+    if isinstance(order, SumOrder) and isinstance(reply, SumReply):
+        small = all(array.dtype == np.uint8 and array.nbytes <= MAX_SUM_BYTES for array in reply.arrays.values())
+        if reply.step != order.step or not small or len(reply.arrays) > 2 * len(SumTerms.from_json(order.sum).sites):
+            raise InvalidReplyError(f"does not answer {order.step!r} of the secure sum")
+    elif isinstance(reply, Masked) and not isinstance(order, SumOrder):
+        _check_account(reply.account)
+        vector, length = reply.arrays.get("masked"), SumTerms.from_json(order.sum).length
+        if len(reply.arrays) != 1 or vector is None or vector.dtype != np.uint64 or vector.shape != (length,):
+            raise InvalidReplyError(f"its masked vector is not one of {length} integers")
+    else:
+        raise InvalidReplyError(f"sends a {type(reply).__name__} in a secure sum")
 
 
 def untrained(order: TrainOrder, reply: Update) -> Arrays:

@@ -127,6 +127,16 @@ def plan_training(
     return Mechanism(noise_multiplier, sample_rate, steps, parameters)
 
 
+def shared_training_scale(privacy: PrivacyConfig, rounds: int, parameters: int, released: int, honest: int) -> float:
+    """The scale, in steps, of each site's share of the noise on a round's gradients, if `honest` sites add theirs.
+
+    The release of `released` integers and all rounds, each one step on all records, cost `epsilon_budget` together.
+    """
+    before, target = [release_mechanism(released, privacy)], (privacy.epsilon_budget, privacy.delta, privacy.adjacency)
+    noise = training_noise_multiplier(*target, 1.0, privacy.train_rounds or rounds, parameters, before)
+    return noise * GRID / math.sqrt(honest)
+
+
 def round_up(epsilon: float, digits: int = 3) -> str:
     """Format ε with `digits` significant digits, rounded up: a printed ε is a guarantee."""
     if not epsilon < math.inf:

@@ -80,32 +80,49 @@ def train_private(
     reproducible, and the promise void. What comes after the noise costs no privacy: the optimiser, and `term` of the
     parameters, which is added to the noisy gradient.
     """
-    validate_module(model, training=True)
-    validate_placement(model)
-    if is_text(records.x):
-        raise ValueError("whole networks for text are not trained privately; head_only = true trains heads on them")
-    model.train()
+    replicas = _private_replicas(model, records, units, clip)
     seeded = np.random.default_rng(unsafe_seed) if unsafe_seed >= 0 else None
     parameters = list(model.parameters())
     descent, scale = optimizer.make(parameters), mechanism.noise_multiplier * GRID
-
-    def attempt(replica: Any) -> GridVector:
-        return clipped_unit_gradient(replica, records, records.labels, units.rows[0], clip)
-
-    replicas = replicate(model, attempt, units.count)
     for _ in range(mechanism.steps):
         drawn = system_uniform(units.count) if seeded is None else seeded.random(units.count)
         sampled = np.flatnonzero(drawn < mechanism.sample_rate)
         total = sum_clipped_gradients(replicas, records, [units.rows[unit] for unit in sampled], clip)
-        if seeded is None:
-            total = add_noise(total, scale)
-        else:
-            total += np.rint(seeded.normal(0.0, scale, total.shape)).astype(np.int64)
+        total = _noisy(total, scale, seeded)
         noisy = torch.from_numpy(total * (clip / (GRID * mechanism.sample_rate * size))).float()
         descent.zero_grad()
         add_to_gradients(parameters, noisy if term is None else noisy + term(flat(parameters)))
         descent.step()
     descent.zero_grad()
+
+
+def noisy_gradient_sum(
+    model: Prototype, records: Records, units: Units, *, scale: float, clip: float, unsafe_seed: int = -1
+) -> GridVector:
+    """The sum of all units' clipped gradients plus noise of this scale, in steps: one site's part of a secure sum."""
+    replicas = _private_replicas(model, records, units, clip)
+    seeded = np.random.default_rng(unsafe_seed) if unsafe_seed >= 0 else None
+    return _noisy(sum_clipped_gradients(replicas, records, units.rows, clip), scale, seeded)
+
+
+def _private_replicas(model: Prototype, records: Records, units: Units, clip: float) -> Replicas:
+    """Validate that records can be computed one by one, and return copies of the model to do so in parallel."""
+    validate_module(model, training=True)
+    validate_placement(model)
+    if is_text(records.x):
+        raise ValueError("whole networks for text are not trained privately; head_only = true trains heads on them")
+    model.train()
+
+    def attempt(replica: Any) -> GridVector:
+        return clipped_unit_gradient(replica, records, records.labels, units.rows[0], clip)
+
+    return replicate(model, attempt, units.count)
+
+
+def _noisy(total: GridVector, scale: float, seeded: np.random.Generator | None) -> GridVector:
+    if seeded is None:
+        return add_noise(total, scale)
+    return total + np.rint(seeded.normal(0.0, scale, total.shape)).astype(np.int64)
 
 
 def system_uniform(count: int) -> Vector:

@@ -15,9 +15,11 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from fedaux.core.messages import Account, Hello, Release, Sums, Update
+from fedaux.config.sections import FederationConfig
+from fedaux.core.messages import Account, Hello, Masked, Release, SumReply, Sums, Update
 from fedaux.core.results import RoundResult
 from fedaux.privacy.accounting import round_up
+from fedaux.privacy.secure_sum import agreed_threshold
 from fedaux.privacy.units import NEIGHBOURS
 
 
@@ -30,10 +32,11 @@ class Protection(Enum):
 
     PUBLIC = "public"
     COVERED = "private, covered"
+    SUMMED = "private, seen as a sum over sites only"
     UNPROTECTED = "private, NOT covered"
 
 
-PUBLIC, COVERED, UNPROTECTED = Protection
+PUBLIC, COVERED, SUMMED, UNPROTECTED = Protection
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ _SIZE = Disclosure.always("number of records (persons) of a client; under add-re
 _BUDGET = Disclosure.always("the noise and the budget behind it", PUBLIC)
 _ACCOUNT = Disclosure.always("the client's account: total ε, δ, entries", PUBLIC)
 _NAME = Disclosure.always("name of the client", PUBLIC)
+_SUM = Disclosure.always("keys, encrypted shares and signatures of secure sums", PUBLIC)
 
 DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
     Hello: {
@@ -81,6 +85,16 @@ DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
         "account": _ACCOUNT,
         "arrays": Disclosure.always("sums of features per class, or of their products too", UNPROTECTED),
     },
+    SumReply: {
+        "client": _NAME,
+        "step": _SUM,
+        "arrays": _SUM,
+    },
+    Masked: {
+        "client": _NAME,
+        "account": _ACCOUNT,
+        "arrays": Disclosure.always("releases, sums of features, or models with their sizes and losses", SUMMED),
+    },
     Update: {
         "client": _NAME,
         "round": Disclosure.always("number of the round", PUBLIC),
@@ -102,22 +116,49 @@ SIDE_CHANNELS = (  # observable, but no field of any message
 )
 
 
-def disclosures(private_training: bool, sums: bool = False) -> list[tuple[str, str]]:
+_SECURE = (SumReply, Masked)
+
+
+def disclosures(private_training: bool, sums: bool = False, secure: bool = False) -> list[tuple[str, str]]:
     """List what leaves a client and how it is protected, uncovered fields first; `sums`: whether sums are sent."""
-    kinds = [fields for kind, fields in DISCLOSED_FIELDS.items() if sums or kind is not Sums]
+    sent = {Hello, *_SECURE} if secure else {Hello, Release, Update, *([Sums] if sums else [])}
+    kinds = [fields for kind, fields in DISCLOSED_FIELDS.items() if kind in sent]
     every = [disclosure for fields in kinds for disclosure in fields.values()]
     protections = {d.what: d.private if private_training else d.plain for d in (*every, *SIDE_CHANNELS)}
-    order = (UNPROTECTED, COVERED, PUBLIC)
+    order = (UNPROTECTED, SUMMED, COVERED, PUBLIC)
     return [(what, each.value) for each in order for what, protection in protections.items() if protection is each]
 
 
 _MODELS = "local models, their losses and training times are sent without differential privacy"
 _SUMS = "sums of clients' features are sent without differential privacy"
+_SUMMED_MODELS = (
+    "the sum of the sites' models in a round is seen without differential privacy, no model of a site alone"
+)
+_SUMMED_SUMS = "the sum of the sites' features is seen without differential privacy, no sum of a site alone"
 _SIZES = "the sizes of the clients' data are sent as they are"
 _TIMING = "when replies arrive, and whether data could be read, can be seen"
 _ELSEWHERE = "what is revealed about the same data outside these accounts adds to this"
 _SEEDED = "the noise was drawn from a known seed, so anybody can remove it"
 _MAX_NAMES = 5  # clients that a statement names
+
+
+@dataclass(frozen=True)
+class SecureSums:
+    """The assumption behind a run whose server sees sums only."""
+
+    sites: int
+    threshold: int
+    colluders: int
+
+    @classmethod
+    def of(cls, federation: FederationConfig, sites: int) -> SecureSums:
+        return cls(sites, agreed_threshold(sites, federation.threshold), federation.colluders)
+
+    @property
+    def assumption(self) -> str:
+        """The assumption in words."""
+        others = f" and up to {self.colluders} of {self.sites} sites together" if self.colluders else ""
+        return f"against the server{others}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +176,7 @@ class Ledger:
     unresponsive: Collection[str] = ()  # clients that have not answered their last order
     unprotected_sums: int = 0  # clients that sent sums of their features
     models: bool = True
+    secure: SecureSums | None = None
 
     @classmethod
     def of(
@@ -145,11 +187,12 @@ class Ledger:
         history: Sequence[RoundResult],
         unprotected_sums: int = 0,
         models: bool = True,
+        secure: SecureSums | None = None,
     ) -> Ledger:
         """Make the ledger from the parts of a run's state."""
         trained = Counter(client for result in history for client in result.private_training)
         unprotected = sum(result.unprotected_models for result in history)
-        return cls(releases, accounts, trained, unprotected, unresponsive, unprotected_sums, models)
+        return cls(releases, accounts, trained, unprotected, unresponsive, unprotected_sums, models, secure)
 
     @property
     def clients(self) -> list[str]:
@@ -173,8 +216,21 @@ class Ledger:
     @property
     def _unprotected(self) -> list[str]:
         """The kinds of data that were sent without noise."""
-        models = [_MODELS] if self.models and not self.models_covered else []
-        return [*models, *([_SUMS] if self.unprotected_sums else [])]
+        models = [self._model_text] if self.models and not self.models_covered else []
+        return [*models, *([self._sums_text] if self.unprotected_sums else [])]
+
+    @property
+    def _model_text(self) -> str:
+        return _SUMMED_MODELS if self.secure else _MODELS
+
+    @property
+    def _sums_text(self) -> str:
+        return _SUMMED_SUMS if self.secure else _SUMS
+
+    @property
+    def _always_seen(self) -> list[str]:
+        """What is seen of clients in every run."""
+        return [_TIMING] if self.secure else [_SIZES, _TIMING]
 
     def epsilon(self, client: str) -> float:
         """The total that the client last reported."""
@@ -211,8 +267,9 @@ class Ledger:
         """Return the statement in machine-readable parts; ε and δ are the largest that a client reported."""
         safe = bool(self.clients) and not self.unsafe
         covered = {"certainty scores": safe and bool(self.releases), "local models": safe and self.models_covered}
-        limits = {_SEEDED: self.unsafe, _MODELS: self.models and not covered["local models"]}
-        limits |= {_SUMS: self.unprotected_sums > 0, _SIZES: True, _TIMING: True, _ELSEWHERE: any(covered.values())}
+        limits = {_SEEDED: self.unsafe, self._model_text: self.models and not covered["local models"]}
+        limits |= {self._sums_text: self.unprotected_sums > 0} | dict.fromkeys(self._always_seen, True)
+        limits |= {_ELSEWHERE: any(covered.values())}
         return {
             "statement": self.statement(),
             "epsilon": self.max_epsilon if any(covered.values()) else None,
@@ -220,12 +277,13 @@ class Ledger:
             "neighbours": self._neighbours(),
             "covered": [what for what, applies in covered.items() if applies],
             "not_covered": [what for what, applies in limits.items() if applies],
+            "assumption": self.secure.assumption if self.secure else "against the server and all sites together",
             "crosses": [{"what": what, "protection": how} for what, how in self._crosses()],
             "weights_covered": safe and not self._unprotected,  # what a run's models are made of, beside sizes
         }
 
     def _crosses(self) -> list[tuple[str, str]]:
-        return disclosures(self.models_covered, self.unprotected_sums > 0)
+        return disclosures(self.models_covered, self.unprotected_sums > 0, self.secure is not None)
 
     def summary(self) -> str:
         """Return the statement in one line; "" if nothing was released under noise."""
@@ -243,19 +301,21 @@ class Ledger:
         if self.unsafe:
             return "NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         if not self.clients:
-            rest = "; ".join([*self._unprotected, _SIZES, _TIMING])
+            rest = "; ".join([*self._unprotected, *self._always_seen])
             return f"Nothing was released under differential privacy. Not covered: {rest}."
         if not self.releases and not self.models_covered:
-            rest = "; ".join([*self._unprotected, _SIZES, _TIMING])
+            rest = "; ".join([*self._unprotected, *self._always_seen])
             return f"No certainty scores were released. Not covered: {rest}."
         covered = [*(["certainty scores"] if self.releases else []), *(["local models"] if self.models_covered else [])]
         together = "together " if len(covered) > 1 else ""
-        rest = "; ".join([*self._unprotected, _SIZES, _TIMING, _ELSEWHERE])
+        against = f", as a secure sum, {self.secure.assumption}" if self.secure else ""
+        rest = "; ".join([*self._unprotected, *self._always_seen, _ELSEWHERE])
         return (
             f"The {' and the '.join(covered)} of this run are {together}({round_up(self.max_epsilon)}, {self.delta:g})-"
-            f"differentially private for {' or '.join(self._neighbours())}. Each of {len(self.clients)} clients keeps "
-            f"its own account of everything that it ever sent under noise, which comes from the operating system; the "
-            f"largest total is that of {self.max_epsilon_client}.{self._unresponsive()} Not covered: {rest}."
+            f"differentially private for {' or '.join(self._neighbours())}{against}. Each of {len(self.clients)} "
+            f"clients keeps its own account of everything that it ever sent under noise, which comes from the "
+            f"operating system; the largest total is that of {self.max_epsilon_client}.{self._unresponsive()} Not "
+            f"covered: {rest}."
         )
 
     def _neighbours(self) -> list[str]:

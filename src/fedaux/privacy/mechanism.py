@@ -269,8 +269,23 @@ def release_multiplier(epsilon: float, delta: float, calibration: str, adjacency
     return multiplier(epsilon, delta, calibration, size, float(UNIT_SENSITIVITY[adjacency] * MIN_STEPS))
 
 
-def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
+LEAST_SHARE = 2.0**8  # scale in steps of a site's share of the noise; docs/privacy.md, "Noise that sites share"
+
+
+def noise_scale(summary_size: int, sensitivity: float, privacy: PrivacyConfig, honest: int = 1) -> float:
+    """The scale, in steps, of the noise on a summary; of one site's share of it if `honest` sites add theirs."""
+    budget = (privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency)
+    scale = release_multiplier(*budget, summary_size) * sensitivity / math.sqrt(honest)
+    if honest > 1 and scale < LEAST_SHARE:
+        raise ValueError(f"a share of the noise of scale {scale:.3g} steps is too coarse for a sum over {honest} sites")
+    return scale
+
+
+def release(summary: Summary, client: str, privacy: PrivacyConfig, honest: int = 1) -> Release:
     """Add the noise that makes the summary (ε, δ)-private under its adjacency.
+
+    In a secure sum in which `honest` sites add their noise whatever happens, each adds its share: a summary of one site
+    is then not private by itself, and its sum with those of the others is.
 
     The noise comes from the operating system. `unsafe_seed` ≥ 0 replaces it by a reproducible draw, which anybody who
     knows the seed can subtract: every output that mentions the release then marks it unsafe.
@@ -279,8 +294,7 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig) -> Release:
         raise ValueError(
             f"the scorer {privacy.scorer!r} has no bounded sensitivity: set privacy.unsafe_seed in a study"
         )
-    budget = (privacy.epsilon, privacy.delta, privacy.calibration, summary.adjacency)
-    scale = release_multiplier(*budget, len(summary.values)) * summary.sensitivity
+    scale = noise_scale(len(summary.values), summary.sensitivity, privacy, honest)
     if not summary.bounded:
         values = summary.values
     elif privacy.unsafe_seed >= 0:

@@ -42,6 +42,11 @@ def load_signing_key(folder: Path) -> Ed25519PrivateKey:
         raise SettingsError(f"{path} is damaged: it should have {_KEY_SIZE} bytes") from error
 
 
+def simulated_key(name: str) -> Ed25519PrivateKey:
+    """Return the key of a simulated site, which anybody can compute: all sites of a simulation are one process."""
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(f"simulated site {name}".encode()).digest())
+
+
 def read_roster(path: Path) -> dict[str, bytes]:
     """Read the names and public keys of all sites."""
     try:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,25 +36,58 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.messages import OrderError, SumTerms
+from fedaux.privacy.roster import simulated_key
 
 PRIME = 2**256 + 297  # the smallest above all secrets of 32 bytes
-KEY, SHARE = 32, 33  # bytes of a secret, and of a share of it
-LEAST_SITES = 3
+KEY, SHARE, SIGNATURE = 32, 33, 64  # bytes of a secret, of a share of it, and of a signature
+LEAST_SITES, MOST_SITES = 3, 300  # of a sum: each pair of sites has a mask of its own
 ALL_BELOW = 6  # sites of which all are needed
 Vector = NDArray[np.uint64]
 Names = tuple[str, ...]
 
 
-class SecureSumError(FedauxError, RuntimeError):
+class SecureSumError(OrderError):
     """A message that the protocol does not allow, or a sum with too few sites. No secret has left."""
-
-    code = Exit.PRIVACY
 
 
 def least_threshold(sites: int) -> int:
     """The smallest t for n sites: more than two thirds; all of fewer than six."""
     return sites if sites < ALL_BELOW else 2 * sites // 3 + 1
+
+
+def agreed_threshold(sites: int, share: float) -> int:
+    """t for n sites of which at least this share is needed."""
+    return max(least_threshold(sites), math.ceil(share * sites - 1e-9))
+
+
+def honest_sites(threshold: int, sites: int, colluders: int) -> int:
+    """How many survivors are honest at least, if this number of sites works together with the server.
+
+    Two sets of t signers share 2t − n sites, of which one must be honest. And two honest sites must remain, for one
+    alone would be seen by the others.
+    """
+    if 2 * threshold - sites <= colluders or threshold - colluders < 2:
+        raise SecureSumError(
+            f"with {colluders} of {sites} sites on the server's side, a sum that needs {threshold} protects nobody: "
+            "raise federation.threshold, lower federation.colluders, or ask more sites"
+        )
+    return threshold - colluders
+
+
+def sum_settings(terms: SumTerms, roster: Mapping[str, bytes] | None) -> SumSettings:
+    """Return what all sites agree on: the terms, and the keys of the sites from this party's own roster.
+
+    Simulated sites have no roster, None: their keys follow from their names.
+    """
+    simulated = {name: simulated_key(name).public_key().public_bytes_raw() for name in terms.sites}
+    known = simulated if roster is None else roster
+    missing = [name for name in terms.sites if name not in known]
+    if missing:
+        raise SecureSumError(f"{', '.join(missing)} is not in this site's roster")
+    keys = {name: known[name] for name in terms.sites}
+    purpose = json.dumps([terms.statistic, terms.attempt, terms.colluders, terms.scale])
+    return SumSettings(terms.run, purpose, keys, terms.threshold, terms.length)
 
 
 @dataclass(frozen=True)
@@ -76,8 +110,8 @@ class SumSettings:
 
     def __post_init__(self) -> None:
         n = len(self.roster)
-        if n < LEAST_SITES:
-            raise SecureSumError(f"a secure sum needs at least {LEAST_SITES} sites, the roster has {n}")
+        if not LEAST_SITES <= n <= MOST_SITES:
+            raise SecureSumError(f"a secure sum needs {LEAST_SITES} to {MOST_SITES} sites, and there are {n}")
         if not least_threshold(n) <= self.threshold <= n:
             raise SecureSumError(f"of {n} sites a sum needs between {least_threshold(n)} and {n}, not {self.threshold}")
         if self.length < 1:
@@ -112,6 +146,16 @@ class Keys:
     share_key: bytes
     signature: bytes
 
+    def to_bytes(self) -> bytes:
+        return self.mask_key + self.share_key + self.signature
+
+    @classmethod
+    def from_bytes(cls, sender: str, text: bytes) -> Keys:
+        """Read what `to_bytes` wrote."""
+        if len(text) != 2 * KEY + SIGNATURE:
+            raise SecureSumError(f"the keys of {sender} are not of this protocol")
+        return cls(sender, text[:KEY], text[KEY : 2 * KEY], text[2 * KEY :])
+
     def signed(self, settings: SumSettings) -> bytes:
         return b"keys" + settings.context + _text(self.sender) + self.mask_key + self.share_key
 
@@ -123,6 +167,18 @@ class Unmasking:
     sender: str
     seeds: Mapping[str, bytes]  # of survivors
     mask_keys: Mapping[str, bytes]  # of the lost
+
+    def to_bytes(self) -> dict[str, bytes]:
+        """Return the shares by kind and site."""
+        kinds = {"seed": self.seeds, "key": self.mask_keys}
+        return {f"{kind} {name}": share for kind, shares in kinds.items() for name, share in shares.items()}
+
+    @classmethod
+    def from_bytes(cls, sender: str, shares: Mapping[str, bytes]) -> Unmasking:
+        """Read what `to_bytes` wrote."""
+        seeds = {name.removeprefix("seed "): share for name, share in shares.items() if name.startswith("seed ")}
+        keys = {name.removeprefix("key "): share for name, share in shares.items() if name.startswith("key ")}
+        return cls(sender, seeds, keys)
 
 
 @dataclass(frozen=True)

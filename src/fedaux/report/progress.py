@@ -17,7 +17,7 @@ from fedaux.core.progress import (
 from fedaux.core.results import RoundResult
 from fedaux.report.terminal import plural
 
-_ASKED_FOR = {"release": "releases", "sums": "sums of features"}
+_ASKED_FOR = {"release": "releases", "sums": "sums of features", "sum": "secure sum"}
 
 
 class Step(NamedTuple):

@@ -19,6 +19,8 @@ from fedaux.core.messages import (
     PrepareOrder,
     Reply,
     Subtotal,
+    SumOrder,
+    SumReply,
     SumsOrder,
     TrainOrder,
 )
@@ -38,7 +40,7 @@ from fedaux.core.timing import payload_bytes
 from fedaux.report.progress import describe
 from fedaux.runs.status import outcome_of, status_file
 
-TASKS: dict[type[Order], Task] = {PrepareOrder: "release", SumsOrder: "sums", TrainOrder: "train"}
+TASKS: dict[type[Order], Task] = {PrepareOrder: "release", SumsOrder: "sums", SumOrder: "sum", TrainOrder: "train"}
 LOGGED = {"connect": "sites-connected", "pretrain": "pretraining", "distil": "aggregation-started"}  # by phase
 
 
@@ -60,7 +62,7 @@ class ReportingFederation:
             if not isinstance(reply, Subtotal):  # which is no client's
                 done += 1
                 size, failure = payload_bytes(reply), reply if isinstance(reply, Failure) else None
-                account = None if isinstance(reply, Failure) else Account.from_json(reply.account)
+                account = None if isinstance(reply, Failure | SumReply) else Account.from_json(reply.account)
                 self.on_progress(ReplyReceived(task, round_, reply.client, size, account, failure, done, len(clients)))
             yield reply
             del reply  # the next one is waited for without it

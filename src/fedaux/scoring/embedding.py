@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from fedaux.scoring.base import (
 _BLOCK = 2**13  # rows of D⁻ at a time: never all of them in double precision
 BETWEEN_GROUPS = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
 SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; proven in `class_sums`
+Head = tuple[NDArray[np.float32], NDArray[np.float32]]  # (weights (C, H), biases (C,)) on h0's own features
 COUNT_THRESHOLD = 2.0  # counts below this many standard deviations of their noise count as 0
 
 
@@ -107,10 +108,16 @@ def predictive(mean: Vector, public: Gaussian, sigma: float, records: float) -> 
     m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V. Noise that
     hides the signal gives K → 0: one density for every group.
     """
-    between, within = BETWEEN_GROUPS * public.covariance, (1 - BETWEEN_GROUPS) * public.covariance
+    within = (1 - BETWEEN_GROUPS) * public.covariance
+    shift, uncertainty = posterior(mean - public.mean, BETWEEN_GROUPS * public.covariance, within, sigma, records)
+    return Gaussian(public.mean + shift, within + uncertainty)
+
+
+def posterior(shift: Vector, between: Vector, within: Vector, sigma: float, records: float) -> tuple[Vector, Vector]:
+    """(mean, covariance) of m ~ N(0, B) given its noisy release, as in `predictive`: K·shift and K V."""
     noise = sigma**2 * np.eye(len(between)) + within / records
     gain = np.linalg.solve(between + noise, between).T
-    return Gaussian(public.mean + gain @ (mean - public.mean), within + gain @ noise)
+    return gain @ shift, gain @ noise
 
 
 class EmbeddingScorer(PortableScorer):
@@ -179,6 +186,11 @@ class ClassEmbeddingScorer(EmbeddingScorer):
     classes: int
     embedding_dim: int = 32
     name: str = "class-embedding"
+    additive: ClassVar[bool] = True  # the sum of clients' summaries is the summary of all their records
+
+    def counts(self, public: Arrays, values: Vector) -> Vector:
+        """Return the records of each class, (C,), of a release in units."""
+        return values.reshape(self.classes, -1)[:, -1]
 
     def size(self, public: Arrays) -> int:
         return self.classes * (int(public["basis"].shape[1]) + 1)
@@ -191,9 +203,17 @@ class ClassEmbeddingScorer(EmbeddingScorer):
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         return sums_bound(adjacency, size)
 
+    def pool(self, public: Arrays, releases: Sequence[Release]) -> Pooled:
+        """Estimate the classes from all releases, and each client's mixture of them from its own."""
+        return pool(releases, self.classes)
+
+    def head(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Head:
+        """Compute a head on h0's own features from releases alone, which costs no further privacy."""
+        return self.pool(public, releases).head(public, reference)
+
     def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
         """Shared: the pooled classes and the moments of D⁻. Own: class shares π_i, and log |D_i|/|D⁻|."""
-        pooled, count = pool(releases, self.classes), len(reference.rows)
+        pooled, count = self.pool(public, releases), len(reference.rows)
         shared = {"means": pooled.means, "sigma": pooled.sigma, "records": pooled.records}
         shared |= {"centre": reference.mean, "covariance": reference.covariance}
         each = zip(releases, pooled.shares, strict=True)
@@ -262,7 +282,7 @@ class Pooled:
         columns = zip(self.means, self.sigma, self.records, strict=True)
         return [predictive(mean, public, sigma, records) for mean, sigma, records in columns]
 
-    def head(self, public: Arrays, reference: Reference) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def head(self, public: Arrays, reference: Reference) -> Head:
         """(weights (C, H), biases (C,)) of a head on h0's own features, by discriminant analysis of the class means.
 
         Rows of a class are taken to vary as public rows do, around means that are shrunk according to the noise; and φ
@@ -272,10 +292,18 @@ class Pooled:
         rows, width = Gaussian(reference.mean, reference.covariance), len(reference.mean)
         means = np.stack([density.mean for density in self.densities(rows)])
         covariance = rows.covariance + 1e-6 * np.trace(rows.covariance) / width * np.eye(width)
-        on_phi, bias = linear_discriminant(means, covariance, np.log(self.records / self.records.sum()))
-        weights = on_phi @ public["basis"].T.astype(np.float64)
-        bias = bias - weights @ public["mean"].astype(np.float64)
-        return weights.astype(np.float32), bias.astype(np.float32)
+        return on_features(public, *linear_discriminant(means, covariance, self.log_priors))
+
+    @property
+    def log_priors(self) -> Vector:
+        return np.asarray(np.log(self.records / self.records.sum()))
+
+
+def on_features(public: Arrays, weights: Vector, bias: Vector) -> Head:
+    """Convert a head on φ, (C, k), to one on h0's own features, (C, H): u = (h0 − μ) B stands for its direction."""
+    folded = weights @ public["basis"].T.astype(np.float64)
+    bias = bias - folded @ public["mean"].astype(np.float64)
+    return folded.astype(np.float32), bias.astype(np.float32)
 
 
 def linear_discriminant(means: Vector, covariance: Vector, log_priors: Vector) -> tuple[Vector, Vector]:
@@ -287,20 +315,39 @@ def linear_discriminant(means: Vector, covariance: Vector, log_priors: Vector) -
     return weights, log_priors - 0.5 * (weights * means).sum(axis=1)
 
 
+@dataclass(frozen=True, eq=False)
+class ClassValues:
+    """What one release says of its classes, with the standard deviations of its noise."""
+
+    sums: Vector  # (C, k): Σ φ
+    counts: Vector  # (C,)
+    noise: float  # on each coordinate of the sums
+    count_noise: float
+    records: float  # public: the number of units behind the release
+
+
+def class_values(release: Release, classes: int) -> ClassValues:
+    values, noise = (release.arrays["values"] * release.step).reshape(classes, -1), release.scale * release.step
+    return ClassValues(values[:, :-1], values[:, -1], noise, noise, release.records)
+
+
 def pool(releases: Sequence[Release], classes: int) -> Pooled:
+    return pool_classes([class_values(release, classes) for release in releases])
+
+
+def pool_classes(released: Sequence[ClassValues]) -> Pooled:
     """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least squares over the clients.
 
     mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i², with variance 1/Σ_i n_ic²/σ_i². A client without the class has n = 0
     and so adds no noise to it. The n are the noisy counts, those that noise alone would explain set to 0, made to add
     up to the client's public size; a client none of whose counts stands out is taken to have all classes alike.
     """
-    released = np.stack([(release.arrays["values"] * release.step).reshape(classes, -1) for release in releases])
-    sums, counts = released[:, :, :-1], released[:, :, -1]
-    noise = np.maximum([release.scale * release.step for release in releases], 1e-9)[:, None]
-    sizes = np.array([float(release.records) for release in releases])[:, None]
-    counts = np.where(counts > COUNT_THRESHOLD * noise, counts, 0.0)
+    sums, counts = np.stack([one.sums for one in released]), np.stack([one.counts for one in released])
+    noise, sizes = (np.array([[getattr(one, name)] for one in released], np.float64) for name in ("noise", "records"))
+    noise, threshold = np.maximum(noise, 1e-9), COUNT_THRESHOLD * np.array([[one.count_noise] for one in released])
+    counts = np.where(counts > np.maximum(threshold, 2e-9), counts, 0.0)
     total = counts.sum(axis=1, keepdims=True)
-    shares = np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / classes)
+    shares = np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / counts.shape[1])
     precision = np.maximum(np.square(shares * sizes / noise).sum(axis=0), 1e-12)
     means = np.einsum("ic,ick->ck", shares * sizes / noise**2, sums) / precision[:, None]
     return Pooled(means, precision**-0.5, np.maximum((shares * sizes).sum(axis=0), 1.0), shares)

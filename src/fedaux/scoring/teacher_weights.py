@@ -19,6 +19,7 @@ from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Indices, Records
 from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import Features, Fit, Fitted, PortableScorer, Reference, Scorer, Vector
+from fedaux.scoring.pooled import PooledWeights
 
 LabelOf = Callable[[str], str]  # client → label of the prototype on whose features its release was made
 _SAMPLE = 256  # rows on which the weights that a client states are checked
@@ -63,6 +64,24 @@ class PublicEmbedding:
             [client for client in asked if client in releases],
             {label: cohort.fit for label, cohort in fits.items()},
         )
+
+    def pooled_weights(
+        self, pooled: Mapping[str, Release], asked: Sequence[str], part: Indices | None = None
+    ) -> PooledWeights:
+        """Return what clients weight themselves by, from the secure sums of all releases.
+
+        The odds of all clients together bound those of each, and stand in for the largest, which nobody knows.
+        """
+        fits = {}
+        for label in {self.label_of(client) for client in asked} & set(pooled):
+            known = self._cohorts.get(label)
+            if known is None or known.releases != [pooled[label]]:
+                self._cohorts[label] = self._fit(label, [pooled[label]])
+            cohort = self._cohorts[label]
+            rows, name = cohort.rows if part is None else cohort.rows[part], pooled[label].client
+            fits[label] = {**cohort.fit[0], "peak": log_odds(cohort.fitted, name, rows)}, cohort.fit[1][name]
+        labels = {client: self.label_of(client) for client in asked if self.label_of(client) in fits}
+        return PooledWeights(frozenset(labels), fits, labels)
 
     def _fit(self, label: str, releases: list[Release]) -> Cohort:
         """Fit the scorer to releases, also as arrays if clients compute their own weights."""

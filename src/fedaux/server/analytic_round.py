@@ -18,7 +18,7 @@ from fedaux.core.timing import Costs
 from fedaux.methods.analytic_heads import Head, Matrix, analytic_hooks, shrunk
 from fedaux.models import HeadFeatures, Prototype, flatten_state
 from fedaux.models.inference import Rows, transform_rows
-from fedaux.scoring.embedding import pool
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.teacher_weights import PublicEmbedding, cap_precision
 from fedaux.server.networks import evaluations
 from fedaux.server.run_state import RunState
@@ -43,12 +43,12 @@ def compute_heads(server: Server, state: RunState, embedding: PublicEmbedding | 
 
 def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbedding) -> RunState:
     """Compute heads from the releases received so far, which costs no further privacy."""
-    weights = dict(state.weights)
+    weights, scorer = dict(state.weights), cast(ClassEmbeddingScorer, server.scorer)
     for label in weights:
         clients = [client for client in sorted(state.releases) if server.label_of(client) == label]
-        if clients:
-            pooled = pool(cap_precision([state.releases[client] for client in clients]), server.classes)
-            head = pooled.head(state.public[label], embedding.reference[label])
+        releases = [state.pooled[label]] if label in state.pooled else [state.releases[client] for client in clients]
+        if releases:
+            head = scorer.head(state.public[label], embedding.reference[label], cap_precision(releases))
             learner = cast(Prototype, server.networks.loaded(label, weights[label]))
             set_head(learner, *head)
             weights[label] = flatten_state(learner)
@@ -102,7 +102,7 @@ def finish_round(
     """Return the state after a round in which heads were computed and nothing was trained."""
     with costs.phase("test"):
         tests = evaluations(server.networks, state.weights, server.public.test_inputs, server.classes)
-    records = {client: release.records for client, release in state.releases.items()} | state.sums_received
+    records = state.records
     part = [client for client in sorted(chosen) if client in records]
     result = RoundResult(
         round=state.round + 1,

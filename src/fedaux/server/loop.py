@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Account, Failure, Federation, Subtotal, Update
+from fedaux.core.messages import Account, Failure, Federation, Subtotal, TrainOrder, Update
 from fedaux.core.progress import ReplyReceived, WorkProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
+from fedaux.methods.summed_update import update_shapes, vector_length
+from fedaux.privacy.accounting import shared_training_scale
 from fedaux.server.analytic_round import finish_round
-from fedaux.server.preparation import initial_state, prepare
+from fedaux.server.preparation import by_prototype, initial_state, prepare
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
+from fedaux.server.secure_sum import secure_total
 from fedaux.server.server import Server
 
 
@@ -51,7 +55,7 @@ def run(
             save(state)
         state = replace(state, selected=tuple(chosen))
         if server.method.analytic:
-            prepared = sum(client in state.sums_received or client in state.releases for client in chosen)
+            prepared = sum(client in state.records for client in chosen)
             check_quorum(server.config, state.round + 1, prepared, wanted, failures)
             state, costs = finish_round(server, state, chosen, failures, costs), Costs()
             save(state)
@@ -80,6 +84,8 @@ def train(
     accounts = {}
     with current.costs.phase("train"):
         orders = [server.orders.train(state, client, current.teacher_weights) for client in chosen]
+        if server.config.federation.secure:
+            return train_securely(server, federation, state, current, orders)
         for reply in federation.ask(current.costs.count_sent(orders)):
             if isinstance(reply, Update):
                 accounts[reply.client] = Account.from_json(reply.account)
@@ -91,6 +97,27 @@ def train(
                 current.failures.append(reply)
             if len(current.client_metrics) >= wanted:
                 break  # spare clients are not waited for
+    return accounts
+
+
+def train_securely(
+    server: Server, federation: Federation, state: RunState, current: Round, orders: Sequence[TrainOrder]
+) -> dict[str, Account]:
+    """Add the secure sum of each prototype's updates (T1, T2); return the accounts of all that took part."""
+    accounts: dict[str, Account] = {}
+    private, config = server.config.privacy.private_training, server.config
+    for label, group in by_prototype(server, orders).items():
+        parameters = group[0].weights["parameters"].size
+        length = parameters if private else vector_length(update_shapes(group[0], server.hooks))
+        released = len(state.pooled[label].arrays["values"]) if private else 0
+        noise = partial(shared_training_scale, config.privacy, config.rounds, parameters, released) if private else None
+        total, failures = secure_total(server, state, federation, group, length, current.costs, noise)
+        current.failures += failures
+        if total is not None and private:
+            current.add_gradient(label, total, group[0], state.pooled[label].records)
+        elif total is not None:
+            current.add_sum(label, total, group[0])
+        accounts |= total.accounts if total is not None else {}
     return accounts
 
 

@@ -18,6 +18,7 @@ from fedaux.core.rng import derive_seed
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.models import published_weights, to_half
 from fedaux.scoring.base import Scorer
+from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.teacher_weights import TeacherWeights
 from fedaux.server.networks import Networks
@@ -111,7 +112,7 @@ class Orders:
             standardisation=state.standardisation.get(spec.label, {}),
         )
 
-    def train(self, state: RunState, client: str, weights: TeacherWeights | None = None) -> TrainOrder:
+    def train(self, state: RunState, client: str, weights: TeacherWeights | PooledWeights | None = None) -> TrainOrder:
         """Make the order to train; `weights` are those of the round's teachers, for a method with scores."""
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
         local = config.local_training
@@ -154,7 +155,7 @@ class Orders:
         known = [state.known_entries(client), *([self.known_accounts.entries(client)] if self.known_accounts else [])]
         return max(known, key=lambda pair: (pair[0], bool(pair[1])))
 
-    def _teaching(self, state: RunState, client: str, weights: TeacherWeights | None) -> dict[str, Any]:
+    def _teaching(self, state: RunState, client: str, weights: TeacherWeights | PooledWeights | None) -> dict[str, Any]:
         """Return what a client needs to run its own model on D_distill and to weight it; {} if it does not."""
         method, teachers = find_method(self.config.method), self.config.teachers
         taught = method.distils and teachers.run_on == "clients"

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
-from fedaux.core.messages import Account, Failure, Federation, Order, Release, Sums
+from fedaux.core.messages import (
+    Account,
+    DataOrder,
+    Failure,
+    Federation,
+    Order,
+    PrepareOrder,
+    Release,
+    Sums,
+    SumsOrder,
+)
 from fedaux.core.progress import WorkProgress
 from fedaux.core.timing import Costs, payload_bytes
-from fedaux.methods.analytic_heads import analytic_hooks
+from fedaux.methods.analytic_heads import SUM_BITS, analytic_hooks, sums_shapes
+from fedaux.methods.summed_update import from_vector, vector_length
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.registry import carried_weights
 from fedaux.pretraining.store import load_or_pretrain
 from fedaux.pretraining.trainer import EpochMetrics
 from fedaux.privacy.module_validation import validate_module
+from fedaux.scoring.pooled import pooled_release, shared_noise_scale
 from fedaux.scoring.teacher_weights import PublicEmbedding
 from fedaux.server.analytic_round import compute_heads
-from fedaux.server.run_state import RunState
+from fedaux.server.run_state import POOLED, RunState
+from fedaux.server.secure_sum import secure_total
 from fedaux.server.server import Server
 
 T = TypeVar("T", Release, Sums)
+D = TypeVar("D", bound=DataOrder)
 
 
 def initial_state(server: Server) -> RunState:
@@ -105,7 +121,8 @@ def prepare(
     """
     config, first = server.config, state.round == 0
     head = config.analytic_head if first or server.method.analytic else None
-    asked = server.clients if first and config.prepare == "all" else chosen
+    secure = config.federation.secure  # a second sum would be another release
+    asked = server.clients if first and (config.prepare == "all" or secure) else [] if secure else chosen
     before, failures = replace(state, selected=tuple(asked)), list[Failure]()
     prepared = before
     with costs.phase("score"):
@@ -126,10 +143,12 @@ def collect_releases(
 
     Clients are asked when they are first chosen, not before: a client that never takes part spends no budget.
     """
-    missing = [client for client in clients if client not in state.releases]
+    missing = [client for client in clients if client not in state.releases and client not in state.summed]
     if not missing:
         return state, []
     orders = [server.orders.prepare(state, client) for client in missing]
+    if server.config.federation.secure:
+        return sum_releases(server, federation, state, orders, costs)
     failures: list[Failure] = []
     replies = _replies(Release, federation, orders, "no score", failures, costs)
     releases = {release.client: release for release in replies}
@@ -145,6 +164,8 @@ def collect_sums(
     if not missing:
         return state, []
     orders = [server.orders.sums(state, client, sends) for client in missing]
+    if server.config.federation.secure:
+        return sum_features(server, federation, state, orders, costs)
     hooks = analytic_hooks(server.config)
     sums = {label: hooks.read(arrays) for label, arrays in state.sums.items()}
     accounts, records, failures = dict[str, Account](), dict[str, int](), list[Failure]()
@@ -154,6 +175,48 @@ def collect_sums(
         accounts[reply.client], records[reply.client] = Account.from_json(reply.account), reply.records
     arrays = {label: total.to_arrays() for label, total in sums.items()}
     return state.with_sums(arrays, records).with_accounts(missing, accounts), failures
+
+
+def sum_releases(
+    server: Server, federation: Federation, state: RunState, orders: Sequence[PrepareOrder], costs: Costs
+) -> tuple[RunState, list[Failure]]:
+    """Collect the releases of all clients of each prototype as one secure sum, with the noise of one release."""
+    privacy, scorer, failures = server.config.privacy, server.scorer, list[Failure]()
+    for label, group in by_prototype(server, orders).items():
+        public = group[0].public
+        noise = partial(shared_noise_scale, scorer, public, privacy)
+        total, failed = secure_total(server, state, federation, group, group[0].size, costs, noise)
+        failures += failed
+        if total is not None:
+            scale = total.terms.scale * math.sqrt(len(total.sites))
+            release = pooled_release(scorer, public, privacy, total.vector, scale, POOLED + label)
+            state = state.with_pooled({label: release}, total.sites).with_accounts(total.sites, total.accounts)
+    return state, failures
+
+
+def sum_features(
+    server: Server, federation: Federation, state: RunState, orders: Sequence[SumsOrder], costs: Costs
+) -> tuple[RunState, list[Failure]]:
+    """Collect the sums of features of all clients of each prototype as one secure sum, without noise."""
+    failures, sums = list[Failure](), dict(state.sums)
+    for label, group in by_prototype(server, orders).items():
+        shapes = sums_shapes(server.classes, group[0].width, group[0].sends)
+        total, failed = secure_total(server, state, federation, group, vector_length(shapes), costs)
+        failures += failed
+        if total is not None:
+            sums[label] = from_vector(total.vector, shapes)
+            records = int(sums[label]["counts"].sum()) >> SUM_BITS
+            received = dict.fromkeys(total.sites, max(1, records // len(total.sites)))  # the mean is all that is known
+            state = state.with_sums(sums, received).with_accounts(total.sites, total.accounts)
+    return state, failures
+
+
+def by_prototype(server: Server, orders: Sequence[D]) -> dict[str, list[D]]:
+    """Group orders: the vectors of one prototype's clients have one length."""
+    groups: dict[str, list[D]] = {}
+    for order in orders:
+        groups.setdefault(server.label_of(order.client), []).append(order)
+    return groups
 
 
 def _replies(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.core.messages import Account, Arrays, Failure, Subtotal, Update
+from fedaux.core.messages import Account, Arrays, Failure, Subtotal, TrainOrder, Update
 from fedaux.core.metrics import Evaluation
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
@@ -20,11 +20,15 @@ from fedaux.core.timing import Costs, payload_bytes
 from fedaux.data.records import Indices, Records
 from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.methods.hooks import next_model, with_extra
+from fedaux.methods.summed_update import summed_contribution
 from fedaux.methods.teachers import bayesian_teachers, own_weights, teacher_logits
+from fedaux.privacy.mechanism import GRID
+from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
 from fedaux.server.distill import distill_students, student_init
 from fedaux.server.networks import evaluations
 from fedaux.server.run_state import RunState
+from fedaux.server.secure_sum import SecureTotal
 from fedaux.server.server import Server
 
 UpdateNorm = dict[str, float]  # of each array of a model, see `update_norm`
@@ -74,7 +78,7 @@ class Round:
     number: int
     sent: dict[str, Arrays]
     limits: dict[str, UpdateNorm]
-    teacher_weights: TeacherWeights | None
+    teacher_weights: TeacherWeights | PooledWeights | None
     costs: Costs
     part: Indices | None = None  # of D_distill; None: all of it
     total: Contribution = field(default_factory=Contribution)
@@ -93,7 +97,11 @@ class Round:
         known = sorted(state.last_round.keys() & set(server.clients) - set(asked)) if server.standing else []
         with costs.phase("weigh"):
             scored = embedding if server.method.scores else None
-            weights = scored.teacher_weights(state.releases, [*asked, *known], part) if scored else None
+            weights: TeacherWeights | PooledWeights | None = None
+            if scored and server.config.federation.secure:
+                weights = scored.pooled_weights(state.pooled, asked, part)
+            elif scored:
+                weights = scored.teacher_weights(state.releases, [*asked, *known], part)
         return cls(server, number, state.weights, norm_limits(state.history), weights, costs, part)
 
     def add(self, update: Update) -> Failure | None:
@@ -114,6 +122,25 @@ class Round:
         self.client_metrics[update.client] = ClientMetrics(update.records, update.loss, update.seconds, share)
         self.norms.setdefault(label, []).append(norm)
         return None
+
+    def add_sum(self, label: str, total: SecureTotal, order: TrainOrder) -> None:
+        """Add the secure sum of the updates of a prototype's clients, of which only means are known."""
+        clients = total.sites
+        contribution, records, loss = summed_contribution(total.vector, order, self.server.hooks, label, len(clients))
+        self.total.merge(contribution)
+        self.unprotected += len(clients)
+        self.client_metrics |= dict.fromkeys(clients, ClientMetrics(max(1, records // len(clients)), loss, 0.0))
+
+    def add_gradient(self, label: str, total: SecureTotal, order: TrainOrder, records: int) -> None:
+        """Add a step of private training: down the noisy sum of all records' clipped gradients."""
+        privacy, clients = self.server.config.privacy, total.sites
+        step = order.lr * privacy.max_grad_norm / (GRID * records)
+        weights = {**order.weights, "parameters": order.weights["parameters"] - np.float32(step) * total.vector}
+        weights["parameters"] = weights["parameters"].astype(np.float32)
+        self.total.merge(Contribution.of(label, weights, records=1))
+        noise = total.terms.scale * math.sqrt(total.terms.threshold - total.terms.colluders) / GRID
+        self.private_training |= dict.fromkeys(clients, PrivateTraining(noise, 1.0, 1))
+        self.client_metrics |= dict.fromkeys(clients, ClientMetrics(max(1, records // len(clients)), 0.0, 0.0))
 
     def subtotal(self, accounts: dict[str, Account]) -> Subtotal:
         """Return everything added so far as one reply, with the accounts of the clients that answered."""
@@ -165,6 +192,7 @@ class Round:
     def _teach(self, update: Update, label: str) -> tuple[Ensemble | None, float | None]:
         """Return a client's part of the ensemble, computed here or by the client, and its share; None if no teacher."""
         scored = self.teacher_weights
+        assert not isinstance(scored, PooledWeights)  # of secure sums, in which nobody is seen alone
         if not self.server.method.distils or (scored is not None and update.client not in scored.teachers):
             if self.server.standing:  # it will teach once it has made a release
                 Ensemble.of(self._logits(label, update.weights, update.client))
@@ -202,7 +230,7 @@ class Round:
     def finish(self, state: RunState) -> RunState:
         """Add standing teachers, average, draw FedBE's models, distil and test; return the state after this round."""
         server = self.server
-        if server.standing:
+        if server.standing and not isinstance(self.teacher_weights, PooledWeights):
             others = set(server.clients) - self.client_metrics.keys()
             absent = {client: last for client, last in state.last_round.items() if client in others}
             with self.costs.phase("teach"):

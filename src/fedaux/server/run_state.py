@@ -24,7 +24,7 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically, write_from
 from fedaux.core.messages import Account, Arrays, ArrayTree, Release
 from fedaux.core.results import RoundResult
-from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.ledger import Ledger, SecureSums
 
 FILE = "state.safetensors"  # weights, and how much of the files that grow is committed
 START = "start.safetensors"  # config, extractors, statistics of their features and what the scorer publishes
@@ -32,6 +32,7 @@ HISTORY = "history.jsonl"  # a `RoundResult` a line
 RELEASES = "releases.jsonl"  # a client's release a line
 ACCOUNTS = "accounts.jsonl"  # what is known of a client, a line whenever it was asked; its last line counts
 VERSION = "1"  # it grows with every change that an older reader could misread
+POOLED = "sum of "  # and a prototype: the client of a release that is a secure sum; no client has spaces in its name
 Row = dict[str, Any]
 
 
@@ -69,6 +70,8 @@ class RunState:
         default_factory=dict
     )  # the prototype of every real site, including sites that have left
     run: str = ""  # the id under which clients keep their state; "": that of the settings
+    pooled: dict[str, Release] = field(default_factory=dict)  # by prototype: the secure sum of its clients' releases
+    summed: frozenset[str] = frozenset()  # clients whose releases are in it
 
     def with_releases(self, releases: dict[str, Release]) -> RunState:
         return replace(self, releases={**self.releases, **releases}, prepared=self.prepared | set(releases))
@@ -78,6 +81,18 @@ class RunState:
         return replace(
             self, sums=sums, sums_received=self.sums_received | records, prepared=self.prepared | set(records)
         )
+
+    def with_pooled(self, pooled: dict[str, Release], clients: Iterable[str]) -> RunState:
+        """Return the state with sums of releases, of these clients."""
+        summed = self.summed | set(clients)
+        return replace(self, pooled={**self.pooled, **pooled}, summed=summed, prepared=self.prepared | summed)
+
+    @property
+    def records(self) -> dict[str, int]:
+        """The records of clients that have sent what a head is computed from; their mean where only sums are known."""
+        mean = sum(release.records for release in self.pooled.values()) // max(1, len(self.summed))
+        releases = {client: release.records for client, release in self.releases.items()}
+        return releases | dict.fromkeys(self.summed, mean) | self.sums_received
 
     def with_accounts(self, asked: Iterable[str], accounts: dict[str, Account]) -> RunState:
         """Record who was asked and the accounts of those who answered, even if their answers are otherwise dropped."""
@@ -116,8 +131,18 @@ class RunState:
         """The privacy budget that the clients report to have spent."""
         models = not find_method(self.config.method).analytic
         return Ledger.of(
-            self.releases, self.accounts, self.awaiting_reply, self.history, len(self.sums_received), models
+            dict.fromkeys(self.summed, next(iter(self.pooled.values()))) if self.pooled else self.releases,
+            self.accounts,
+            self.awaiting_reply,
+            self.history,
+            len(self.sums_received),
+            models,
+            SecureSums.of(self.config.federation, len(self.summed or self.selected)) if self._secure else None,
         )
+
+    @property
+    def _secure(self) -> bool:
+        return self.config.federation.secure
 
     @classmethod
     def load(cls, folder: Path) -> RunState:
@@ -126,7 +151,8 @@ class RunState:
         start, start_rooms = read(folder / START)
         history, releases, known = (_read_rows(folder / name, facts) for name in (HISTORY, RELEASES, ACCOUNTS))
         try:
-            clients = {row["client"]: row for row in known}
+            clients, sent = {row["client"]: row for row in known}, {row["client"]: release_of(row) for row in releases}
+            pooled = {name: release for name, release in sent.items() if name.startswith(POOLED)}
             results = [RoundResult.from_dict(row) for row in history]
             tables = {label: arrays["counts"].tolist() for label, arrays in rooms["confusion"].items()}
             config = Config.from_dict(start["config"])
@@ -143,7 +169,9 @@ class RunState:
                 run=start["run"],
                 sums_received={client: row["sums_received"] for client, row in clients.items() if row["sums_received"]},
                 history=(*results[:-1], *(replace(last, confusion=tables or None) for last in results[-1:])),
-                releases={row["client"]: release_of(row) for row in releases},
+                releases={name: release for name, release in sent.items() if name not in pooled},
+                pooled={name.removeprefix(POOLED): release for name, release in pooled.items()},
+                summed=frozenset(client for client, row in clients.items() if row["summed"]),
                 accounts={client: Account(**row["account"]) for client, row in clients.items() if row["account"]},
                 awaiting_reply=frozenset(client for client, row in clients.items() if row["awaiting_reply"]),
                 prepared=frozenset(client for client, row in clients.items() if row["prepared"]),
@@ -163,7 +191,13 @@ class RunState:
             "prepared": client in self.prepared,
             "last_round": self.last_round.get(client, 0),
             "sums_received": self.sums_received.get(client, 0),
+            "summed": client in self.summed,
         }
+
+
+def _sent(state: RunState) -> dict[str, Release]:
+    """Return everything in the file of releases: a run has those of clients, or secure sums of them."""
+    return state.pooled or state.releases
 
 
 def release_row(release: Release) -> Row:
@@ -243,7 +277,7 @@ class RunWriter:
 
     def __init__(self, folder: Path, saved: RunState | None = None) -> None:
         self._folder, self._started, self._fresh = folder, False, saved is None
-        self._rounds, self._releases = (len(saved.history), len(saved.releases)) if saved else (0, 0)
+        self._rounds, self._releases = (len(saved.history), len(_sent(saved))) if saved else (0, 0)
         self._lengths = read(folder / FILE)[0]["lengths"] if saved else dict.fromkeys((HISTORY, RELEASES, ACCOUNTS), 0)
 
     def save(self, state: RunState) -> None:
@@ -255,7 +289,8 @@ class RunWriter:
             if self._fresh
             else state.selected
         )
-        arrived = islice(reversed(state.releases.values()), len(state.releases) - self._releases)
+        sent = _sent(state)
+        arrived = islice(reversed(sent.values()), len(sent) - self._releases)
         rows: dict[str, Iterable[Row]] = {
             HISTORY: (result.to_dict() for result in state.history[self._rounds :]),
             RELEASES: map(release_row, reversed([*arrived])),
@@ -271,7 +306,7 @@ class RunWriter:
             "sums": state.sums,
         }
         write_atomically(self._folder / FILE, pack({"round": state.round, "lengths": lengths}, rooms))
-        self._rounds, self._releases = len(state.history), len(state.releases)
+        self._rounds, self._releases = len(state.history), len(sent)
         self._lengths, self._fresh = lengths, False
 
     def _start(self, state: RunState) -> None:

@@ -16,6 +16,7 @@ from fedaux.core.progress import Notice, OnProgress, WorkProgress, no_progress
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
+from fedaux.privacy.roster import ROSTER_FILE, read_roster
 from fedaux.scoring.base import Scorer
 from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.public_data import PublicData
@@ -39,6 +40,7 @@ class Server:
     cache: Path | None = None  # for public features; None keeps them in memory
     on_progress: OnProgress = field(default=no_progress, repr=False)
     standing: StandingTeachers | None = None  # of a run with teachers.standing, see `in_folder`
+    folder: Path | None = None  # of the run
     assignment: Mapping[str, PrototypeSpec] = field(default_factory=dict, repr=False)  # including sites that have left
 
     @classmethod
@@ -63,9 +65,16 @@ class Server:
         )
 
     def in_folder(self, folder: Path) -> Server:
-        """Return a server that keeps standing teachers, if the run has any, in the run's folder."""
+        """Return a server that keeps standing teachers, if the run has any, and secure sums in the run's folder."""
         wanted = self.config.teachers.standing and self.method.distils
-        return replace(self, standing=StandingTeachers.of_run(folder)) if wanted else self
+        return replace(self, standing=StandingTeachers.of_run(folder) if wanted else None, folder=folder)
+
+    @cached_property
+    def roster(self) -> dict[str, bytes] | None:
+        """The public keys of real sites, from the file beside the run's folder; None: sites are simulated."""
+        if not self.config.federation.sites or self.folder is None:
+            return None
+        return read_roster(self.folder.parent / ROSTER_FILE)
 
     def with_accounts(self, path: Path) -> Server:
         """Return a server that reads and records the sites' account counts in a file shared by all runs."""

@@ -89,6 +89,8 @@ IRRELEVANT = {
     "public": ARRAYS,
     "fit": ARRAYS,
     "client_fit": ARRAYS,
+    "sum": "{}",
+    "sealed": ARRAYS,
 }
 
 

@@ -53,6 +53,7 @@ OTHER_CHOICE = {
 }
 
 NEEDS_OTHERS: dict[str, dict[str, Any]] = {
+    "federation.secure": {"method": "fedavg"},
     "privacy.adjacency": {"privacy": {"declared_records": 5}},
     "privacy.private_training": {"privacy": {"epsilon_total": 1.0}, "head_only": True},
     "privacy.unit": {"data": {"person": "patient"}},

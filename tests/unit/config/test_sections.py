@@ -29,7 +29,10 @@ CHECKS = [
     ("local.batch_size=0", "local.batch_size must be at least 1"),
     ("local.lr=-1", "local.lr must be at least 0"),
     ("local.mu=-1", "local.mu must be at least 0"),
-    ("privacy.scorer=mean", "unknown privacy.scorer 'mean'; choose from class-embedding, mean-embedding, logistic"),
+    (
+        "privacy.scorer=mean",
+        "unknown privacy.scorer 'mean'; choose from class-embedding, class-moments, mean-embedding",
+    ),
     ("privacy.adjacency=add", "choose from replace-one, add-remove"),
     ("privacy.calibration=mine", "choose from opendp, analytic"),
     ("privacy.epsilon=0", "privacy.epsilon must be above 0, not 0.0"),
@@ -41,7 +44,7 @@ CHECKS = [
     ("privacy.delta=1", "privacy.delta must be above 0 and below 1, not 1.0"),
     ("privacy.embedding_dim=0", "privacy.embedding_dim must be at least 1"),
     ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
-    ("privacy.scorer=meen-embedding", "choose from class-embedding, mean-embedding, logistic"),
+    ("privacy.scorer=meen-embedding", "choose from class-embedding, class-moments, mean-embedding"),
     ("data.partition=random", "choose from dirichlet, shards, iid"),
 ]
 

@@ -97,7 +97,7 @@ def test_there_is_no_oracle(site: GridFederation, server: Server, state: RunStat
     order = serialize(server.orders.train(state, "client-002"))
     (reply,) = site.grid.send_and_receive([Message(order, site.nodes["client-002"], kind)])
     assert reply.has_error()
-    assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "query.sums", "train.default"]
+    assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "query.sum", "query.sums", "train.default"]
 
 
 @pytest.mark.parametrize("sends", ["class-sums", "moments", "models", "releases", "everything"])

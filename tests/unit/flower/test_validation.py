@@ -22,6 +22,7 @@ from fedaux.methods.contribution import ENSEMBLE_BITS, Ensemble
 from fedaux.privacy.mechanism import multiplier
 from fedaux.privacy.mechanism import release as make_release
 from fedaux.scoring.base import Scorer, bound_function
+from fedaux.scoring.class_moments import ClassMomentsScorer
 from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from helpers.samples import ACCOUNT, prepare_order, release, sums, sums_order, train_order, update, weights
@@ -319,7 +320,7 @@ def test_budgets_beyond_arithmetic_are_refused(epsilon: float, calibration: str)
         validate_reply(prepare_order(), release(epsilon=epsilon, delta=1e-300, calibration=calibration))
 
 
-SCORERS = [MeanEmbeddingScorer(4), ClassEmbeddingScorer(3, 4), LogisticScorer(0.05)]
+SCORERS = [MeanEmbeddingScorer(4), ClassEmbeddingScorer(3, 4), ClassMomentsScorer(3, 4), LogisticScorer(0.05)]
 RNG = np.random.default_rng(0)
 NEGATIVES = RNG.normal(size=(60, 6))
 ONE_CORNER = np.tile(100 * NEGATIVES[:1], (50, 1))  # all alike and far out: the max_release_norm summary there is
@@ -342,7 +343,7 @@ def test_no_honest_release_is_too_long(scorer: Scorer, adjacency: str) -> None:
             validate_reply(*made(scorer, rows, adjacency, seed), bounds=bound_function(scorer))
 
 
-@pytest.mark.parametrize("scorer", SCORERS[:2], ids=lambda one: one.name)
+@pytest.mark.parametrize("scorer", SCORERS[:3], ids=lambda one: one.name)
 def test_the_bound_is_as_low_as_it_can_be(scorer: Scorer) -> None:
     public, bounds = scorer.publish(NEGATIVES), bound_function(scorer)
     assert bounds is not None

@@ -6,6 +6,7 @@ import torch
 
 from fedaux.config.methods import allowed_sums
 from fedaux.config.parsing import ConfigError
+from fedaux.config.schema import Config
 from fedaux.data.records import Records
 from fedaux.methods.fedpft import FLOOR, FedPFT, Mixtures
 from fedaux.models import HeadFeatures
@@ -74,3 +75,9 @@ def test_who_agreed_to_one_kind_of_statistics_agreed_to_what_it_includes_alone()
 def test_options_out_of_range(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         FedPFT(**options)  # type: ignore[arg-type]
+
+
+def test_mixtures_are_refused_where_only_sums_may_be_seen() -> None:
+    with pytest.raises(ConfigError, match="take gaussian-head for fedpft"):
+        Config.from_dict({"method": "fedpft+p", "federation": {"secure": True}})
+    assert Config.from_dict({"method": "gaussian-head+p", "federation": {"secure": True}}).federation.secure

@@ -1,0 +1,363 @@
+"""The scorer whose releases have second moments: class sums, counts and Σ φφᵀ of φ under one noise, and a head of them.
+
+A record of class c adds v = [a·φ to the sum of c | b to the count of c | m·(upper triangle of φφᵀ, √2 off the
+diagonal)] with a² + b² + m² = 1. The triangle has the norm ‖φφᵀ‖ = ‖φ‖² = 1, so ‖v‖ = 1: three statistics cost what
+one costs, and the split (a, b, m) says which of them the noise disturbs least. With the covariance within classes a
+head is better than with the public one, where noise is low: few clients, many records, or one noise for the sum of all
+clients (secure sums).
+
+The dimension k and the split are chosen on public data and facts (`plan`), never on a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve
+
+from fedaux.core.messages import Arrays, OrderError, Release
+from fedaux.privacy.mechanism import GRID, Bound, Summary, continuous_multiplier, quantize, unit_rows
+from fedaux.scoring.base import Features, Labels, Reference, Shares, Vector, check_shapes
+from fedaux.scoring.embedding import (
+    BETWEEN_GROUPS,
+    ClassEmbeddingScorer,
+    ClassValues,
+    Head,
+    Pooled,
+    embed,
+    embed_per_record,
+    linear_discriminant,
+    on_features,
+    pool_classes,
+    posterior,
+    public_map,
+)
+
+Rng = np.random.Generator
+Split = tuple[float, float, float]  # a, b, m
+
+ROW_STEPS = 2**20  # to a row of norm 1; times the steps of a share it makes GRID
+SHARE_STEPS = GRID // ROW_STEPS  # to a share of 1; so a unit has at most this many records
+MAX_DIMENSION = 512  # k; a release then has about 130,000 numbers
+LEAST_SPLIT = 0.5  # of a² + b² + m², which should be 1: less would only be noise
+_ENTRIES = 2**21  # of rows at a time
+
+
+def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Vector]:
+    """(row, column, weight) of the upper triangle of a symmetric matrix; the weights keep its norm."""
+    row, column = np.triu_indices(k)
+    return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
+
+
+def moment_rows(embedded: Vector, split: Vector) -> Vector:
+    """(N, k) → (N, k + 1 + k(k + 1)/2): what each record adds, its own class's slots first. All is elementwise."""
+    a, b, m = split
+    row, column, weight = triangle(embedded.shape[1])
+    first = np.concatenate([a * embedded, np.full((len(embedded), 1), b)], axis=1)
+    return np.concatenate([first, (m * weight) * (embedded[:, row] * embedded[:, column])], axis=1)
+
+
+def public_split(a: float, b: float, m: float) -> NDArray[np.float32]:
+    """The split in single precision, with a² + b² + m² just below 1 in exact arithmetic."""
+    split = np.array([a, b, m], np.float64)
+    return (split / np.linalg.norm(split) * (1 - 2.0**-22)).astype(np.float32)
+
+
+def sensitivity(split: Vector, adjacency: str) -> float:
+    """The exact ℓ₂ sensitivity of Σ v to one unit, v of norm √(a² + b² + m²).
+
+    Add-remove: that norm. Replace-one: let t = φ·φ′. Records of different classes are apart by
+    2(a² + b² + m²(1 − t²)), at most 2(a² + b² + m²); those of one class by a²(2 − 2t) + m²(2 − 2t²), which is largest
+    at t = −a²/2m² or, where that is below −1, at t = −1. A φ of zero is nearer to everything, and so is a record of no
+    class, which adds nothing.
+
+    A unit of several records, of shares that add up to at most 1, adds a convex combination of their v and of 0. The
+    distance of two such is convex in each, so it is largest where both are one of these: the bound is the same.
+    """
+    a, b, m = np.square(split)
+    if adjacency == "add-remove":
+        return math.sqrt(a + b + m)
+    same = 2 * a + 2 * m + a * a / (2 * m) if 0 < a <= 2 * m else 4 * a + 2 * m * (a == 0)
+    return math.sqrt(max(same, 2 * (a + b + m)))
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What is public of a sum before anybody is asked."""
+
+    epsilon: float = 0.1
+    delta: float = 1e-5
+    adjacency: str = "replace-one"
+    records: int = 10_000
+
+
+@dataclass(frozen=True)
+class ClassMomentsScorer(ClassEmbeddingScorer):
+    """Class sums, counts and second moments of φ. As teachers, classes are weighed as by the class embedding."""
+
+    embedding_dim: int = 0  # 0: chosen on public data
+    name: str = "class-moments"
+    facts: PublicFacts = PublicFacts()
+
+    def publish(self, negatives: Features) -> Arrays:
+        """Add the split to the public map, both chosen by `plan` unless a dimension is given."""
+        k, split = plan(negatives, self.classes, self.facts, self.embedding_dim)
+        mean, basis = public_map(negatives, k)
+        return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32), "split": public_split(*split)}
+
+    def counts(self, public: Arrays, values: Vector) -> Vector:
+        first = self.classes * (public["basis"].shape[1] + 1)
+        return np.asarray(values[:first].reshape(self.classes, -1)[:, -1] / _split(public)[1])
+
+    def pool(self, public: Arrays, releases: Sequence[Release]) -> Pooled:
+        return Moments.of(public, self.classes, releases).pooled
+
+    def head(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release], kind: str = "discriminant"
+    ) -> Head:
+        """Compute a head on h0's own features; `kind` is one of `HEADS`."""
+        moments = Moments.of(public, self.classes, releases)
+        return on_features(public, *HEADS[kind](moments, reference))
+
+    def size(self, public: Arrays) -> int:
+        """Refuse a split that is none, and a map that is too wide: before anything is entered in the account."""
+        _split(public)
+        k = int(public["basis"].shape[1])
+        if k > MAX_DIMENSION:
+            raise OrderError(f"the public map has {k} dimensions; second moments have at most {MAX_DIMENSION}")
+        return self.classes * (k + 1) + k * (k + 1) // 2
+
+    def summarise(
+        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+    ) -> Summary:
+        """Sum the rows v in integers.
+
+        A row is rounded towards zero in steps of 1/ROW_STEPS and then multiplied by its share in whole steps of
+        1/SHARE_STEPS, so a unit adds a convex combination of whole rows, times SHARE_STEPS: `sensitivity` holds for it
+        as it does for rows.
+        """
+        split, labels = _split(public), np.asarray(labels)
+        k, weights = public["basis"].shape[1], np.floor(np.asarray(shares, np.float64) * SHARE_STEPS).astype(np.int64)
+        known = (labels >= 0) & (labels < self.classes) & (weights > 0)
+        first, second = np.zeros((self.classes, k + 1), np.int64), np.zeros(k * (k + 1) // 2, np.int64)
+        for block in _blocks(np.flatnonzero(known), first.shape[1] + len(second)):
+            rows = moment_rows(embed_per_record(public, features[block]), split)
+            steps = quantize(rows, ROW_STEPS / GRID) * weights[block, None]
+            np.add.at(first, labels[block], steps[:, : k + 1])
+            second += steps[:, k + 1 :].sum(axis=0)
+        bound = self.bound(public, adjacency, size)
+        values = np.concatenate([first.ravel(), second])
+        return Summary(values, bound.step, bound.sensitivity, adjacency, size)
+
+    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
+        """In steps of 1/GRID. Rounding moves each coordinate of a row by less than 1 step of ROW_STEPS.
+
+        So it moves the difference of two rows by less than 2 on each coordinate they share, and by less than 1 on each
+        other: by less than 2√size together. Arithmetic in double precision has a relative error of 2⁻⁴⁶, less than 2
+        steps.
+        """
+        rows = ROW_STEPS * sensitivity(_split(public), adjacency) + 2 * math.sqrt(self.size(public)) + 2
+        return Bound(float(GRID * size), 1.0 / GRID, float(SHARE_STEPS * math.ceil(rows)))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What the releases of any number of clients, or one of a sum over all of them, say together."""
+
+    pooled: Pooled
+    second: Vector  # (k, k): the mean of φφᵀ over all records
+    noise: float  # standard deviation on its diagonal; elsewhere 1/√2 of it
+
+    @classmethod
+    def of(cls, public: Arrays, classes: int, releases: Sequence[Release]) -> Moments:
+        """Classes are pooled as by the class embedding (`pool_classes`); Σ φφᵀ and its noise add up."""
+        (a, b, m), k = _split(public), public["basis"].shape[1]
+        first, slots = classes * (k + 1), np.zeros((k, k))
+        released, variance = [], 0.0
+        row, column, weight = triangle(k)
+        for release in releases:
+            values, noise = release.arrays["values"] * release.step, release.scale * release.step
+            own = values[:first].reshape(classes, k + 1)
+            released.append(ClassValues(own[:, :-1] / a, own[:, -1] / b, noise / a, noise / b, release.records))
+            slots[row, column] += values[first:] / (m * weight)
+            variance += (noise / m) ** 2
+        records = sum(release.records for release in releases)
+        second = (slots + np.triu(slots, 1).T) / records
+        return cls(pool_classes(released), second, math.sqrt(variance) / records)
+
+    @property
+    def shares(self) -> Vector:
+        """Of all records, by class."""
+        return np.asarray(self.pooled.records / self.pooled.records.sum())
+
+    @property
+    def mean(self) -> Vector:
+        return np.asarray(self.shares @ self.pooled.means)
+
+    def within(self) -> Vector:
+        """The covariance within classes: the mean of φφᵀ less Σ p_c mean_c mean_cᵀ, with eigenvalues raised to a floor.
+
+        The noise is a symmetric Gaussian matrix, whose largest eigenvalue is close to noise·√(2k): what is below that
+        may be noise alone, and a variance that is taken too small makes a direction count too much.
+        """
+        means = self.pooled.means
+        return self._floored(self.second - (means.T * self.shares) @ means)
+
+    def total(self) -> Vector:
+        """The covariance of all records, floored alike."""
+        return self._floored(self.second - np.outer(self.mean, self.mean))
+
+    def _floored(self, covariance: Vector) -> Vector:
+        values, vectors = np.linalg.eigh(covariance)
+        floor = max(self.noise * math.sqrt(2 * len(values)), 1e-6 * float(values.max()), 1e-12)
+        return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
+
+    def discriminant(self, reference: Reference) -> tuple[Vector, Vector]:
+        """(weights (C, k), biases (C,)) on φ: Gaussians around the class means, of the covariance `within`."""
+        covariance = self.within()
+        means, uncertainty = self._class_means(covariance, reference)
+        weights, bias = linear_discriminant(means, covariance, self.pooled.log_priors)
+        calm = _tempered(covariance, uncertainty, reference)
+        return calm * weights, calm * (bias - weights @ self.mean)
+
+    def ridge(self, reference: Reference) -> tuple[Vector, Vector]:
+        """The same by least squares on one-hot labels, with the floor for a penalty.
+
+        Predictions estimate one-hot labels; divided by the variance of their error they are the logits of a posterior.
+        """
+        covariance, shares = self.total(), self.shares
+        means, uncertainty = self._class_means(covariance, reference)
+        targets = shares[:, None] * means
+        weights = solve(covariance, targets.T, assume_a="pos").T
+        unexplained = 1 - float(np.square(shares).sum()) - float((weights * targets).sum())
+        scale = _tempered(covariance, uncertainty, reference) / max(unexplained / len(shares), 1e-6)
+        return scale * weights, scale * (shares - weights @ self.mean)
+
+    def _class_means(self, within: Vector, reference: Reference) -> tuple[Vector, Vector]:
+        """(class means around the mean of all, (C, k); covariance of what noise leaves uncertain, averaged).
+
+        As in `predictive`, half of the public variance is expected between classes: directions in which the noise is
+        larger than that count for less.
+        """
+        between = BETWEEN_GROUPS * reference.covariance
+        columns = zip(self.pooled.means - self.mean, self.pooled.sigma, self.pooled.records, strict=True)
+        found = [posterior(shift, between, within, sigma, records) for shift, sigma, records in columns]
+        means, uncertainty = (np.stack(parts) for parts in zip(*found, strict=True))
+        return means, np.einsum("c,ckl->kl", self.shares, uncertainty)
+
+
+def _tempered(covariance: Vector, uncertainty: Vector, reference: Reference) -> float:
+    """A factor ≤ 1 on all logits for what is uncertain of the class means: a noisy head should not be sure.
+
+    Means with covariance U give a logit of φ the variance v = φᵀΣ⁻¹UΣ⁻¹φ. A posterior averaged over normal noise of
+    variance 2v between two logits is about that of both divided by √(1 + πv/4) (MacKay 1992); v is that of public rows.
+    """
+    rows = solve(covariance, reference.covariance, assume_a="pos")  # Σ⁻¹S
+    variance = float(np.einsum("ij,ji->", rows, solve(covariance, uncertainty, assume_a="pos")))
+    return 1 / math.sqrt(1 + math.pi * max(variance, 0.0) / 4)
+
+
+HEADS: dict[str, Callable[[Moments, Reference], tuple[Vector, Vector]]] = {
+    "discriminant": Moments.discriminant,
+    "ridge": Moments.ridge,
+}
+
+
+DIMENSIONS = (16, 32, 64, 128, 256)
+SPLITS = ((0.57, 0.1, 0.82), (0.7, 0.1, 0.7), (0.85, 0.1, 0.52))  # of the noise; counts need the least
+_CLUSTERS = 10  # of public rows to a pseudo-class: classes have several modes, and clusters are too easy to tell apart
+_PUBLIC_ROWS = 8192  # to plan with
+
+
+def plan(negatives: Features, classes: int, facts: PublicFacts, embedding_dim: int = 0) -> tuple[int, Split]:
+    """Choose (k, split) by the accuracy of noisy heads on pseudo-classes of D⁻: nothing is asked of a client.
+
+    A pseudo-class is a union of clusters of public rows. The moments of two thirds of them, enlarged to the expected
+    number of records and disturbed by seeded noise as strong as that of the release, make a head, which is judged on
+    the rest.
+
+    Args:
+        negatives: Features of D⁻, (|D⁻|, H).
+        classes: The number of classes.
+        facts: The budget and the expected number of records of a sum under one noise.
+        embedding_dim: A dimension to choose the split for; 0: choose it as well.
+
+    Returns:
+        The dimension, and (a, b, m).
+    """
+    rows = negatives[np.random.default_rng(0).permutation(len(negatives))[:_PUBLIC_ROWS]]
+    widest = min(rows.shape[1], len(rows) - 1, MAX_DIMENSION)
+    dimensions = [embedding_dim] if embedding_dim else [*(k for k in DIMENSIONS if k < widest), widest]
+    groups = _pseudo_classes(rows, classes)
+    judged: dict[tuple[int, Split], float] = {}
+    for k in dimensions:
+        mean, basis = public_map(rows, k)
+        public = {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
+        trial = _Trial(embed(public, rows), groups, classes, facts)
+        judged |= {(k, split): trial.accuracy(split) for split in SPLITS}
+    return max(judged, key=judged.__getitem__)
+
+
+def _pseudo_classes(rows: Features, classes: int) -> Labels:
+    from sklearn.cluster import KMeans
+
+    mean, basis = public_map(rows, 64)
+    clusters = min(len(rows), classes * max(1, min(_CLUSTERS, len(rows) // (10 * classes))))
+    found = KMeans(clusters, n_init=1, random_state=0).fit_predict(unit_rows((rows - mean) @ basis))
+    return np.asarray(np.random.default_rng(0).permutation(clusters)[found] % classes, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Heads from disturbed moments of two thirds of public rows, judged on the rest."""
+
+    rows: Vector  # φ
+    groups: Labels
+    classes: int
+    facts: PublicFacts
+
+    def accuracy(self, split: Split, draws: int = 3) -> float:
+        learn = np.arange(len(self.rows)) % 3 > 0
+        rows, groups, reference = self.rows[~learn], self.groups[~learn], Reference(self.rows)
+        found = []
+        for draw in range(draws):
+            weights, bias = self._disturbed(learn, split, np.random.default_rng(draw)).discriminant(reference)
+            found.append(float(np.mean((rows @ weights.T + bias).argmax(axis=1) == groups)))
+        return float(np.mean(found))
+
+    def _disturbed(self, learn: NDArray[np.bool_], split: Split, rng: Rng) -> Moments:
+        """The moments with the noise that one release of `facts.records` records would have."""
+        (a, b, m), facts, rows = split, self.facts, self.rows[learn]
+        k, more = rows.shape[1], facts.records / max(1, len(rows))
+        noise = continuous_multiplier(facts.epsilon, facts.delta) * sensitivity(np.array(split), facts.adjacency)
+        counts = more * np.bincount(self.groups[learn], minlength=self.classes) + rng.normal(0, noise / b, self.classes)
+        sums = more * (np.eye(self.classes)[self.groups[learn]].T @ rows) + rng.normal(0, noise / a, (self.classes, k))
+        second = more * rows.T @ rows + symmetric_noise(k, noise / m, rng)
+        values = ClassValues(sums, counts, noise / a, noise / b, facts.records)
+        return Moments(pool_classes([values]), second / facts.records, noise / m / facts.records)
+
+
+def symmetric_noise(k: int, deviation: float, rng: Rng) -> Vector:
+    """What noise on the weighted triangle is as a matrix: `deviation` on the diagonal, 1/√2 of it elsewhere."""
+    row, column, weight = triangle(k)
+    noise = np.zeros((k, k))
+    noise[row, column] = rng.normal(0, deviation, len(row)) / weight
+    return noise + np.triu(noise, 1).T
+
+
+def _blocks(rows: NDArray[np.intp], width: int) -> Iterator[NDArray[np.intp]]:
+    length = max(1, _ENTRIES // width)
+    yield from (rows[start : start + length] for start in range(0, len(rows), length))
+
+
+def _split(public: Arrays) -> Vector:
+    """The public split as exact doubles, of which the proof needs that a² + b² + m² ≤ 1."""
+    check_shapes(public, split=(3,))
+    split = public["split"].astype(np.float64)
+    if not ((split >= 0).all() and LEAST_SPLIT <= np.square(split).sum() <= 1.0):
+        raise OrderError(f"the public array 'split' is {split.tolist()}: three shares a, b, m ≥ 0, a² + b² + m² = 1")
+    return split

@@ -1,0 +1,78 @@
+"""What releases become in a secure sum: one release of all clients, with noise that the sites share.
+
+A client computes the weights of its own model from that release and from its own classes, which never leave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.config.sections import PrivacyConfig
+from fedaux.core.errors import SettingsError
+from fedaux.core.messages import Arrays, Release
+from fedaux.privacy.mechanism import noise_scale
+from fedaux.scoring.base import Scorer, Vector
+
+
+def shared_noise_scale(scorer: Scorer, public: Arrays, privacy: PrivacyConfig, honest: int) -> float:
+    """Return the scale, in steps, of each site's share of the noise, if `honest` sites surely add theirs."""
+    bound = getattr(scorer, "bound", None)
+    if bound is None or not getattr(scorer, "additive", False):
+        raise SettingsError(
+            f"releases of the scorer {scorer.name!r} do not add up over clients: with federation.secure, set "
+            "privacy.scorer to class-embedding or class-moments"
+        )
+    return noise_scale(scorer.size(public), bound(public, privacy.adjacency, 1).sensitivity, privacy, honest)
+
+
+def pooled_release(
+    scorer: Scorer, public: Arrays, privacy: PrivacyConfig, total: NDArray[np.int64], scale: float, name: str
+) -> Release:
+    """Return the sum of releases as a release; its records are those that its noisy counts add up to."""
+    bound = scorer.bound(public, privacy.adjacency, 1)  # type: ignore[attr-defined]
+    counts = scorer.counts(public, total * bound.step)  # type: ignore[attr-defined]
+    return Release(
+        client=name,
+        scorer=scorer.name,
+        records=max(1, round(float(counts.sum()))),
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        adjacency=privacy.adjacency,
+        calibration=privacy.calibration,
+        sensitivity=bound.sensitivity,
+        scale=scale,
+        step=bound.step,
+        unsafe=privacy.unsafe_seed >= 0,
+        account="",
+        arrays={"values": total},
+    )
+
+
+@dataclass(frozen=True)
+class PooledWeights:
+    """What clients need to weight themselves: the pooled release, fitted, for each prototype."""
+
+    teachers: frozenset[str]
+    fits: Mapping[str, tuple[Arrays, Arrays]]  # by prototype: what all clients share, and the fit of the pooled release
+    label_of: Mapping[str, str]
+
+    def broadcast(self, client: str) -> tuple[Arrays, Arrays]:
+        """(for all clients of a prototype, the fit of all of them together)."""
+        return self.fits[self.label_of[client]]
+
+
+def own_fit(pooled: Arrays, records: Vector, labels: NDArray[np.int64]) -> Arrays:
+    """Return a client's own fit: its own classes and size in place of those of all clients.
+
+    Args:
+        pooled: The fit of the pooled release.
+        records: Of each class, at all clients, as the pooled release says.
+        labels: Of the client's own records.
+    """
+    counts = np.bincount(labels[labels >= 0], minlength=len(records)).astype(np.float64)
+    total = max(counts.sum(), 1.0)
+    return {"shares": counts / total, "offset": pooled["offset"] + np.log(total / records.sum())}

@@ -1,0 +1,214 @@
+"""The server's side of a secure sum: five exchanges with the sites, of which the third has the masked vectors.
+
+What the server has heard is kept beside the run's state, so that a server that is killed goes on with the same sum:
+sites answer the same question with the same bytes, and refuse another one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.core.io import write_atomically
+from fedaux.core.messages import (
+    Account,
+    Arrays,
+    DataOrder,
+    Failure,
+    Federation,
+    Masked,
+    Order,
+    SumOrder,
+    SumReply,
+    SumTerms,
+    statistic,
+)
+from fedaux.core.timing import Costs, payload_bytes
+from fedaux.privacy.secure_sum import (
+    Keys,
+    SecureSumError,
+    SumSettings,
+    Unmasking,
+    agreed_threshold,
+    honest_sites,
+    sum_settings,
+    unmasked_sum,
+)
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
+
+TRIES = 2  # of the same sum: sites that were away may be back, and answer as before
+ATTEMPTS = 2  # sums with noise: the second is entered in the sites' accounts as another release
+TRANSCRIPT = "secure-sum.json"
+Bytes = dict[str, dict[str, str]]  # hex by site and, for shares, by the site that they are for
+T = TypeVar("T", SumReply, Masked)
+
+
+@dataclass(frozen=True, eq=False)
+class SecureTotal:
+    """A sum, of which sites, and the accounts of all sites that sent a vector."""
+
+    vector: NDArray[np.int64]
+    sites: tuple[str, ...]
+    accounts: dict[str, Account]
+    terms: SumTerms
+
+
+@dataclass
+class Transcript:
+    """What sites have answered so far, on disk after every exchange if there is a folder."""
+
+    path: Path | None
+    answers: dict[str, dict[str, Bytes]] = field(default_factory=dict)  # by sum and step
+
+    @classmethod
+    def of(cls, folder: Path | None) -> Transcript:
+        path = None if folder is None else folder / TRANSCRIPT
+        known = json.loads(path.read_bytes()) if path is not None and path.exists() else {}
+        return cls(path, known)
+
+    def of_step(self, settings: SumSettings, step: str) -> Bytes:
+        return dict(self.answers.get(settings.context.hex(), {}).get(step, {}))
+
+    def keep(self, settings: SumSettings, step: str, answers: Bytes) -> None:
+        """Keep the answers of a step, and those of this sum alone."""
+        sum_id = settings.context.hex()
+        self.answers = {sum_id: {**self.answers.get(sum_id, {}), step: answers}}
+        if self.path is not None:
+            write_atomically(self.path, json.dumps(self.answers).encode())
+
+
+@dataclass
+class SecureSum:
+    """One sum over the sites of these orders."""
+
+    federation: Federation
+    orders: Sequence[DataOrder]
+    settings: SumSettings
+    terms: SumTerms
+    transcript: Transcript
+    costs: Costs
+    failures: list[Failure] = field(default_factory=list)
+    accounts: dict[str, Account] = field(default_factory=dict)
+
+    def run(self) -> SecureTotal:
+        """Return the sum of at least `threshold` sites, or raise a `SecureSumError`."""
+        keys = self._exchange("keys", {order.client: {} for order in self.orders})
+        public = {name: answer[name] for name, answer in keys.items() if name in answer}
+        shares = self._exchange("shares", dict.fromkeys(self._enough(public), public))
+        sharing = self._enough(shares)
+        masked = self._masked(sharing, shares)
+        survivors = self._enough(masked)
+        names = dict.fromkeys(survivors, "")
+        signed = self._exchange("survivors", dict.fromkeys(survivors, names))
+        signatures = {name: answer[name] for name, answer in signed.items() if name in answer}
+        found = self._exchange("unmask", dict.fromkeys(self._enough(signatures), signatures))
+        replies = [Unmasking.from_bytes(name, _from_hex(answer)) for name, answer in found.items()]
+        all_keys = {name: Keys.from_bytes(name, bytes.fromhex(public[name])) for name in public}
+        total = unmasked_sum(self.settings, all_keys, masked, sharing, replies)
+        return SecureTotal(total, tuple(survivors), self.accounts, self.terms)
+
+    def _exchange(self, step: str, questions: Mapping[str, Mapping[str, str]]) -> Bytes:
+        """Ask each site its question, and return all answers; those that are known are not asked for again."""
+        known = self.transcript.of_step(self.settings, step)
+        if len(known) >= self.settings.threshold:  # of a server that was killed: this set is what other steps were for
+            return known
+        arrays = {id(question): _arrays(question) for question in questions.values()}
+        orders = [
+            SumOrder(name, self.terms.to_json(), step, arrays[id(question)])
+            for name, question in questions.items()
+            if name not in known
+        ]
+        for reply in self._ask(SumReply, orders, step):
+            known[reply.client] = {name: array.tobytes().hex() for name, array in reply.arrays.items()}
+        self.transcript.keep(self.settings, step, known)
+        return known
+
+    def _masked(self, sharing: Sequence[str], shares: Bytes) -> dict[str, NDArray[np.uint64]]:
+        """Ask all sites that have shared their secrets for their vectors, under the masks of all of these."""
+        orders = []
+        for order in self.orders:
+            if order.client in sharing:
+                sealed = {name: shares[name][order.client] for name in sharing if name != order.client}
+                orders.append(replace(order, sum=self.terms.to_json(), sealed=_arrays(sealed)))
+        vectors: dict[str, NDArray[np.uint64]] = {}
+        for reply in self._ask(Masked, orders, "masked vector"):
+            self.accounts[reply.client] = Account.from_json(reply.account)
+            vectors[reply.client] = reply.arrays["masked"]
+        agreed = self.transcript.of_step(self.settings, "masked")
+        if len(agreed) >= self.settings.threshold:  # sites may have signed this set
+            vectors = {name: vector for name, vector in vectors.items() if name in agreed}
+        self.transcript.keep(self.settings, "masked", agreed or {name: {} for name in vectors})
+        return vectors
+
+    def _ask(self, kind: type[T], orders: Sequence[Order], noun: str) -> list[T]:
+        replies: list[T] = []
+        for reply in self.federation.ask(self.costs.count_sent(orders)):
+            self.costs.received += payload_bytes(reply)
+            if isinstance(reply, kind):
+                replies.append(reply)
+            elif isinstance(reply, Failure):
+                self.failures.append(replace(reply, reason=f"no {noun}: {reply.reason}"))
+        return replies
+
+    def _enough(self, answers: Mapping[str, object]) -> list[str]:
+        if len(answers) < self.settings.threshold:
+            reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in self.failures[:3])
+            raise SecureSumError(
+                f"the sum of {self.terms.statistic} needs {self.settings.threshold} of {len(self.terms.sites)} sites, "
+                f"and {len(answers)} are left ({reasons})"
+            )
+        return sorted(answers)
+
+
+def secure_total(
+    server: Server,
+    state: RunState,
+    federation: Federation,
+    orders: Sequence[DataOrder],
+    length: int,
+    costs: Costs,
+    noise: Callable[[int], float] | None = None,
+) -> tuple[SecureTotal | None, list[Failure]]:
+    """Sum up what sites answer to these orders, without seeing any answer.
+
+    Args:
+        server: The server.
+        state: The run's state, for its id.
+        federation: The sites.
+        orders: All of one kind and for one prototype.
+        length: Of the vectors that sites send.
+        costs: Of the round, to which bytes are added.
+        noise: The scale, in steps, of the noise that each site adds, given the number of sites that surely add it. A
+            sum that fails is then tried again, which sites enter in their accounts again.
+
+    Returns:
+        The sum, or None if too few sites took part; and the failures of sites.
+    """
+    sites, failures, own = sorted(order.client for order in orders), list[Failure](), server.config.federation
+    threshold, transcript = agreed_threshold(len(sites), own.threshold), Transcript.of(server.folder)
+    run = state.run or server.orders.run
+    scale = noise(honest_sites(threshold, len(sites), own.colluders)) if noise else 0.0
+    for attempt in range(ATTEMPTS if noise else 1):
+        terms = SumTerms(run, statistic(orders[0]), attempt, sites, threshold, own.colluders, scale, length)
+        for _ in range(TRIES):
+            current = SecureSum(federation, orders, sum_settings(terms, server.roster), terms, transcript, costs)
+            try:
+                return current.run(), [*current.failures, *failures]
+            except SecureSumError as error:
+                failures = [Failure("all sites", f"the secure sum was given up: {error}"), *current.failures]
+    return None, failures
+
+
+def _arrays(answers: Mapping[str, str]) -> Arrays:
+    return {name: np.frombuffer(bytes.fromhex(text), np.uint8) for name, text in answers.items()}
+
+
+def _from_hex(answers: Mapping[str, str]) -> dict[str, bytes]:
+    return {name: bytes.fromhex(text) for name, text in answers.items()}

@@ -1,0 +1,113 @@
+"""What a secure sum costs: processor seconds and bytes at a site and at the server, by number of sites and of numbers.
+
+    python -m studies.secure_sum_costs
+
+All sites draw keys and share their secrets; one masks its vector, and the server unmasks a sum in which one site is
+lost. Vectors of the other sites are random: a masked vector is as good as random, and takes as long to add.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedaux.core.messages import SumTerms
+from fedaux.privacy.roster import simulated_key
+from fedaux.privacy.secure_sum import agreed_threshold, new_site, sum_settings, unmasked_sum
+
+SITES, LENGTHS = (3, 10, 100, 300), (100_000, 5_000_000)
+RESULTS = Path(__file__).parent / "results" / "secure-sum-costs.json"
+
+
+def measure(sites: int, length: int) -> dict[str, Any]:
+    """Play one sum, and return its costs."""
+    names, threshold = [f"site-{number:03}" for number in range(sites)], agreed_threshold(sites, 0.8)
+    settings = sum_settings(SumTerms("run", "costs", 0, names, threshold, 1, 0.0, length), None)
+    states = {name: new_site(settings, name) for name in names}
+    seconds = {}
+
+    def timed(step: str, started: float) -> None:
+        seconds[step] = time.process_time() - started
+
+    started = time.process_time()
+    keys = {name: state.begin(simulated_key(name)) for name, state in states.items()}
+    seconds["keys"] = (time.process_time() - started) / sites
+    sealed: dict[str, dict[str, bytes]] = {}
+    started = time.process_time()
+    for name in names:
+        states[name], sealed[name] = states[name].share(keys.values())
+    seconds["shares"] = (time.process_time() - started) / sites
+    vector, me = np.arange(length, dtype=np.int64), names[0]
+    started = time.process_time()
+    state, masked = states[me].mask({name: sealed[name][me] for name in names if name != me}, vector)
+    timed("masked vector", started)
+    survivors = names[:-1] if threshold < sites else names
+    for name in names[1:]:  # what `mask` would do, without the masks
+        opened = {other: states[name]._open(other, sealed[other][name]) for other in names if other != name}
+        states[name] = replace(states[name], shares={**states[name].shares, **opened})
+    states[me] = state
+    started, signatures = time.process_time(), {}
+    for name in survivors:
+        states[name], signatures[name] = states[name].agree(survivors, simulated_key(name))
+    seconds["survivors"] = (time.process_time() - started) / len(survivors)
+    started = time.process_time()
+    replies = [states[name].unmask(signatures)[1] for name in survivors[:threshold]]
+    seconds["unmasking"] = (time.process_time() - started) / threshold
+    started = time.process_time()
+    unmasked_sum(settings, keys, dict.fromkeys(survivors, masked), names, replies)
+    server = time.process_time() - started
+    started = time.process_time()
+    total = np.zeros(length, np.int64)
+    for _ in survivors:
+        total += vector
+    plain = time.process_time() - started
+    shares = sum(map(len, sealed[me].values()))
+    unmasking = sum(len(share) for share in replies[0].to_bytes().values())
+    sent = 128 + shares + masked.nbytes + 64 + unmasking
+    received = 128 * sites + shares + 64 * len(survivors)
+    return {
+        "sites": sites,
+        "numbers": length,
+        "lost": sites - len(survivors),
+        "site_seconds": sum(seconds.values()),
+        "site_steps": seconds,
+        "server_seconds": server,
+        "plain_server_seconds": plain,
+        "site_sends": sent,
+        "site_receives": received,
+        "plain_sends": masked.nbytes,
+    }
+
+
+def growth(rows: list[dict[str, Any]], key: str, length: int) -> float:
+    """The exponent of a power law in the number of sites, fitted to those from 10 on."""
+    some = [row for row in rows if row["numbers"] == length and row["sites"] >= 10]
+    return float(np.polyfit(np.log([row["sites"] for row in some]), np.log([row[key] for row in some]), 1)[0])
+
+
+def main() -> None:
+    rows = []
+    for length in LENGTHS:
+        for sites in SITES:
+            rows.append(measure(sites, length))
+            row = rows[-1]
+            print(
+                f"| {sites} | {length:,} | {row['site_seconds']:.2f} | {row['server_seconds']:.2f} | "
+                f"{row['site_sends'] / 1e6:.2f} | {row['site_sends'] / row['plain_sends']:.3f} |",
+                flush=True,
+            )
+    fitted = {
+        str(length): {key: growth(rows, key, length) for key in ("site_seconds", "server_seconds")}
+        for length in LENGTHS
+    }
+    print(fitted)
+    RESULTS.write_text(json.dumps({"rows": rows, "growth": fitted}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
