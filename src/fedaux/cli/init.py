@@ -36,13 +36,17 @@ def init(
     folders: Annotated[
         str, typer.Option(help="With --data: whether its folders are sites, each with its classes in it, or classes.")
     ] = "",
+    pretrain: Annotated[
+        bool,
+        typer.Option("--pretrain", help="With --data: train a network on the public images, take no published one."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write a commented config to start from: for your images, your text, or a model and data of your own."""
     from fedaux.config.starters import write_starter
     from fedaux.config.toml import toml_value
 
-    choices = _choices(kind, folder, data, public, clients, folders)
+    choices = _choices(kind, folder, data, public, clients, folders, pretrain)
     paths = write_starter(kind, folder, {choice.key: choice.value for choice in choices})
     print_result(
         as_json,
@@ -57,7 +61,7 @@ def init(
 
 
 def _choices(
-    kind: str, folder: Path, data: Path | None, public: Path | None, clients: int, folders: str
+    kind: str, folder: Path, data: Path | None, public: Path | None, clients: int, folders: str, pretrain: bool
 ) -> list[Choice]:
     """Settings from folders of images; none where no folder is named."""
     if data is None and public is None:
@@ -67,11 +71,13 @@ def _choices(
     from fedaux.config.sections import AuxConfig, DataConfig
     from fedaux.data.choices import choose_for_images
     from fedaux.data.federated import refuse_same_source
+    from fedaux.models.published import installed
 
     refuse_same_source(DataConfig("images", str(data)), AuxConfig("images", str(public)))
     if folder.resolve() != Path.cwd():  # paths must hold from there as well
         data, public = data.absolute(), public.absolute()
-    return choose_for_images(data, public, clients, folders=_folders(data, folders))
+    encoder = "" if pretrain else next(iter(installed()), "")
+    return choose_for_images(data, public, clients, encoder, folders=_folders(data, folders))
 
 
 def _folders(data: Path, answer: str) -> str:

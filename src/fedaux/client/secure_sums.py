@@ -114,8 +114,8 @@ class Participation:
 
     @property
     def _real(self) -> bool:
-        """Whether this is a site with a roster and a key of its own, rather than a part of a simulation."""
-        return bool(self.site.config.federation.sites)
+        """Whether this is a site with records, a roster and a key of its own, rather than a part of a simulation."""
+        return self.site.config.data.partition == "own" or (self._home / ROSTER_FILE).exists()
 
     @property
     def _home(self) -> Path:

@@ -179,9 +179,19 @@ class Config(Settings):
             "private training in secure sums starts from the sum of releases, which also counts the records, and has "
             "one model only: set head_init = 'closed-form', and a method such as fedavg+p or fedadam+p.",
         )
+        head = self.analytic_head
+        require(
+            head is None or head.sends != "mixtures",
+            "mixtures of Gaussians do not add up over sites: with federation.secure take discriminant or ridge.",
+        )
         require(
             federation.over_selection == 0,
             "federation.over_selection ends a round early, and a secure sum needs all of its sites: set it to 0.",
+        )
+        head = self.analytic_head
+        require(
+            head is None or head.sends != "mixtures",
+            "mixtures of clients cannot be added up, so there is no secure sum of them: take gaussian-head for fedpft.",
         )
 
     @property

@@ -23,7 +23,14 @@ TABLE = {  # label, pretrained, proximal, teachers, weights
     "fedaux": ("FedAUX", True, False, "clients", "certainty"),
 }
 HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold", "feddyn"]
-ANALYTIC = {"ridge": "moments", "discriminant": "moments", "class-means": "class-sums", "closed-form": "releases"}
+ANALYTIC = {
+    "ridge": "moments",
+    "discriminant": "moments",
+    "gaussian-head": "class-moments",
+    "fedpft": "mixtures",
+    "class-means": "class-sums",
+    "closed-form": "releases",
+}
 
 
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
@@ -43,7 +50,7 @@ def test_what_clients_send(name: str) -> None:
     row, sends = METHODS[name], ANALYTIC.get(name.removesuffix("+p"), "models")
     assert row.sends == sends
     assert row.analytic is (sends != "models")
-    assert row.sums is (sends in ("moments", "class-sums"))  # neither of which is protected
+    assert row.sums is (sends in ("class-sums", "moments", "class-moments", "mixtures"))  # none of which is protected
 
 
 @pytest.mark.parametrize(
