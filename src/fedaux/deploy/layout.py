@@ -284,20 +284,22 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 def site_config(base: Config, name: str) -> Config:
     """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
-    sums = sends_sums(base)  # only where the site's own settings say so
-    own = ":" in base.method or (sums and find_method(base.method).analytic)  # as code, which is run only then
+    sums, shared = sends_sums(base), base.federation  # sums only where the site's own settings say so
+    own = ":" in base.method or shared.secure or (sums and find_method(base.method).analytic)  # as code, run only then
     teaching: dict[str, Any] = {"seed": base.seed, "aux": _public_data(base), "teachers": base.teachers}
     return Config(
         method=base.method if own else Config.method,
         method_options=base.method_options if own else (),
         rounds=base.rounds,
         head_only=base.head_only,
-        head_init=base.head_init if sums else Config.head_init,
+        head_init=base.head_init if sums or shared.secure else Config.head_init,
         prototypes=base.prototypes,
         data=_own_data(base.data),
         local=base.local,
         privacy=replace(base.privacy, unsafe_seed=-1),
-        federation=FederationConfig(sites=(name,)),
+        federation=FederationConfig(
+            sites=(name,), secure=shared.secure, threshold=shared.threshold, colluders=shared.colluders
+        ),
         **(teaching if base.teachers.run_on == "clients" else {}),
     )
 

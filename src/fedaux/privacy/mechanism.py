@@ -269,7 +269,7 @@ def release_multiplier(epsilon: float, delta: float, calibration: str, adjacency
     return multiplier(epsilon, delta, calibration, size, float(UNIT_SENSITIVITY[adjacency] * MIN_STEPS))
 
 
-LEAST_SHARE = 2.0**8  # scale in steps of a site's share of the noise; docs/privacy.md, "Noise that sites share"
+LEAST_SHARE = 2.0**8  # scale in steps of a site's share of the noise; docs/proofs.md, "Noise that sites share"
 
 
 def noise_scale(summary_size: int, sensitivity: float, privacy: PrivacyConfig, honest: int = 1) -> float:
