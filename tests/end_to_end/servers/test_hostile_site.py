@@ -71,11 +71,13 @@ def measuring(servers: Servers, found: dict[str, float]) -> Iterator[None]:
             disk = sum(path.stat().st_size for path in servers.folder.glob("superlink.db*") if path.exists()) / MB
             found["disk"] = max(found.get("disk", 0.0), disk)
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=look, daemon=True)
     thread.start()
-    yield
-    over.set()
-    thread.join()
+    try:
+        yield
+    finally:  # or the process would never end
+        over.set()
+        thread.join()
     found["disk afterwards"] = sum(path.stat().st_size for path in servers.folder.glob("superlink.db*")) / MB
 
 
