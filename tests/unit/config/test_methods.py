@@ -25,7 +25,7 @@ HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold", "feddyn"]
 ANALYTIC = {
     "ridge": "moments",
     "discriminant": "moments",
-    "gaussian-head": "class-moments",
+    "gaussian-head": "moments-per-class",
     "fedpft": "mixtures",
     "class-means": "class-sums",
     "closed-form": "releases",
@@ -49,7 +49,9 @@ def test_what_clients_send(name: str) -> None:
     row, sends = METHODS[name], ANALYTIC.get(name.removesuffix("+p"), "models")
     assert row.sends == sends
     assert row.analytic is (sends != "models")
-    assert row.sums is (sends in ("class-sums", "moments", "class-moments", "mixtures"))  # none of which is protected
+    assert row.sums is (
+        sends in ("class-sums", "moments", "moments-per-class", "mixtures")
+    )  # none of which is protected
 
 
 @pytest.mark.parametrize(
