@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from fedaux.data.arrays import require_file
-from fedaux.data.images import UNREADABLE, find_splits, list_images, subfolders
+from fedaux.data.images import UNREADABLE, find_splits, list_images, site_layout, subfolders
 
 SAMPLE = 200  # images that are looked at
 LARGEST_SIZE = 64  # larger images, and images of several sizes, are shrunk to this
@@ -34,17 +34,34 @@ class Choice:
     why: str
 
 
+def possible_sites(private: Path) -> dict[str, list[str]]:
+    """The folders that may be sites, with their sub-folders, or {}."""
+    return site_layout(private / find_splits(require_file(private, "your own images"))[0])
+
+
 def choose_for_images(
-    private: Path, public: Path, clients: int, encoder: str = "", test_fraction: float = 0.2
+    private: Path, public: Path, clients: int, test_fraction: float = 0.2, folders: str = "", encoder: str = ""
 ) -> list[Choice]:
     """Choose settings for `fedaux init images --data PRIVATE --public PUBLIC`.
 
-    `encoder` is a published one that is installed here, if any: it was trained on photos, and is chosen for images in
-    colour of at least 32 pixels.
+    Args:
+        private: The folder of labelled images.
+        public: The folder of public images.
+        clients: How many clients to simulate, unless folders are sites.
+        test_fraction: The share that is held out where there is no folder `test`.
+        folders: What the folders are where they may be both (`possible_sites`): "sites" or "classes".
+        encoder: A published encoder that is installed here, if any. It was trained on photos, and is chosen for images
+            in colour of at least 32 pixels.
     """
     split, test = find_splits(require_file(private, "your own images"))
-    root = private / split
-    counts = {folder.name: len(list_images(folder)) for folder in subfolders(root)}
+    root, sites = private / split, list[str]()
+    groups = subfolders(root)
+    if folders == "sites":
+        sites = [folder.name for folder in groups]
+        clients, groups = len(sites), [folder for site in groups for folder in subfolders(site)]
+    counts = Counter[str]()
+    for folder in groups:
+        counts[folder.name] += len(list_images(folder))
     if len(counts) < 2:
         raise ValueError(f"{root} must have a folder of images for each of at least two classes, not {len(counts)}")
     seen = list_images(require_file(public, "public images"))
@@ -58,14 +75,14 @@ def choose_for_images(
     share = records * (1 if test else 1 - test_fraction) / clients
     batches = max(1, math.ceil(share / BATCH))
     epochs = max(1, math.ceil(HEAD_STEPS / batches))
-    options = {"size": size, "mode": mode}
+    options: dict[str, Any] = {"size": size, "mode": mode}
     parts = {name: folder for name, folder in (("split", split), ("test", test)) if folder}
     held = f"tested on those in {test}" if test else f"{test_fraction:.0%} of them are held out for testing"
     names = ", ".join(f"{count:,} {name}" for name, count in list(counts.items())[:10])
     return [
         Choice("data.path", str(private), f"{records:,} images: {names}; {held}"),
-        Choice("data.options", options | parts, how),
-        Choice("data.clients", clients, f"about {share:,.0f} images each"),
+        Choice("data.options", options | parts | ({"folders": folders} if folders == "classes" else {}), how),
+        *_clients(root, sites, clients, share),
         Choice("aux.path", str(public), f"{len(seen):,} public images"),
         Choice("aux.options", options, "as the private ones"),
         *(_published(encoder) if encoder else _pretrained(size, mode, len(seen))),
@@ -93,6 +110,17 @@ def _pretrained(size: int, mode: str, public: int) -> list[Choice]:
         Choice("pretrain.epochs", epochs, f"about {2 * public * epochs:,} views of {public:,} images"),
         Choice("pretrain.batch_size", min(256, public), "several steps an epoch"),
         Choice("pretrain.flip", mode != "L", "grey images are often scans or writing" if mode == "L" else "colour"),
+    ]
+
+
+def _clients(root: Path, sites: list[str], clients: int, share: float) -> list[Choice]:
+    if not sites:
+        return [Choice("data.clients", clients, f"about {share:,.0f} images each")]
+    sizes = ", ".join(f"{name} {len(list_images(root / name)):,}" for name in sites[:10])
+    return [
+        Choice("data.partition", "folders", f"each folder is a client: {sizes} images"),
+        Choice("data.clients", clients, "as many as there are folders"),
+        Choice("federation.sites", sites, "their names"),
     ]
 
 

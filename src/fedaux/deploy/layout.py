@@ -90,7 +90,9 @@ class Address:
             return False
 
 
-def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> None:
+def init(
+    folder: Path, sites: Sequence[str], address: Address, base: Config, own: Mapping[str, Config] | None = None
+) -> None:
     """Write a deployment. It includes keys of sites, for a first try; a real site makes its own."""
     folder = folder.expanduser().absolute()
     FederationConfig(sites=tuple(sites))  # validates the names
@@ -112,12 +114,14 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     write_atomically(server / "server.pem", certificate.certificate_pem())
     write_atomically(server / "server.key", certificate.key_pem(), private=True)
     for name in sites:
-        write_site(folder / "sites" / name, name, address, base, cap_precision)
+        write_site(folder / "sites" / name, name, address, (own or {}).get(name, base), cap_precision)
         write_atomically(server / "keys" / f"{name}.pub", (folder / "sites" / name / "key.pub").read_bytes())
     _write(folder / "systemd", systemd_units(folder, Path(sys.executable).parent, getpass.getuser()))
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
     _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, server=address.public)})
+    if address.bind == address.local_host:  # all of it is on this machine
+        _write(folder, {"try-all.sh": render("try-all.sh", sites=sites)}, mode=0o755)
 
 
 def write_site(folder: Path, name: str, address: Address, base: Config, authority: bytes) -> None:

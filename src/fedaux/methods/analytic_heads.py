@@ -77,7 +77,7 @@ class Statistics(Protocol):
 def analytic_hooks(config: Config) -> AnalyticHead:
     """Return the hooks of the method whose head is computed: the run's own, or the one that training starts from."""
     own = find_method(config.method).analytic
-    made = hooks_of(config.method, dict(config.method_options)) if own else hooks_of(config.head_init, {})
+    made = hooks_of(config.method, dict(config.method_options)) if own else hooks_of(config.head_start, {})
     return cast(AnalyticHead, made)
 
 

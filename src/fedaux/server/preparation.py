@@ -122,7 +122,7 @@ def prepare(
     config, first = server.config, state.round == 0
     head = config.analytic_head if first or server.method.analytic else None
     secure = config.federation.secure  # a second sum would be another release
-    asked = server.clients if first and (config.prepare == "all" or secure) else [] if secure else chosen
+    asked = server.clients if first and (config.prepares_all or secure) else [] if secure else chosen
     before, failures = replace(state, selected=tuple(asked)), list[Failure]()
     prepared = before
     with costs.phase("score"):

@@ -46,3 +46,29 @@ def test_photos_get_a_published_encoder_where_one_is_installed(
     config = Config.load(place / "images.toml")
     assert config.prototypes == (PrototypeSpec(expected),)
     assert (config.pretrain.epochs == 0) == (expected == "efficientnet-lite0")
+
+
+def sites(place: Path) -> None:
+    for i, image in enumerate(pictures(16, 8)):
+        where = f"sites/{'oslo' if i < 6 else 'rome'}/{'ill' if i % 2 else 'well'}" if i < 12 else "public"
+        save_png(place / where / f"{i}.png", image)
+
+
+def test_folders_that_may_be_sites_or_classes_are_asked_about(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites(place)
+    words = ("init", "images", "--data", "sites", "--public", "public")
+    assert fedaux(monkeypatch, *words) == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "are oslo, rome sites or classes?" in said
+    assert "--folders sites" in said
+    assert not (place / "images.toml").exists()
+    assert fedaux(monkeypatch, *words, "--folders", "sites") == 0
+    config = Config.load(place / "images.toml")
+    assert (config.data.partition, config.federation.sites, config.data.clients) == ("folders", ("oslo", "rome"), 2)
+    assert "each folder is a client: oslo 6, rome 6 images" in capsys.readouterr().out
+    assert fedaux(monkeypatch, "init", "images", "other", *words[2:], "--folders", "classes") == 0
+    config = Config.load(place / "other" / "images.toml")
+    assert (config.data.partition, dict(config.data.options)["folders"]) == ("dirichlet", "classes")
+    assert fedaux(monkeypatch, *words, "--folders", "hospitals") == 2
