@@ -33,13 +33,13 @@ def init(
     data: Annotated[Path | None, typer.Option(help="Your labelled images: choose settings from them.")] = None,
     public: Annotated[Path | None, typer.Option(help="With --data: the folder of public images.")] = None,
     clients: Annotated[int, typer.Option(min=1, help="With --data: how many sites to simulate.")] = 3,
-    folders: Annotated[
-        str, typer.Option(help="With --data: whether its folders are sites, each with its classes in it, or classes.")
-    ] = "",
     pretrain: Annotated[
         bool,
         typer.Option("--pretrain", help="With --data: train a network on the public images, take no published one."),
     ] = False,
+    folders: Annotated[
+        str, typer.Option(help="With --data: whether its folders are sites, each with its classes in it, or classes.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Write a commented config to start from: for your images, your text, or a model and data of your own."""
@@ -77,7 +77,7 @@ def _choices(
     if folder.resolve() != Path.cwd():  # paths must hold from there as well
         data, public = data.absolute(), public.absolute()
     encoder = "" if pretrain else next(iter(installed()), "")
-    return choose_for_images(data, public, clients, encoder, folders=_folders(data, folders))
+    return choose_for_images(data, public, clients, folders=_folders(data, folders), encoder=encoder)
 
 
 def _folders(data: Path, answer: str) -> str:

@@ -37,7 +37,7 @@ class Method:
     proximal: bool = False
     teachers: Literal["none", "clients", "bayesian"] = "none"
     weights: Literal["uniform", "certainty", "variance"] = "uniform"
-    sends: Literal["models", "class-sums", "moments", "class-moments", "mixtures", "releases"] = "models"
+    sends: Literal["models", "class-sums", "moments", "moments-per-class", "mixtures", "releases"] = "models"
     hooks: str | type = ""
 
     @property
@@ -76,7 +76,7 @@ class Method:
         return from_table(cls, options, "method_options.")
 
 
-_NESTED = ("class-sums", "moments", "class-moments")  # each includes those before it
+_NESTED = ("class-sums", "moments", "moments-per-class")  # each includes those before it
 SUMS = (*_NESTED, "mixtures")  # all unprotected
 
 
@@ -104,7 +104,7 @@ _HOOKED = {
 _ANALYTIC = {
     "ridge": Method("Ridge", sends="moments", hooks=f"{_ROOM}.analytic_heads:Ridge"),
     "discriminant": Method("Discriminant", sends="moments", hooks=f"{_ROOM}.analytic_heads:Discriminant"),
-    "gaussian-head": Method("Gaussian head", sends="class-moments", hooks=f"{_ROOM}.gaussian_head:GaussianHead"),
+    "gaussian-head": Method("Gaussian head", sends="moments-per-class", hooks=f"{_ROOM}.gaussian_head:GaussianHead"),
     "fedpft": Method("FedPFT", sends="mixtures", hooks=f"{_ROOM}.fedpft:FedPFT"),
     "class-means": Method("Class means", sends="class-sums", hooks=f"{_ROOM}.analytic_heads:ClassMeans"),
     "closed-form": Method("Closed form", sends="releases"),

@@ -47,7 +47,7 @@ class Config(Settings):
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
     head_features: Literal["standardised", "raw"] = "standardised"  # head_only: h0's, by mean and deviation of D⁻'s
     random_features: RandomFeatures = 0  # head_only: number of random ReLU features to train heads on; 0: h0's own
-    head_init: str = "auto"  # closed-form where there are releases, else random; or ridge, discriminant, class-means
+    head_init: str = "auto"  # closed-form where there are releases, else random; or ridge, discriminant, …
     prepare: Literal["auto", "selected", "all"] = "auto"  # who releases before round 1; auto: all, if a head needs it
     seed: int = 0  # of everything random except the privacy noise
     device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own

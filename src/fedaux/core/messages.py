@@ -183,7 +183,9 @@ class SumsOrder:
     client: str
     prototype: str
     classes: int
-    sends: str  # "class-sums"; "moments": with second moments; "class-moments": with those of each class; "mixtures"
+    sends: (
+        str  # "class-sums"; "moments": with second moments; "moments-per-class": with those of each class; "mixtures"
+    )
     width: int  # number of features that are summed
     h0: str  # hash of the extractor
     random_features: int  # as in `TrainOrder`

@@ -40,7 +40,7 @@ def possible_sites(private: Path) -> dict[str, list[str]]:
 
 
 def choose_for_images(
-    private: Path, public: Path, clients: int, encoder: str = "", test_fraction: float = 0.2, folders: str = ""
+    private: Path, public: Path, clients: int, test_fraction: float = 0.2, folders: str = "", encoder: str = ""
 ) -> list[Choice]:
     """Choose settings for `fedaux init images --data PRIVATE --public PUBLIC`.
 
@@ -48,10 +48,10 @@ def choose_for_images(
         private: The folder of labelled images.
         public: The folder of public images.
         clients: How many clients to simulate, unless folders are sites.
-        encoder: A published encoder that is installed here, if any. It was trained on photos, and is chosen for images
-            in colour of at least 32 pixels.
         test_fraction: The share that is held out where there is no folder `test`.
         folders: What the folders are where they may be both (`possible_sites`): "sites" or "classes".
+        encoder: A published encoder that is installed here, if any. It was trained on photos, and is chosen for images
+            in colour of at least 32 pixels.
     """
     split, test = find_splits(require_file(private, "your own images"))
     root, sites = private / split, list[str]()
@@ -91,17 +91,6 @@ def choose_for_images(
     ]
 
 
-def _clients(root: Path, sites: list[str], clients: int, share: float) -> list[Choice]:
-    if not sites:
-        return [Choice("data.clients", clients, f"about {share:,.0f} images each")]
-    sizes = ", ".join(f"{name} {len(list_images(root / name)):,}" for name in sites[:10])
-    return [
-        Choice("data.partition", "folders", f"each folder is a client: {sizes} images"),
-        Choice("data.clients", clients, "as many as there are folders"),
-        Choice("federation.sites", sites, "their names"),
-    ]
-
-
 def _published(encoder: str) -> list[Choice]:
     return [
         Choice("prototypes", [encoder], "a published encoder, installed here; --pretrain trains a network of your own"),
@@ -121,6 +110,17 @@ def _pretrained(size: int, mode: str, public: int) -> list[Choice]:
         Choice("pretrain.epochs", epochs, f"about {2 * public * epochs:,} views of {public:,} images"),
         Choice("pretrain.batch_size", min(256, public), "several steps an epoch"),
         Choice("pretrain.flip", mode != "L", "grey images are often scans or writing" if mode == "L" else "colour"),
+    ]
+
+
+def _clients(root: Path, sites: list[str], clients: int, share: float) -> list[Choice]:
+    if not sites:
+        return [Choice("data.clients", clients, f"about {share:,.0f} images each")]
+    sizes = ", ".join(f"{name} {len(list_images(root / name)):,}" for name in sites[:10])
+    return [
+        Choice("data.partition", "folders", f"each folder is a client: {sizes} images"),
+        Choice("data.clients", clients, "as many as there are folders"),
+        Choice("federation.sites", sites, "their names"),
     ]
 
 

@@ -203,7 +203,7 @@ class FeatureMoments:
 
         labels, width = records.labels, features.width
         class_sums, counts = np.zeros((classes, width)), np.bincount(labels, minlength=classes).astype(np.float64)
-        parts = {"moments": 1, "class-moments": classes}.get(sends, 0)
+        parts = {"moments": 1, "moments-per-class": classes}.get(sends, 0)
         moments = np.zeros((parts, width, width))
         for rows in records.blocks(_BLOCK):
             with torch.inference_mode():
@@ -279,6 +279,6 @@ def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ..
     triangle = width * (width + 1) // 2
     if sends == "moments":
         shapes["moments"] = (triangle,)
-    elif sends == "class-moments":
+    elif sends == "moments-per-class":
         shapes["class_moments"] = (classes, triangle)
     return shapes

@@ -31,6 +31,23 @@ def test_folders_to_choose_from_come_in_pairs_and_with_images(
     assert not (place / f"{words[0]}.toml").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "there", "expected"),
+    [((), True, "efficientnet-lite0"), (("--pretrain",), True, "cnn"), ((), False, "cnn")],
+)
+def test_photos_get_a_published_encoder_where_one_is_installed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], there: bool, expected: str
+) -> None:
+    for index, image in enumerate(pictures(12, 32)):
+        folder = "public" if index > 7 else ("photos/cat" if index % 2 else "photos/dog")
+        save_png(place / folder / f"{index}.png", image)
+    monkeypatch.setattr(published.Publication, "folder", lambda self: place if there else None)
+    assert fedaux(monkeypatch, "init", "images", "--data", "photos", "--public", "public", *words) == 0
+    config = Config.load(place / "images.toml")
+    assert config.prototypes == (PrototypeSpec(expected),)
+    assert (config.pretrain.epochs == 0) == (expected == "efficientnet-lite0")
+
+
 def sites(place: Path) -> None:
     for i, image in enumerate(pictures(16, 8)):
         where = f"sites/{'oslo' if i < 6 else 'rome'}/{'ill' if i % 2 else 'well'}" if i < 12 else "public"
@@ -55,20 +72,3 @@ def test_folders_that_may_be_sites_or_classes_are_asked_about(
     config = Config.load(place / "other" / "images.toml")
     assert (config.data.partition, dict(config.data.options)["folders"]) == ("dirichlet", "classes")
     assert fedaux(monkeypatch, *words, "--folders", "hospitals") == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "there", "expected"),
-    [((), True, "efficientnet-lite0"), (("--pretrain",), True, "cnn"), ((), False, "cnn")],
-)
-def test_photos_get_a_published_encoder_where_one_is_installed(
-    place: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], there: bool, expected: str
-) -> None:
-    for index, image in enumerate(pictures(12, 32)):
-        folder = "public" if index > 7 else ("photos/cat" if index % 2 else "photos/dog")
-        save_png(place / folder / f"{index}.png", image)
-    monkeypatch.setattr(published.Publication, "folder", lambda self: place if there else None)
-    assert fedaux(monkeypatch, "init", "images", "--data", "photos", "--public", "public", *words) == 0
-    config = Config.load(place / "images.toml")
-    assert config.prototypes == (PrototypeSpec(expected),)
-    assert (config.pretrain.epochs == 0) == (expected == "efficientnet-lite0")

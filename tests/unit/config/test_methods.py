@@ -26,7 +26,7 @@ HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold", "feddyn"]
 ANALYTIC = {
     "ridge": "moments",
     "discriminant": "moments",
-    "gaussian-head": "class-moments",
+    "gaussian-head": "moments-per-class",
     "fedpft": "mixtures",
     "class-means": "class-sums",
     "closed-form": "releases",
@@ -50,7 +50,9 @@ def test_what_clients_send(name: str) -> None:
     row, sends = METHODS[name], ANALYTIC.get(name.removesuffix("+p"), "models")
     assert row.sends == sends
     assert row.analytic is (sends != "models")
-    assert row.sums is (sends in ("class-sums", "moments", "class-moments", "mixtures"))  # none of which is protected
+    assert row.sums is (
+        sends in ("class-sums", "moments", "moments-per-class", "mixtures")
+    )  # none of which is protected
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def folders(root: Path, size: int = 28, grey: bool = True, private: int = 60, pu
 
 
 def chosen(root: Path, clients: int = 3, encoder: str = "", **more: object) -> dict[str, object]:
-    choices = choose_for_images(*folders(root, **more), clients, encoder)  # type: ignore[arg-type]
+    choices = choose_for_images(*folders(root, **more), clients, encoder=encoder)  # type: ignore[arg-type]
     return {choice.key: choice.value for choice in choices}
 
 
@@ -80,20 +80,6 @@ def test_what_cannot_be_a_start_is_named(tmp_path: Path) -> None:
         choose_for_images(public, public, 3)
 
 
-def test_folders_of_sites_are_clients_of_their_own_size(tmp_path: Path) -> None:
-    x = pictures(21, 8)
-    for i, image in enumerate(x[:20]):
-        save_png(tmp_path / "sites" / ("rome" if i < 4 else "oslo") / ("ill" if i % 2 else "well") / f"{i}.png", image)
-        save_png(tmp_path / "public" / f"{i}.png", x[20] // (i + 1))
-    assert possible_sites(tmp_path / "sites") == {"oslo": ["ill", "well"], "rome": ["ill", "well"]}
-    choices = choose_for_images(tmp_path / "sites", tmp_path / "public", 3, folders="sites")
-    found = {choice.key: choice.value for choice in choices}
-    assert found["data.partition"] == "folders"
-    assert found["federation.sites"] == ["oslo", "rome"]
-    assert "20 images: 10 well, 10 ill" in choices[0].why or "20 images: 10 ill, 10 well" in choices[0].why
-    assert "oslo 16, rome 4 images" in next(one.why for one in choices if one.key == "data.partition")
-
-
 def test_a_published_encoder_is_chosen_for_photos_alone(tmp_path: Path) -> None:
     photos = chosen(tmp_path / "photos", encoder="efficientnet-lite0", size=150, grey=False)
     assert photos["prototypes"] == ["efficientnet-lite0"]
@@ -107,3 +93,17 @@ def test_a_published_encoder_is_chosen_for_photos_alone(tmp_path: Path) -> None:
 
 
 PATHS = ("data.path", "aux.path")
+
+
+def test_folders_of_sites_are_clients_of_their_own_size(tmp_path: Path) -> None:
+    x = pictures(21, 8)
+    for i, image in enumerate(x[:20]):
+        save_png(tmp_path / "sites" / ("rome" if i < 4 else "oslo") / ("ill" if i % 2 else "well") / f"{i}.png", image)
+        save_png(tmp_path / "public" / f"{i}.png", x[20] // (i + 1))
+    assert possible_sites(tmp_path / "sites") == {"oslo": ["ill", "well"], "rome": ["ill", "well"]}
+    choices = choose_for_images(tmp_path / "sites", tmp_path / "public", 3, folders="sites")
+    found = {choice.key: choice.value for choice in choices}
+    assert found["data.partition"] == "folders"
+    assert found["federation.sites"] == ["oslo", "rome"]
+    assert "20 images: 10 well, 10 ill" in choices[0].why or "20 images: 10 ill, 10 well" in choices[0].why
+    assert "oslo 16, rome 4 images" in next(one.why for one in choices if one.key == "data.partition")

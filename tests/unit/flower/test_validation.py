@@ -109,7 +109,7 @@ def test_class_sums_alone_are_held_against_their_counts() -> None:
     ],
 )
 def test_second_moments_of_each_class_are_held_against_its_sums(moments: list[Any], reason: str) -> None:
-    reply, order = sums(class_moments=steps(*moments)), sums_order(sends="class-moments")
+    reply, order = sums(class_moments=steps(*moments)), sums_order(sends="moments-per-class")
     del reply.arrays["moments"]
     with pytest.raises(InvalidReplyError, match=reason) if reason else nullcontext():
         validate_reply(order, reply)

@@ -166,7 +166,7 @@ def parts(records: Records) -> list[Records]:
 @pytest.mark.parametrize("random", [0, 12])
 def test_they_are_sums_over_records(random: int) -> None:
     features = mapped(random)
-    sums = FeatureMoments.of(features, RECORDS, CLASSES + 1, "class-moments")
+    sums = FeatureMoments.of(features, RECORDS, CLASSES + 1, "moments-per-class")
     rows = features(torch.from_numpy(RECORDS.x)).double().numpy()
     assert sums.class_moments is not None
     assert np.allclose(sums.moments, sum(np.outer(row, row) for row in rows))
@@ -179,7 +179,7 @@ def test_they_are_sums_over_records(random: int) -> None:
     assert np.allclose(sums.mean, rows.mean(axis=0))
 
 
-@pytest.mark.parametrize("sends", allowed_sums("class-moments"))
+@pytest.mark.parametrize("sends", allowed_sums("moments-per-class"))
 def test_clients_add_up_to_the_pool(sends: str) -> None:
     whole = FeatureMoments.of(mapped(), RECORDS, CLASSES + 1, sends)
     each = [FeatureSums.of(FeatureMoments.of(mapped(), part, CLASSES + 1, sends)) for part in parts(RECORDS)]
@@ -190,7 +190,7 @@ def test_clients_add_up_to_the_pool(sends: str) -> None:
         }
     found = FeatureSums.from_arrays(totals[0]).value()
     assert (found.moments is None) == (sends == "class-sums")
-    assert (found.class_moments is None) == (sends != "class-moments")
+    assert (found.class_moments is None) == (sends != "moments-per-class")
     for name, values in vars(whole).items():
         if values is not None:
             assert np.allclose(getattr(found, name), values, rtol=0, atol=8 * 2.0**-SUM_BITS), name
