@@ -24,6 +24,7 @@ from fedaux import Config, Model, open_source
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
+ENVIRONMENT["FEDAUX_ALLOW_ROOT"] = "yes"  # the one app that runs here is this one
 
 
 def main() -> None:

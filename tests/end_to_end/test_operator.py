@@ -83,7 +83,9 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
         number = str(made.status()[1]["flower_run"])
         subprocess.run(["flwr", "stop", number, "fedaux"], env=flower, check=True, timeout=120, capture_output=True)
         until(reached("stopped"))
-        assert made.status()[0] == 0
+        code, found = made.status()
+        assert code == 1
+        assert "the run was stopped after round" in found["problems"][0]
     told = [(row["event"], row["round"], row["site"]) for row in events(made.server / "log" / "server.jsonl")]
     for name in SITES:
         assert {("reply", number, name) for number in range(1, 6)} <= set(told)
@@ -126,7 +128,7 @@ tests:
         alertname: FedauxSiteOffline
         exp_alerts:
           - exp_labels: {severity: warning, site: rome, instance: a}
-            exp_annotations: {summary: rome is not connected while a run goes on.}
+            exp_annotations: {summary: "rome is not connected, and the run is not finished."}
       - {eval_time: 4m, alertname: FedauxBudgetSpent, exp_alerts: []}
       - eval_time: 10m
         alertname: FedauxBudgetSpent
@@ -135,6 +137,26 @@ tests:
             exp_annotations:
               summary: "rome refuses: its privacy budget is used up. Asking again changes nothing."
       - {eval_time: 10m, alertname: FedauxRepliesRefused, exp_alerts: []}
+      - {eval_time: 16m, alertname: FedauxRunStopped, exp_alerts: []}
+  - interval: 1m
+    input_series:
+      - {series: 'fedaux_run_state{state="stopped", instance="a"}', values: '1x30'}
+      - {series: 'fedaux_site_online{site="rome", instance="a"}', values: '0x30'}
+      - {series: 'fedaux_run_state{state="finished", instance="b"}', values: '1x30'}
+      - {series: 'fedaux_site_online{site="rome", instance="b"}', values: '0x30'}
+    alert_rule_test:
+      - eval_time: 16m
+        alertname: FedauxRunStopped
+        exp_alerts:
+          - exp_labels: {severity: warning, state: stopped, instance: a}
+            exp_annotations:
+              summary: The run was stopped before its last round.
+              description: run.sh goes on with it.
+      - eval_time: 16m
+        alertname: FedauxSiteOffline
+        exp_alerts:
+          - exp_labels: {severity: warning, site: rome, instance: a}
+            exp_annotations: {summary: "rome is not connected, and the run is not finished."}
 """
 
 

@@ -4,6 +4,7 @@ played, and a server to call."""
 import http.server
 import json
 import os
+import shutil
 import signal
 import ssl
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, LocalConfig, PrivacyConfig
+from fedaux.deploy.certificates import generate_key_pair
 from fedaux.deploy.checks import CheckResult
 from fedaux.deploy.layout import Address, demo_config, init
 from fedaux.deploy.link import ControlLink, Node
@@ -88,6 +90,14 @@ class LiveDeployment(ExitStack):
         super().__init__()
         self.folder, self.sites, self.inside, self.server = folder, sites, inside, folder / "server"
         deploy(folder, sites, host, port=free_port())
+        os.environ["FEDAUX_ALLOW_ROOT"] = "yes"  # these tests may be root's
+        for name in sites:
+            site = self.site(name)
+            if not (site / "key").exists():  # of another machine: it makes its own
+                shutil.copy(generate_key_pair(site), self.server / "keys" / f"{name}.pub")
+                settings = (site / "site.toml").read_text()
+                assert 'approval = "ask"\n' in settings
+                (site / "site.toml").write_text(settings.replace("standing = []", 'standing = ["*"]'))
 
     def site(self, name: str) -> Path:
         return self.folder / "sites" / name
@@ -96,7 +106,7 @@ class LiveDeployment(ExitStack):
         """Scripts of the server; returns when the SuperLink answers."""
         for script in scripts:
             self.enter_context(playing(self.server / script, on=self.inside("server")))
-        until(lambda: self.status()[0] == 0)
+        until(lambda: bool(self.status()[1]["link"]))
 
     def register(self) -> None:
         subprocess.run([*self.inside("server"), str(self.server / "register.sh")], check=True, timeout=300)

@@ -61,6 +61,7 @@ def test_helpers_are_used() -> None:
     used = {part for source in sources for pair in imports(source) for part in pair}
     programs = {
         "big_replies",
+        "hostile_node",
         "kill_points",
         "lone_node",
         "memory_probe",

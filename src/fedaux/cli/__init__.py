@@ -18,6 +18,7 @@ from fedaux.cli.model import app as model
 from fedaux.cli.new import app as new
 from fedaux.cli.privacy import app as privacy
 from fedaux.cli.run import app as run
+from fedaux.cli.site import app as site
 from fedaux.cli.sweep import app as sweep
 from fedaux.cli.tune import app as tune
 
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     epilog=examples(
-        "fedaux demo                          # the first result, in about a minute",
+        "fedaux demo                          # the first result, in about two minutes",
         "fedaux init images                   # a config to start from",
         "fedaux run images.toml               # a run, with a report",
         "fedaux compare images.toml --jobs 2  # nine methods, three seeds",
@@ -37,6 +38,7 @@ for kind in (sweep, tune, advise, init, run, model, new):
 app.add_typer(privacy, name="privacy")
 deploy.add_typer(backup)
 app.add_typer(deploy, name="deploy")
+app.add_typer(site, name="site")
 app.add_typer(cache, name="cache")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ from fedaux.cli.common import Json, console_for, examples, print_json, print_res
 from fedaux.core.errors import Exit
 
 if TYPE_CHECKING:
+    from fedaux.deploy.checks import CheckResult
     from fedaux.deploy.status import Status
 
 app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
@@ -37,25 +38,38 @@ MARKS = {True: "[green]ok[/green]     ", False: "[bold red]problem[/bold red]", 
     epilog=examples(
         "fedaux deploy init try-out --site berlin --site paris     # on this machine, with digits",
         "fedaux deploy init hospitals --site berlin --site paris --host fl.example.org --config my.toml",
+        "fedaux deploy init try-out --config images.toml --data berlin=scans/b --data paris=scans/p --test scans/test",
     )
 )
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for everything.")],
-    site: Annotated[list[str], typer.Option(help="Name of a site; once for each.")],
+    site: Annotated[
+        list[str] | None, typer.Option(help="Name of a site; once for each. Default: federation.sites of --config.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Name or IP address at which sites find the server.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 8443,
     config: Annotated[Path | None, typer.Option(help="A TOML file to start from; without it, digits stand in.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a site's records are; once for each site.")
+    ] = None,
+    test: Annotated[str, typer.Option(metavar="PATH", help="The server's labelled test data.")] = "",
     as_json: Json = False,
 ) -> None:
     """Write all that a server and its sites need to start: TLS certificates, keys, settings, scripts, a README."""
     from fedaux.config.schema import Config
     from fedaux.deploy.layout import Address, demo_config
     from fedaux.deploy.layout import init as write
+    from fedaux.deploy.site_data import parse_paths, with_own_data
 
-    write(folder, site, Address(host, port), Config.load(config) if config else demo_config())
-    readme = folder / "README.md"
-    facts = {"folder": str(folder), "sites": site, "readme": str(readme)}
-    print_result(as_json, facts, f"{readme} says what to do next, in order.")
+    base = Config.load(config) if config else demo_config()
+    sites = list(dict.fromkeys(name for word in data or [] if (name := word.partition("=")[0])))
+    sites = site or sites or list(base.federation.sites)
+    server, own = with_own_data(base, sites, parse_paths(data or [], sites), test)
+    write(folder, sites, Address(host, port), server, own)
+    readme, script = folder / "README.md", folder / "try-all.sh"
+    facts = {"folder": str(folder), "sites": sites, "readme": str(readme)}
+    tried = [f"{script} plays the server and all sites on this machine."] if script.exists() else []
+    print_result(as_json, facts, f"{readme} says what to do next, in order.", *tried)
 
 
 @app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))
@@ -65,27 +79,81 @@ def key(
     as_json: Json = False,
 ) -> None:
     """Make a site's key pair. Only key.pub is for the server; key never leaves the site."""
-    from fedaux.deploy.certificates import generate_key_pair
+    from fedaux.deploy.certificates import fingerprint, generate_key_pair
 
     public = generate_key_pair(folder, replace)
-    print_result(as_json, {"public_key": str(public)}, f"Send {public} to the server, and nothing else.")
+    told = fingerprint(public.read_bytes())
+    text = f"Send {public} to the server, and nothing else.\nIts fingerprint, to compare by telephone: {told}"
+    print_result(as_json, {"public_key": str(public), "fingerprint": told}, text)
 
 
 Deployment = Annotated[Path, typer.Argument(help="The folder of the deployment.")]
 SiteName = Annotated[str, typer.Argument(help="The name of the site.")]
 
 
-@app.command("add-site", epilog=examples("fedaux deploy add-site hospitals oslo"))
-def add(folder: Deployment, name: SiteName, as_json: Json = False) -> None:
+@app.command(
+    "add-site",
+    epilog=examples(
+        "fedaux deploy add-site hospitals oslo     # the site makes its key; rotate-key lets it in",
+        "fedaux deploy add-site hospitals oslo --key key-of-oslo.pub",
+    ),
+)
+def add(
+    folder: Deployment,
+    name: SiteName,
+    key: Annotated[Path | None, typer.Option(help="Its public key, if the site has made one already.")] = None,
+    as_json: Json = False,
+) -> None:
     """Write the folder of another site, and make it a member: it takes part from the next start of the run."""
+    from fedaux.deploy.certificates import fingerprint
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import add_site
 
-    registered = add_site(folder, name, ControlLink(folder / "server"))
-    site = folder / "sites" / name
-    note = "Its key is registered" if registered else "The server is down: call server/register.sh when it is up"
-    facts = {"site": name, "folder": str(site), "registered": registered}
+    registered = add_site(folder, name, ControlLink(folder / "server"), key)
+    site, told = folder / "sites" / name, fingerprint(key.read_bytes()) if key else ""
+    if registered:
+        note = f"Its key is registered: {told}, which is what the site must have read to you"
+    elif key:
+        note = f"The server is down: call server/register.sh when it is up, and compare the key: {told}"
+    else:
+        note = (
+            f"It makes its key with `fedaux deploy key {name}` and sends key.pub, which "
+            f"`fedaux deploy rotate-key {folder} {name} --key key.pub` lets in"
+        )
+    facts = {"site": name, "folder": str(site), "registered": registered, "fingerprint": told}
     print_result(as_json, facts, f"{site} is for the new site. {note}.")
+
+
+@app.command(epilog=examples("fedaux deploy register hospitals     # as server/register.sh does"))
+def register(folder: Watched = Path(), as_json: Json = False) -> None:
+    """Let in the sites whose public keys are in server/keys. One name has one key: any other is shut out."""
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.membership import register_keys
+    from fedaux.deploy.status import server_folder
+
+    server = server_folder(folder)
+    found = register_keys(server, ControlLink(server))
+    lines = [f"{name}: {'registered' if new else 'was registered'}, {told}" for name, (told, new) in found.items()]
+    facts = {"sites": {name: {"fingerprint": told, "new": new} for name, (told, new) in found.items()}}
+    print_result(as_json, facts, "\n".join(lines) or f"there are no keys in {server / 'keys'}")
+
+
+@app.command(epilog=examples("fedaux deploy roster roster.json --site berlin     # at the site, which got the file"))
+def roster(
+    file: Annotated[Path, typer.Argument(help="server/roster.json, as the server has sent it.")],
+    site: Annotated[Path, typer.Option(help="The folder of the site.")] = Path(),
+    yes: Annotated[bool, typer.Option("--yes", help="Install it without asking.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a new roster of secure sums changes, and pin it at the site. Owners compare its fingerprint."""
+    from fedaux.deploy.rosters import compare_roster, install_roster
+
+    change = compare_roster(site, file)
+    if not yes:
+        console_for(as_json).print(change.text, soft_wrap=True)
+        typer.confirm("Have the other sites read the same fingerprint to you?", abort=True, err=True)
+    install_roster(site, file)
+    print_result(as_json, vars(change), change.text if yes else f"{site / 'vault'} has the new roster.")
 
 
 @app.command("remove-site", epilog=examples("fedaux deploy remove-site hospitals oslo"))
@@ -105,12 +173,13 @@ def rotate(
     key: Annotated[Path | None, typer.Option(help="Its new public key; else that in sites/NAME.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Register a site's new public key (`fedaux deploy key --replace`) in place of the old one."""
+    """Register the public key that a site has made (`fedaux deploy key`), in place of the old one if it had any."""
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import rotate_key
 
-    rotate_key(folder, name, key or folder / "sites" / name / "key.pub", ControlLink(folder / "server"))
-    print_result(as_json, {"site": name}, f"{name} has a new key: restart its supernode.sh.")
+    told = rotate_key(folder, name, key or folder / "sites" / name / "key.pub", ControlLink(folder / "server"))
+    text = f"{name} has the key {told}, if that is what the site has read to you. It restarts its supernode.sh."
+    print_result(as_json, {"site": name, "fingerprint": told}, text)
 
 
 @app.command(epilog=examples("fedaux deploy renew hospitals", "fedaux deploy renew hospitals --ca /media/safe/ca"))
@@ -144,7 +213,7 @@ def status(
     run: RunHome = None,
     as_json: Json = False,
 ) -> None:
-    """Show what the run and its sites are doing. Ends with 1 if the run is stuck or failed, or the server is down."""
+    """Show what the run and its sites are doing. Ends with 1 if a run makes no progress, or anybody is not there."""
     from fedaux.deploy.status import status_panel, watch
 
     read, console = _reader(folder, run, stuck_after), console_for(as_json)
@@ -191,9 +260,25 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
     """Find what is wrong with a site before it takes part: certificate, server, clock, key, data, disk, budget."""
     from fedaux.deploy.checks import check_site
 
+    _show(folder, check_site(folder), as_json)
+
+
+@app.command(epilog=examples("fedaux deploy preflight hospitals     # at the server, before run.sh"))
+def preflight(folder: Watched = Path(), as_json: Json = False) -> None:
+    """Find what would go wrong at the server before anything is sent: data, pre-training, disk, and who is there."""
+    from fedaux.deploy.link import ControlLink
+    from fedaux.deploy.preflight import preflight as checks
+    from fedaux.deploy.status import server_folder
+
+    server = server_folder(folder)
+    _show(server, checks(server, ControlLink(server)), as_json)
+
+
+def _show(folder: Path, checks: Iterable[CheckResult], as_json: bool) -> None:
+    """Print each finding as it is made; end with 1 if there is a problem."""
     sys.path.append(str(folder.absolute()))  # for a module:function beside the settings, as supernode.sh has it
     findings, console = [], console_for(as_json)
-    for found in check_site(folder):
+    for found in checks:
         findings.append(found)
         console.print(f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}", soft_wrap=True)
         if found.remedy:

@@ -21,13 +21,15 @@ from typing import Any
 from fedaux.deploy.layout import DeployError
 from fedaux.privacy.account import FILE as ACCOUNT
 from fedaux.privacy.account import count_costly, read_account
+from fedaux.privacy.roster import ROSTER_FILE
 from fedaux.server.run_lock import FILE as LOCK
 from fedaux.server.run_state import FILE as STATE
 
 MANIFEST = "backup.json"
 DATABASE = "superlink.db"
+ACCOUNTS = "accounts.json"  # of a server: how many entries each site has said that its account has
 KEYS = ("ca.crt", "server.pem", "server.key", "superexec.secret", "keys")
-SERVER = ("fedaux.toml", "server.env", "*.sh", "*.py", "classes.txt", "app", "accounts.json", "run", *KEYS)
+SERVER = ("fedaux.toml", "server.env", "*.sh", "*.py", "classes.txt", "app", ACCOUNTS, ROSTER_FILE, "run", *KEYS)
 SITE = ("site.toml", "site.env", "*.sh", "*.py", "classes.txt", "ca.crt", "key", "key.pub", "vault")
 LEFT_OUT = shutil.ignore_patterns("decoded", ".lock", LOCK, "__pycache__", "*.log")
 TRIES = 5
@@ -40,7 +42,7 @@ class Backup:
     party: str  # server or site
     made: str  # a time, UTC
     fedaux: str  # version
-    entries: dict[str, int]  # of each account of a site, by its folder; empty for a server
+    entries: dict[str, int]  # of each account: of a site by its folder, as a server has heard of them by name
 
 
 def back_up(folder: Path, archive: Path) -> Backup:
@@ -85,7 +87,10 @@ def restore(archive: Path, folder: Path) -> Backup:
 
 
 def account_entries(folder: Path) -> dict[str, int]:
-    """Count the entries that cost something in each account below a site's folder."""
+    """Count the entries that cost something in each account below a site's folder, or that a server has heard of."""
+    if (folder / ACCOUNTS).is_file():
+        heard = json.loads((folder / ACCOUNTS).read_bytes())
+        return {f"{name}, as it said": int(entries) for name, (entries, _) in sorted(heard.items())}
     accounts = sorted(path.parent for path in folder.glob(f"vault/**/{ACCOUNT}"))
     return {str(path.relative_to(folder)): count_costly(read_account(path)[1]) for path in accounts}
 

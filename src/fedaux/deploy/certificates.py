@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import hashlib
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
+from fedaux.privacy.roster import make_signing_key
 
 Key = ec.EllipticCurvePrivateKey
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
@@ -23,6 +26,12 @@ AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
 
 class KeyExistsError(FedauxError, ValueError):
     """A key file would be overwritten."""
+
+    code = Exit.FOLDER
+
+
+class PublicKeyError(FedauxError, ValueError):
+    """A file that should hold a public key does not."""
 
     code = Exit.FOLDER
 
@@ -103,6 +112,7 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
     """Write a site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` does; return the public half's path.
 
     With `replace` an old pair is kept as `key.old`, `key.old.pub`: it is valid until the server has the new one.
+    The public half names the key with which the site signs secure sums, `vault/sum.key`, which is made once.
     """
     if (folder / "key").exists():
         if not replace:
@@ -113,8 +123,22 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
             (folder / name).replace(folder / old)
     key = ec.generate_private_key(ec.SECP384R1())
     write_atomically(folder / "key", private_bytes(key, serialization.PrivateFormat.OpenSSH), private=True)
-    write_atomically(folder / "key.pub", public_key_bytes(key) + b"\n")
+    vault = folder / "vault"
+    vault.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomically(folder / "key.pub", public_key_bytes(key) + f" sum={make_signing_key(vault).hex()}\n".encode())
     return folder / "key.pub"
+
+
+def fingerprint(public_key: bytes) -> str:
+    """Return what two people compare, as `ssh-keygen -lf key.pub` prints it; the key may be in PEM as well."""
+    try:
+        load = serialization.load_pem_public_key if b"-----BEGIN" in public_key else serialization.load_ssh_public_key
+        key = load(public_key)
+        text = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise PublicKeyError(f"this is not the public key of a site: {error}") from error
+    digest = hashlib.sha256(base64.b64decode(text.split()[1])).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def private_bytes(key: Key, form: serialization.PrivateFormat) -> bytes:

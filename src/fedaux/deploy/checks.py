@@ -30,8 +30,10 @@ from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.certificates import load_key, public_key_bytes
 from fedaux.deploy.layout import read_env, sends_sums
 from fedaux.deploy.link import ask_health
+from fedaux.deploy.rosters import own_problem
 from fedaux.privacy.account import BudgetStore, account_folder
 from fedaux.privacy.accounting import BudgetError, round_up
+from fedaux.privacy.roster import ROSTER_FILE, fingerprint, read_roster
 from fedaux.report.terminal import plural
 
 MAX_AHEAD, MAX_BEHIND = 6.0, 60.0  # seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
@@ -74,6 +76,8 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     else:
         yield CheckResult("clock", None, "cannot be compared without the server")
         yield NOT_ASKED
+    if (folder / "vault" / ROSTER_FILE).exists():
+        yield check_roster(folder)
     config = load_settings(folder)
     if isinstance(config, CheckResult):
         yield config
@@ -82,7 +86,7 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     yield check_privacy(config)
     count, result = check_records(config, folder, name)
     yield result
-    yield check_disk(folder, count)
+    yield check_disk(folder / "vault" if (folder / "vault").exists() else folder, count)
     yield check_budget(config, account_folder(config, folder / "vault", name))
 
 
@@ -140,7 +144,7 @@ def check_registration(address: str, ca: Path, key: Path) -> CheckResult:
         if answer is not None and answer.code == ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL:
             return CheckResult("registered", True, "the server knows this key")
         if answer is not None and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
-            remedy = "send key.pub to the server, which stores it as keys/NAME.pub and calls register.sh"
+            remedy = "send key.pub to the server, which lets it in with `fedaux deploy rotate-key . NAME --key key.pub`"
             return CheckResult("registered", False, "the server does not know this key", remedy)
     except (httpx.HTTPError, OSError, ValueError):
         pass
@@ -203,6 +207,21 @@ def check_key_mode(path: Path) -> CheckResult:
     return CheckResult.of(
         name, ok, "only its owner can read it" if ok else f"others can read it (mode {mode:o})", remedy
     )
+
+
+def check_roster(folder: Path) -> CheckResult:
+    """Whether the roster of secure sums has this site's own key, and is the server's, where that can be read."""
+    remedy = "ask the server for its roster.json, and install it with `fedaux deploy roster FILE --site FOLDER`"
+    try:
+        roster = read_roster(folder / "vault" / ROSTER_FILE)
+        problem = own_problem(folder, roster)
+        server = folder.parents[1] / "server" / ROSTER_FILE
+        if not problem and server.is_file() and read_roster(server) != roster:
+            problem = f"it differs from {server}"
+    except FedauxError as error:
+        problem = str(error)
+    detail = problem or f"{plural(len(roster), 'site')}, fingerprint {fingerprint(roster)}: the same at every site"
+    return CheckResult.of("roster", not problem, detail, remedy)
 
 
 def load_settings(folder: Path) -> Config | CheckResult:
@@ -274,7 +293,7 @@ def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
 
 
 def check_disk(folder: Path, records: int) -> CheckResult:
-    """Whether there is space for the features of all records, which are cached for each extractor."""
+    """Whether there is space for the features of all records, which are cached in the vault for each extractor."""
     free, need = shutil.disk_usage(folder).free, records * MAX_FEATURE_BYTES + MARGIN_BYTES
     detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
     return CheckResult.of("disk", free >= need, detail, f"make room where {folder} is")

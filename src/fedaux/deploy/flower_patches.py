@@ -6,7 +6,8 @@ would have no effect would leave a site or a server open without a sign, so it e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -16,6 +17,8 @@ from logging import WARNING
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import httpx
 
 from fedaux.core.errors import Exit, FedauxError
 
@@ -78,6 +81,39 @@ def verify_apps_with(rejection_reason: Callable[[bytes], str]) -> None:
     internal._verify_fab = verify
 
 
+class NodeFailure(BaseException):
+    """A call to the server has failed for good. An `Exception` would be swallowed by Flower's loop."""
+
+
+def end_node_on_failure() -> None:
+    """A SuperNode ends when the server fails it, to be started again.
+
+    Flower logs the failure and goes on: a reply is lost and its round waits for the timeout, or the loop returns while
+    other threads keep the process alive.
+    """
+    _expect(f"{NODE}:start_client_internal", uses=("_init_connection",))
+    internal: Any = _expect(f"{NODE}:_init_connection", takes=("server_address",))
+    connect = internal._init_connection
+
+    def ending(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return call(*args, **kwargs)
+            except httpx.HTTPError as error:
+                if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                    raise  # the server refuses this one message
+                raise NodeFailure(f"the server has failed: {error}") from error
+
+        return wrapped
+
+    @contextmanager
+    def watched(**options: Any) -> Iterator[tuple[Any, ...]]:
+        with connect(**options) as (node, *calls):
+            yield (node, *(ending(call) for call in calls))
+
+    internal._init_connection = watched
+
+
 def superexec_calls_with(client: type) -> None:
     """A site's SuperExec asks for orders by this client, at the socket."""
     internal: Any = _expect(f"{SUPEREXEC}:run_superexec", uses=("RuntimeHttpClient", "from_server_address"))
@@ -105,6 +141,44 @@ def add_middleware(own: Sequence[Middleware]) -> None:
     extensions: Any = _expect("flwr.superlink.extensions:get_middleware")
     default = extensions.get_middleware
     extensions.get_middleware = lambda: (*own, *default())
+
+
+def limit_replies_with(quotas: Callable[..., Any]) -> None:
+    """A SuperLink asks `quotas` about every reply: Flower stores any size, and hands out what is incomplete.
+
+    `quotas` is made of the three handlers that it stands before, and has their replacements.
+    """
+    router = "flwr.superlink.routers.fleet.router"
+    _expect(f"{router}:fleet_push_messages", uses=("fleet_handlers", "push_messages"))
+    _expect(f"{router}:fleet_push_object", uses=("fleet_handlers", "push_object"))
+    handlers = "flwr.superlink.servicer"
+    fleet: Any = _expect(f"{handlers}.fleet.fleet_handlers:push_messages", takes=("request", "state"))
+    _expect(f"{handlers}.fleet.fleet_handlers:push_object", takes=("request", "state"))
+    _expect("flwr.supercore.routers.runtime.router:pull_messages", uses=("pull_messages",))
+    runtime: Any = _expect(f"{handlers}.runtime.runtime_handlers:pull_messages", takes=("request", "state", "task"))
+    made = quotas(fleet.push_messages, fleet.push_object, runtime.pull_messages)
+    fleet.push_messages, fleet.push_object = made.push_messages, made.push_object
+    runtime.pull_messages = made.pull
+
+
+def check_superlink(app: Any, own: Sequence[type]) -> None:
+    """Refuse to serve unless requests pass `own` first and replies the quotas, by what is there to be called."""
+    from flwr.superlink.servicer.fleet import fleet_handlers
+    from flwr.superlink.servicer.runtime import runtime_handlers
+
+    found = [one.cls for one in app.user_middleware[: len(own)]]
+    handlers = (fleet_handlers.push_messages, fleet_handlers.push_object, app.state.runtime_handlers.pull_messages)
+    guarded = (
+        all(hasattr(handler, "__self__") for handler in handlers) and app.state.runtime_handlers is runtime_handlers
+    )
+    if found != list(own) or not guarded:
+        raise PatchError("the SuperLink's protections are not in effect, so it is not started")
+
+
+def check_socket(path: Path) -> None:
+    """Refuse to go on unless a node's local API is at the socket, open to its own user alone."""
+    if not path.is_socket() or path.parent.stat().st_mode & 0o077:
+        raise PatchError(f"the node's local API is not at {path}, where no other user can call it: it is not started")
 
 
 def serve_superlink_with(serve: Callable[..., None]) -> None:

@@ -29,6 +29,7 @@ from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
+from fedaux.privacy.roster import ROSTER_FILE, write_roster
 
 SERVER_SCRIPTS = ("superlink.sh", "superexec.sh", "register.sh", "run.sh", "metrics.sh")
 MONITORING = ("prometheus.yml", "alerts.yml", "dashboard.json")
@@ -78,9 +79,14 @@ class Address:
     @property
     def bind(self) -> str:
         """The loopback interface for a deployment on one machine, else all interfaces."""
-        if self._loopback or self.host == "localhost":
+        if self.one_machine:
             return self.local_host
         return "::" if ":" in self.host else "0.0.0.0"
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return self._loopback or self.host == "localhost"
 
     @property
     def _loopback(self) -> bool:
@@ -90,8 +96,13 @@ class Address:
             return False
 
 
-def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> None:
-    """Write a deployment. It includes keys of sites, for a first try; a real site makes its own."""
+def init(
+    folder: Path, sites: Sequence[str], address: Address, base: Config, own: Mapping[str, Config] | None = None
+) -> None:
+    """Write a deployment. Only if all of it is on this machine are keys of sites made: a real site makes its own.
+
+    `own` has the settings of sites that differ from `base`, such as their data.
+    """
     folder = folder.expanduser().absolute()
     FederationConfig(sites=tuple(sites))  # validates the names
     if not sites:
@@ -104,33 +115,51 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     authority = create_authority()
     hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))
     certificate = issue_server_certificate(authority, hosts)
-    server, cap_precision = folder / "server", authority.certificate_pem()
+    server, ca_certificate = folder / "server", authority.certificate_pem()
     _private_folder(folder / "ca")
     write_atomically(folder / "ca" / "ca.key", authority.key_pem(), private=True)
-    write_atomically(folder / "ca" / "ca.crt", cap_precision)
-    _write_server(server, sites, address, base, cap_precision)
+    write_atomically(folder / "ca" / "ca.crt", ca_certificate)
+    _write_server(server, sites, address, base, ca_certificate)
     write_atomically(server / "server.pem", certificate.certificate_pem())
     write_atomically(server / "server.key", certificate.key_pem(), private=True)
     for name in sites:
-        write_site(folder / "sites" / name, name, address, base, cap_precision)
-        write_atomically(server / "keys" / f"{name}.pub", (folder / "sites" / name / "key.pub").read_bytes())
+        site = folder / "sites" / name
+        write_site(site, name, address, (own or {}).get(name, base), ca_certificate)
+        if address.one_machine:
+            write_atomically(server / "keys" / f"{name}.pub", generate_key_pair(site).read_bytes())
+    if address.one_machine:
+        _write_rosters(folder, sites)
     _write(folder / "systemd", systemd_units(folder, Path(sys.executable).parent, getpass.getuser()))
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
-    _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, server=address.public)})
+    _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, address=address)})
+    if address.one_machine:
+        _write(folder, {"try-all.sh": render("try-all.sh", sites=sites)}, mode=0o755)
+
+
+def _write_rosters(folder: Path, sites: Sequence[str]) -> None:
+    """Pin the roster everywhere, where server and sites are one machine's."""
+    from fedaux.deploy.rosters import write_server_roster
+
+    roster = write_server_roster(folder / "server")
+    for name in sites:
+        write_roster(folder / "sites" / name / "vault" / ROSTER_FILE, roster)
 
 
 def write_site(folder: Path, name: str, address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
-    generate_key_pair(folder)
     write_atomically(folder / "ca.crt", authority)
-    settings = to_commented_toml(site_config(base, name), comments("site")["head"].format(name=name), site_notes(base))
+    own = site_config(base, name)
+    if not address.one_machine:  # a real site: its owner decides
+        own = replace(own, federation=replace(own.federation, approval="ask"))
+    settings = to_commented_toml(own, comments("site")["head"].format(name=name), site_notes(base))
     _write(folder, {"site.env": render("site.env", name=name, address=address), "site.toml": settings})
     _write(folder, {name: render(name, env="site.env") for name in SITE_SCRIPTS}, mode=0o755)
 
 
 def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Config, authority: bytes) -> None:
     _private_folder(folder)
+    (folder / "keys").mkdir()
     write_atomically(folder / "ca.crt", authority)
     write_atomically(folder / "superexec.secret", secrets.token_hex(32).encode(), private=True)
     notes = comments("server")
@@ -255,20 +284,22 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 def site_config(base: Config, name: str) -> Config:
     """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
-    sums = sends_sums(base)  # only where the site's own settings say so
-    own = ":" in base.method or (sums and find_method(base.method).analytic)  # as code, which is run only then
+    sums, shared = sends_sums(base), base.federation  # sums only where the site's own settings say so
+    own = ":" in base.method or shared.secure or (sums and find_method(base.method).analytic)  # as code, run only then
     teaching: dict[str, Any] = {"seed": base.seed, "aux": _public_data(base), "teachers": base.teachers}
     return Config(
         method=base.method if own else Config.method,
         method_options=base.method_options if own else (),
         rounds=base.rounds,
         head_only=base.head_only,
-        head_init=base.head_init if sums else Config.head_init,
+        head_init=base.head_init if sums or shared.secure else Config.head_init,
         prototypes=base.prototypes,
         data=_own_data(base.data),
         local=base.local,
         privacy=replace(base.privacy, unsafe_seed=-1),
-        federation=FederationConfig(sites=(name,)),
+        federation=FederationConfig(
+            sites=(name,), secure=shared.secure, threshold=shared.threshold, colluders=shared.colluders
+        ),
         **(teaching if base.teachers.run_on == "clients" else {}),
     )
 

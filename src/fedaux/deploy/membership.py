@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,26 @@ from cryptography.hazmat.primitives import serialization
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig
 from fedaux.core.io import write_atomically
-from fedaux.deploy.certificates import SERVER_DAYS, IssuedCertificate, Key, issue_server_certificate
+from fedaux.deploy.certificates import (
+    SERVER_DAYS,
+    IssuedCertificate,
+    Key,
+    PublicKeyError,
+    fingerprint,
+    issue_server_certificate,
+)
 from fedaux.deploy.layout import Address, DeployError, read_env, write_site
 from fedaux.deploy.link import ControlLink, LinkError
+from fedaux.deploy.rosters import write_server_roster
 
 REMOVED = "removed"  # below server/keys: public keys that no longer count
 
 
-def add_site(folder: Path, name: str, link: ControlLink) -> bool:
-    """Write a site's folder and make it a member; false if the server is down, and its key not yet registered."""
+def add_site(folder: Path, name: str, link: ControlLink, public_key: Path | None = None) -> bool:
+    """Write a site's folder, without a key, and make it a member; return whether its key is registered.
+
+    A site makes its own key. Without `public_key` it is let in later, by `rotate_key`.
+    """
     folder = _deployment(folder)
     FederationConfig(sites=(name,))  # validates the name
     sites, server = _members(folder), folder / "server"
@@ -30,15 +42,39 @@ def add_site(folder: Path, name: str, link: ControlLink) -> bool:
         raise DeployError(f"there is a site {name} already; rotate-key gives it another key")
     if (folder / "sites" / name).exists():
         raise DeployError(f"{folder / 'sites' / name} is there already, of a site that has left? Move it away first.")
+    if public_key is not None:
+        _read_public_key(public_key)
     base, authority = Config.load(server / "fedaux.toml"), (server / "ca.crt").read_bytes()
-    write_site(folder / "sites" / name, name, _address(folder), base, authority)
-    public = server / "keys" / f"{name}.pub"
-    write_atomically(public, (folder / "sites" / name / "key.pub").read_bytes())
+    write_site(folder / "sites" / name, name, _address(folder), _without_test_data(base), authority)
     _set_members(folder, [*sites, name])
+    if public_key is None:
+        return False
+    write_atomically(server / "keys" / f"{name}.pub", public_key.read_bytes())
+    write_server_roster(server)
     try:
-        link.register(public, name)
+        register_key(server / "keys" / f"{name}.pub", name, link)
     except LinkError:
         return False
+    return True
+
+
+def register_keys(server: Path, link: ControlLink) -> dict[str, tuple[str, bool]]:
+    """Register all keys in the server's folder; return the fingerprint of each site, and whether it is new."""
+    write_server_roster(server)
+    paths = sorted((server / "keys").glob("*.pub"))
+    return {path.stem: (fingerprint(path.read_bytes()), register_key(path, path.stem, link)) for path in paths}
+
+
+def register_key(public_key: Path, name: str, link: ControlLink) -> bool:
+    """Make this the one key of a name; return whether the server did not know it."""
+    wanted = _read_public_key(public_key)
+    named = [node for node in link.nodes() if node.name == name]
+    for node in named:
+        if node.key != wanted:
+            link.unregister(node.node_id)
+    if any(node.key == wanted for node in named):
+        return False
+    link.register(public_key, name)
     return True
 
 
@@ -50,22 +86,26 @@ def remove_site(folder: Path, name: str, link: ControlLink) -> None:
         raise DeployError(f"{name} is the only site")
     _unregister(link, name)
     _retire(folder / "server" / "keys" / f"{name}.pub")
+    write_server_roster(folder / "server")
     _set_members(folder, [site for site in sites if site != name])
 
 
-def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> None:
-    """Replace a site's key: from now on only the new one is accepted."""
+def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> str:
+    """Give a site a key, or another one: from now on this alone is accepted. Return its fingerprint."""
     folder = _deployment(folder)
     known = folder / "server" / "keys" / f"{name}.pub"
     _members(folder, name)
     if not public_key.is_file():
         raise DeployError(f"{public_key} is not there; the site makes one with `fedaux deploy key FOLDER --replace`")
-    if known.is_file() and known.read_bytes().split()[:2] == public_key.read_bytes().split()[:2]:
+    wanted = _read_public_key(public_key)
+    if known.is_file() and fingerprint(known.read_bytes()) == wanted:
         raise DeployError(f"{public_key} is the key that {name} has already")
     _unregister(link, name)
     _retire(known)
     write_atomically(known, public_key.read_bytes())
-    link.register(known, name)
+    write_server_roster(folder / "server")
+    register_key(known, name, link)
+    return wanted
 
 
 def renew(folder: Path, authority: Path | None = None, days: int = SERVER_DAYS, password: bytes | None = None) -> str:
@@ -83,11 +123,11 @@ def renew(folder: Path, authority: Path | None = None, days: int = SERVER_DAYS, 
         raise DeployError(f"{home / 'ca.key'} cannot be read: {error}") from error
     if not isinstance(key, Key):
         raise DeployError(f"{home / 'ca.key'} is not a key of `fedaux deploy init`")
-    cap_precision = x509.load_pem_x509_certificate((server / "ca.crt").read_bytes())
-    if cap_precision.public_key() != key.public_key():
+    ca_certificate = x509.load_pem_x509_certificate((server / "ca.crt").read_bytes())
+    if ca_certificate.public_key() != key.public_key():
         raise DeployError(f"{home / 'ca.key'} is not the key of {server / 'ca.crt'}, which sites trust")
     old = x509.load_pem_x509_certificate((server / "server.pem").read_bytes())
-    new = issue_server_certificate(IssuedCertificate(cap_precision, key), old, days)
+    new = issue_server_certificate(IssuedCertificate(ca_certificate, key), old, days)
     write_atomically(server / "server.key", new.key_pem(), private=True)
     write_atomically(server / "server.pem", new.certificate_pem())
     return new.certificate.not_valid_after_utc.date().isoformat()
@@ -118,6 +158,22 @@ def _set_members(folder: Path, sites: Sequence[str]) -> None:
         raise DeployError(f"{path} has no `sites = [...]` below [federation]; write {json.dumps(list(sites))} there")
     document["federation"]["sites"] = list(sites)
     write_atomically(path, tomlkit.dumps(document).encode())
+
+
+def _read_public_key(path: Path) -> str:
+    """Return the fingerprint of the public key in a file."""
+    try:
+        return fingerprint(path.read_bytes())
+    except (OSError, PublicKeyError) as error:
+        raise DeployError(
+            f"{path} is not the key.pub that `fedaux deploy key` has made at the site: {error}"
+        ) from error
+
+
+def _without_test_data(server: Config) -> Config:
+    """Return settings for a site from the server's, whose test records are not the site's."""
+    options = tuple((key, value) for key, value in server.data.options if key not in ("split", "test"))
+    return replace(server, data=replace(server.data, path="", options=options))
 
 
 def _unregister(link: ControlLink, name: str) -> None:

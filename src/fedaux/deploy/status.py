@@ -147,7 +147,8 @@ def read_status(
         record=current or RunStatus(),
         sites=tuple(_sites(names, record, nodes, answers, waiting=state in ("running", "stuck"))),
     )
-    return replace(status, problems=(*_run_problems(status, server), *problems))
+    deployed = (server / "run.sh").is_file()
+    return replace(status, problems=(*_run_problems(status, server if deployed else None), *problems))
 
 
 def _is_old(record: RunStatus, alive: bool, flower: FlowerRun | None) -> bool:
@@ -195,23 +196,33 @@ def _sites(
         )
 
 
-def _run_problems(status: Status, server: Path) -> Iterator[str]:
-    deployed = (server / "run.sh").is_file()
-    command, other = (server / "run.sh", "supernode.sh") if deployed else ("The same command", "flwr run")
+def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
+    """Say what is wrong and what to do; `server` is the folder of a deployment's server."""
+    command, other = (server / "run.sh", "supernode.sh") if server else ("The same command", "flwr run")
+    waiting = [site for site in status.sites if site.record.asked_for] if status.state == "stuck" else []
     if status.state == "failed":
         after = f" after round {status.record.finished_rounds}" if status.record.finished_rounds else ""
         reason = status.error.rstrip(".") or "see its log"
         yield f"the run has failed{after}: {reason}. {command} goes on with it."
+    elif status.state == "stopped":
+        after = (
+            f" after round {status.record.finished_rounds} of {status.record.rounds}" if status.record.rounds else ""
+        )
+        yield f"the run was stopped{after}. {command} goes on with it; another run needs a folder of its own."
     elif status.state == "stuck" and not status.phase:
         yield "a run was handed in and has not begun: is superexec.sh running?"
     elif status.state == "stuck":
-        waiting = [site for site in status.sites if site.record.asked_for]
         silent = f"no sign of progress for {format_seconds(status.silence)}, in the phase {status.phase}"
         if waiting:
             names = ", ".join(f"{site.name} ({site.connection})" for site in waiting[:10])
             yield f"{silent}; not answered: {names}. Look at the log of {other} there."
         else:
             yield f"{silent}, which is the server's own work. Look at its log, its memory and its disk."
+    gone = {"offline"} if status.state == "none" else {"offline", "registered", "unregistered"}
+    missing = [site for site in status.sites if site.connection in gone and not (waiting and site.record.asked_for)]
+    if missing and status.state != "finished":
+        names = ", ".join(f"{site.name} ({site.connection})" for site in missing[:10])
+        yield f"not connected: {names}. The log of {other} there says why."
 
 
 def _seconds(moment: str) -> float:

@@ -13,29 +13,42 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import resource
+import signal
 import socket
+import sqlite3
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import uvicorn
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from fedaux.deploy import flower_patches
+from fedaux.deploy.quotas import ReplyQuotas
 
+PUBLIC_KEY_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER.lower().encode()
 MAX_BODY = 2**26  # bytes of a request: Flower cuts arrays into objects of 5 MB
 MAX_HEAD = 2**16  # bytes of a request before its body
 MAX_CONNECTIONS = 100  # at a time from one other machine, and new ones in a burst
 CONNECTION_RATE = 5.0  # new ones a second from one other machine, in the long run: a site keeps its own open
 SHUTDOWN_TIMEOUT = 5  # seconds in which requests may end when the server is stopped: a log is followed for hours
-REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then at least some of its body
+REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then more of its body, at least at
+MIN_BODY_RATE = 2**12  # bytes a second
+MAX_FLEET_BODY = 2**23  # bytes of a site's request
+MAX_IN_FLIGHT = 2**24  # bytes of one site's requests that are being read or answered
+REQUEST_BURST, REQUEST_RATE = 200, 20.0  # requests of one site at once, and a second in the long run
+MAX_DELAY = 10.0  # seconds that a request of a site waits for its turn
+USELESS_AFTER = 120.0  # seconds of nothing but internal errors, after which the server ends, to be started again
 
 
 def serve(app: Any, **options: Any) -> None:
@@ -48,6 +61,12 @@ def serve(app: Any, **options: Any) -> None:
         server.run(sockets=[LimitedListener.of(config.bind_socket())])
     if not server.started:
         sys.exit(1)
+
+
+def serve_checked(app: Any, **options: Any) -> None:
+    """Serve Flower's app, if all that protects it is in effect."""
+    flower_patches.check_superlink(app, OWN)
+    serve(app, **options)
 
 
 class LimitedListener(socket.socket):
@@ -133,6 +152,74 @@ class BodyLimitMiddleware:
         await self.app(scope, limited, send)
 
 
+class SiteLimitMiddleware:
+    """ASGI middleware: what one site may ask for at a time, with a key that opens all doors or without.
+
+    A site is told by its machine and the key that it shows: nobody at another machine uses up what it has.
+    """
+
+    def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
+        self.app, self.clock = app, clock
+        self.in_flight, self.due = Counter[tuple[str, bytes]](), dict[tuple[str, bytes], float]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/v1/fleet/"):
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        size = headers.get(b"content-length", b"")
+        if not size.isdigit() or int(size) > MAX_FLEET_BODY:
+            await PlainTextResponse(f"a length of at most {MAX_FLEET_BODY} bytes", 413)(scope, receive, send)
+            return
+        site = machine((scope.get("client") or ("", 0))[0]), headers.get(PUBLIC_KEY_HEADER, b"")[:200]
+        delay = self.delay(site)
+        await asyncio.sleep(min(delay, MAX_DELAY))
+        if delay > MAX_DELAY or self.in_flight[site] + int(size) > MAX_IN_FLIGHT:
+            await PlainTextResponse("too much at once", 503)(scope, receive, send)  # which Flower's node tries again
+            return
+        self.in_flight[site] += int(size)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.in_flight[site] -= int(size)
+            if self.in_flight[site] <= 0:
+                del self.in_flight[site]
+
+    def delay(self, site: tuple[str, bytes]) -> float:
+        """Seconds until a request of the site may be handled; one that would wait too long does not count."""
+        now = self.clock()
+        if len(self.due) > 10_000:
+            self.due = {name: due for name, due in self.due.items() if due > now}
+        due = max(self.due.get(site, 0.0), now - REQUEST_BURST / REQUEST_RATE) + 1 / REQUEST_RATE
+        if due - now <= MAX_DELAY:
+            self.due[site] = due
+        return max(0.0, due - now)
+
+
+class UselessMiddleware:
+    """ASGI middleware: ends a server that has had nothing but internal errors, of its database say, for too long."""
+
+    def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
+        self.app, self.clock, self.worked = app, clock, clock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 500
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noting)
+        finally:
+            if scope["type"] == "http" and scope["path"] != "/health":
+                if status < 500:
+                    self.worked = self.clock()
+                elif status == 500 and self.clock() - self.worked > USELESS_AFTER:
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+
 class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     """Uvicorn's protocol with a cap on connections from one machine, and timeouts for idle ones."""
 
@@ -173,6 +260,13 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def _body_missing(self) -> bool:
         return self.cycle is not None and self.cycle.more_body
 
+    def _stalled(self, awaited: tuple[Any, int]) -> bool:
+        """Whether the same is awaited as at the last look: headers, or a body of which too little has come."""
+        if self._before is None or awaited[0] is not self._before[0]:
+            return False
+        grown = awaited[1] - self._before[1]
+        return grown == 0 or (self._before[1] > 0 and 0 < grown < MIN_BODY_RATE * REQUEST_TIMEOUT)
+
     def _watch(self) -> None:
         """Close a connection whose request does not arrive: no headers yet, or a body that has stopped growing."""
         awaited: tuple[Any, int] | None = None
@@ -180,11 +274,23 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             awaited = self.cycle, self._received
         elif self.cycle is None or self._head > 0:
             awaited = self.cycle, 0
-        if awaited is not None and awaited == self._before:
+        if awaited is not None and self._stalled(awaited):
             self.transport.close()
             return
         self._before = awaited
         self._timer = self.loop.call_later(REQUEST_TIMEOUT, self._watch)
+
+
+def shrink_database(path: str) -> None:
+    """Let the database give back the space of what is deleted, now and after every round."""
+    if not path:
+        return
+    with closing(sqlite3.connect(path, timeout=60)) as database:
+        database.execute("PRAGMA auto_vacuum = FULL")
+        database.execute("VACUUM")
+
+
+OWN = (UselessMiddleware, LocalOnlyMiddleware, SiteLimitMiddleware, BodyLimitMiddleware)  # in this order
 
 
 def raise_file_limit() -> None:
@@ -217,9 +323,11 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 def main() -> None:
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
-    flower_patches.add_middleware((Middleware(LocalOnlyMiddleware), Middleware(BodyLimitMiddleware)))
-    flower_patches.serve_superlink_with(serve)
+    flower_patches.add_middleware([Middleware(one) for one in OWN])
+    flower_patches.limit_replies_with(ReplyQuotas)
+    flower_patches.serve_superlink_with(serve_checked)
     raise_file_limit()
+    shrink_database(dict(pairwise(sys.argv)).get("--database", ""))
     flower_superlink()
 
 

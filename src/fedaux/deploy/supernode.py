@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -114,6 +115,12 @@ def start(role: str, address: str, **streams: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", __spec__.name, role, address, str(os.getpid())], **streams)
 
 
+def start_superexec(path: Path) -> subprocess.Popen[bytes]:
+    """Start what asks for orders; the node's API listens by now."""
+    flower_patches.check_socket(path)
+    return start("superexec", str(path))
+
+
 def launch(executor: object, spec: ExecutionSpec) -> LaunchResult:
     """Start a ClientApp. Its token is on no command line and in no environment."""
     if spec.task_type != TaskType.CLIENT_APP:
@@ -157,21 +164,29 @@ def main() -> None:
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
     flower_patches.verify_apps_with(rejection_reason)
-    failed = False
+    flower_patches.end_node_on_failure()
+    threading.excepthook = end_with_thread
     try:
         with private_socket() as path:
             flower_patches.serve_at_socket(path)
-            flower_patches.start_superexec_with(lambda: start("superexec", str(path)))
+            flower_patches.start_superexec_with(lambda: start_superexec(path))
             flower_supernode()
-    except Exception as error:
+        log(ERROR, "The node has stopped working.")  # it should never return
+    except (Exception, flower_patches.NodeFailure) as error:
         log(ERROR, "The node has failed.", exc_info=error)
-        failed = True
     finally:  # a server refuses whose clock is wrong, with a 401 that does not say so
         problem = clock_problem(sys.argv[1:])
         if problem:
             log(WARNING, "The node has ended: %s.", problem)
-    if failed:
-        os._exit(1)  # else its threads would keep alive a process that does nothing
+    os._exit(1)  # else its threads would keep alive a process that does nothing
+
+
+def end_with_thread(failed: threading.ExceptHookArgs) -> None:
+    """End the process with any of its threads: without its heartbeat, the server takes a node for gone."""
+    if failed.exc_type is not SystemExit:
+        name = failed.thread.name if failed.thread else "unknown"
+        log(ERROR, "The node has failed: its thread %s has ended.", name, exc_info=failed.exc_value)
+        os._exit(1)
 
 
 if __name__ == "__main__":

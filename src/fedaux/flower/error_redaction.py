@@ -15,6 +15,7 @@ from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Error, Message
 
+from fedaux.client.approvals import ApprovalError, LogError
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import SettingsError
 from fedaux.core.event_log import EventLog, printable
@@ -74,6 +75,8 @@ def refusal_of(error: Exception) -> Refusal:
     """Classify an error. All categories but `FAILED` depend on orders and settings only, not on records."""
     if isinstance(error, BudgetError):
         return Refusal.BUDGET
+    if isinstance(error, ApprovalError | LogError):
+        return Refusal.APPROVAL
     if isinstance(error, (OrderError, MessageError)):
         return Refusal.ORDER
     if isinstance(error, (ConfigError, SettingsError)):

@@ -28,8 +28,8 @@ from fedaux.core.messages import (
     TrainOrder,
     Update,
 )
-from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
-from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_reply
+from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize, reply_group
+from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, max_reply_bytes, validate_reply
 from fedaux.privacy.mechanism import Bounds
 
 CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
@@ -178,7 +178,8 @@ class GridFederation:
 
     def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
         kind, node = self.message_types[type(order)], self.nodes[order.client]
-        return Message(serializer.serialize(order), node, kind, ttl=max(1.0, ttl))
+        group = reply_group(max_reply_bytes(order))
+        return Message(serializer.serialize(order), node, kind, ttl=max(1.0, ttl), group_id=group)
 
     def _read(self, order: Order, message: Message) -> Reply:
         if message.has_error():

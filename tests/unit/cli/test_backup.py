@@ -45,4 +45,8 @@ def test_a_server_has_no_vault_that_could_be_too_old(
     assert fedaux(monkeypatch, "deploy", "restore", "server.tar.gz", "back") == 0
     out = capsys.readouterr().out
     assert "back is the server of" in out
+    assert "no account" in out
+    (site.parents[1] / "server" / "accounts.json").write_text('{"paris": [1, ""], "berlin": [3, "ab"]}')
+    assert fedaux(monkeypatch, "deploy", "backup", site.parents[1] / "server", "later.tar.gz") == 0
+    assert "berlin, as it said: 3 entries; paris, as it said: 1 entry" in capsys.readouterr().out
     assert "too old" not in out

@@ -46,14 +46,14 @@ def aim(site: Path, address: str) -> None:
 def test_a_site_with_problems_fails_and_goes_on_to_the_end(site: Path) -> None:
     aim(site, unused_address())
     (site / "key").chmod(0o644)
-    (site / "vault").mkdir()
+    (site / "vault").mkdir(exist_ok=True)
     (site / "vault" / "account.jsonl").write_text("damaged\n")
     done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
     assert done.exit_code == 1
     found = [line.split(":")[0].split(maxsplit=1) for line in done.output.splitlines() if "→" not in line]
     assert [name for mark, name in found if mark == "problem"] == ["key's secrecy", "server", "account"]
     assert [name for mark, name in found if mark == "unknown"] == ["clock", "registered"]
-    assert len(found) == 12
+    assert len(found) == 13
     assert done.output.count("→") == 3
 
 

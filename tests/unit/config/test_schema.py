@@ -17,6 +17,8 @@ from helpers.settings import LEAVES, nested
 from helpers.tiny import TINY_CONFIG
 
 OTHER_CHOICE = {
+    "federation.approval": "ask",
+    "federation.standing": ["release:*"],
     "local.lr": 0.5,
     "head_init": "closed-form",
     "data.validation_fraction": 0.5,

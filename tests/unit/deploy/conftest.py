@@ -8,15 +8,20 @@ import pytest
 from helpers.deployments import AWKWARD, deploy
 
 PATCHED = (
+    ("threading", "excepthook"),
     ("uvicorn", "Config"),
     ("uvicorn", "run"),
     ("flwr.supernode.start_client_internal", "subprocess"),
     ("flwr.supernode.start_client_internal", "_pull_and_store_message"),
     ("flwr.supernode.start_client_internal", "_verify_fab"),
+    ("flwr.supernode.start_client_internal", "_init_connection"),
     ("flwr.supercore.superexec.run_superexec", "RuntimeHttpClient"),
     ("flwr.supercore.superexec.executor.subprocess_executor:SubprocessExecutor", "launch"),
     ("flwr.supernode.runtime.run_clientapp", "RuntimeHttpClient"),
     ("flwr.superlink.extensions", "get_middleware"),
+    ("flwr.superlink.servicer.fleet.fleet_handlers", "push_messages"),
+    ("flwr.superlink.servicer.fleet.fleet_handlers", "push_object"),
+    ("flwr.superlink.servicer.runtime.runtime_handlers", "pull_messages"),
 )
 
 

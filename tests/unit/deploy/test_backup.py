@@ -49,7 +49,8 @@ def test_a_site_comes_back_with_its_vault_and_without_records(folder: Path, tmp_
     assert restore(archive, back) == made
     kept = {path.relative_to(back).as_posix() for path in back.rglob("*") if path.is_file()}
     files = {"site.toml", "site.env", "supernode.sh", "ca.crt", "key", "key.pub"}
-    assert kept == files | {"vault/account.jsonl", "vault/account.key", "vault/model"}
+    vault = {"account.jsonl", "account.key", "model", "sum.key", "roster.json"}
+    assert kept == files | {f"vault/{name}" for name in vault}
     for name in kept:
         assert (back / name).read_bytes() == (site / name).read_bytes()
         assert (back / name).stat().st_mode == (site / name).stat().st_mode
@@ -64,7 +65,7 @@ def test_a_server_comes_back_with_its_run_and_its_database(folder: Path, tmp_pat
         living.execute("insert into node values ('paris')")
         made = back_up(server, archive)
         living.rollback()
-    assert (made.party, made.entries) == ("server", {})
+    assert (made.party, made.entries) == ("server", {"berlin, as it said": 1})
     restore(archive, back)
     with sqlite3.connect(back / "superlink.db") as database:
         assert database.execute("select name from node").fetchall() == [("berlin",)]

@@ -4,11 +4,14 @@ That a node asks about every app is in `test_supernode.py`.
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import httpx
 import pytest
 import uvicorn
 from flwr.proto.task_pb2 import Task
@@ -24,10 +27,12 @@ from flwr.supernode.runtime import run_clientapp
 from starlette.middleware import Middleware
 
 from fedaux.deploy import flower_patches as patches
-from fedaux.deploy.flower_patches import PatchError
+from fedaux.deploy.flower_patches import NodeFailure, PatchError
 
 pytestmark = pytest.mark.usefixtures("flower")
 NODE_COMMAND = importlib.import_module("flwr.supernode.cli.flower_supernode")  # a function there has the same name
+METADATA = {"run_id": 1, "message_id": "m", "reply_to_message_id": "o", "group_id": "", "message_type": "train"}
+FLEET = importlib.import_module("flwr.superlink.routers.fleet.router")
 LINK_COMMAND = importlib.import_module("flwr.superlink.cli.flower_superlink")
 
 
@@ -107,11 +112,15 @@ def test_a_superlink_is_served_by_our_function(monkeypatch: pytest.MonkeyPatch) 
         (lambda: patches.verify_apps_with(stop), node, "start_client_internal"),
         (lambda: patches.verify_apps_with(stop), node, "_pull_and_store_message"),
         (lambda: patches.verify_apps_with(stop), node, "_verify_fab"),
+        (patches.end_node_on_failure, node, "start_client_internal"),
+        (patches.end_node_on_failure, node, "_init_connection"),
         (lambda: patches.superexec_calls_with(Client), run_superexec, "run_superexec"),
         (lambda: patches.superexec_launches_with(stop), AutoExecPlugin.__mro__[1], "launch_task"),
         (lambda: patches.clientapp_calls_with(Client), run_clientapp, "run_clientapp"),
         (lambda: patches.add_middleware([]), superlink, "_get_middleware"),
         (lambda: patches.add_middleware([]), superlink, "create_app"),
+        (lambda: patches.limit_replies_with(Mock()), FLEET, "fleet_push_messages"),
+        (lambda: patches.limit_replies_with(Mock()), FLEET, "fleet_push_object"),
         (lambda: patches.serve_superlink_with(stop), LINK_COMMAND, "_run_superlink_http_api"),
     ],
 )
@@ -125,3 +134,27 @@ def test_a_change_that_would_have_no_effect_ends_the_process(
     monkeypatch.delattr(owner, name)
     with pytest.raises(PatchError, match=name):
         apply()
+
+
+@pytest.mark.parametrize("code", [500, 503, 413])
+def test_a_node_ends_when_a_reply_cannot_be_sent_unless_the_server_refuses_it(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Flower lost the reply, and its round waited for the timeout."""
+
+    def fail(*args: Any) -> Any:
+        response = httpx.Response(code, request=httpx.Request("POST", "https://link"))
+        response.raise_for_status()
+
+    @contextmanager
+    def connect(server_address: str) -> Iterator[tuple[Any, ...]]:
+        yield 7, *[fail] * 7
+
+    monkeypatch.setattr(node, "_init_connection", connect)
+    patches.end_node_on_failure()
+    state, metadata = Mock(), SimpleNamespace(**METADATA)
+    state.get_messages_legacy.return_value = [SimpleNamespace(metadata=metadata)]
+    ending = pytest.raises(NodeFailure) if code >= 500 else nullcontext()
+    with node._init_connection(server_address="x:1") as (_, _, send, _, _, _, push, _), ending:  # type: ignore[call-arg]
+        node._push_messages(state, Mock(), send, push)
+    state.delete_messages.assert_called_once()

@@ -70,7 +70,10 @@ def read(run: Path, **options: float) -> Status:
 
 def test_regions_by_name_with_what_each_is_asked_for(run: Path) -> None:
     found = read(run, stuck_after=1e6)
-    assert (found.state, found.phase, found.link, found.problems) == ("running", "score", True, ())
+    assert (found.state, found.phase, found.link) == ("running", "score", True)
+    assert found.problems == (
+        "not connected: 2of3 (offline), 3of3 (unregistered). The log of flwr run there says why.",
+    )
     assert [(site.name, site.connection, site.record.asked_for) for site in found.sites] == [
         ("1of3", "online", ""),
         ("2of3", "offline", "release"),
@@ -87,7 +90,7 @@ def test_a_run_that_waits_too_long_says_for_which_region(run: Path) -> None:
 
 def test_a_run_that_was_killed_goes_on_with_the_same_command(run: Path) -> None:
     os.utime(run / FILE, (NOW - 120, NOW - 120))
-    (problem,) = read(run).problems
+    problem = read(run).problems[0]
     assert problem.endswith("The same command goes on with it.")
 
 

@@ -8,11 +8,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from fedaux.config.schema import Config
-from fedaux.deploy.certificates import generate_key_pair
+from fedaux.config.sections import DataConfig
+from fedaux.deploy.certificates import fingerprint, generate_key_pair
+from fedaux.deploy.checks import check_records
 from fedaux.deploy.layout import DeployError, read_env
 from fedaux.deploy.link import LinkError, Node
-from fedaux.deploy.membership import add_site, remove_site, renew, rotate_key
-from helpers.deployments import deploy
+from fedaux.deploy.membership import add_site, register_keys, remove_site, renew, rotate_key
+from helpers.deployments import deploy, problem
 
 
 class Registered:
@@ -26,7 +28,7 @@ class Registered:
 
     def nodes(self) -> list[Node]:
         self._answer()
-        return [Node(name, node, "online", "") for node, (name, _) in self.keys.items()]
+        return [Node(name, node, "online", "", fingerprint(key)) for node, (name, key) in self.keys.items()]
 
     def register(self, public_key: Path, name: str) -> int:
         self._answer()
@@ -56,16 +58,24 @@ def registered_next(folder: Path) -> list[str]:
     return sorted(path.stem for path in (folder / "server" / "keys").glob("*.pub"))
 
 
-def test_a_site_joins(folder: Path) -> None:
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """What a site has made and sent."""
+    (tmp_path / "at the site").mkdir()
+    return generate_key_pair(tmp_path / "at the site")
+
+
+def test_a_site_joins(folder: Path, key: Path) -> None:
     before, link = (folder / "server" / "fedaux.toml").read_text(), Registered(folder)
-    assert add_site(folder, "oslo", link)
+    assert add_site(folder, "oslo", link, key)
     assert members(folder) == ("berlin", "paris", "oslo")
     site = folder / "sites" / "oslo"
     env = read_env(site / "site.env")
     assert (env["NAME"], env["SERVER"]) == ("oslo", "127.0.0.1:8443")
     assert Config.load(site / "site.toml").federation.sites == ("oslo",)
     assert (site / "ca.crt").read_bytes() == (folder / "ca" / "ca.crt").read_bytes()
-    assert link.by_name["oslo"] == (site / "key.pub").read_bytes()
+    assert link.by_name["oslo"] == key.read_bytes()
+    assert not (site / "key").exists()  # it was made on the server's machine
     assert registered_next(folder) == ["berlin", "oslo", "paris"]
     after = (folder / "server" / "fedaux.toml").read_text()
     assert [line for line in after.splitlines() if line not in before.splitlines()] == [
@@ -73,19 +83,56 @@ def test_a_site_joins(folder: Path) -> None:
     ]
 
 
-def test_a_site_joins_while_the_server_is_down_or_its_folders_are_elsewhere(folder: Path) -> None:
-    assert not add_site(folder, "oslo", Registered(folder, up=False))
+def test_a_site_that_has_yet_to_make_its_key_is_let_in_by_it_alone(folder: Path, key: Path) -> None:
+    """A key that the server had made was registered, and the site's own was a second one for the same name."""
+    link = Registered(folder)
+    assert not add_site(folder, "oslo", link)
+    assert "oslo" not in link.by_name
+    assert registered_next(folder) == ["berlin", "paris"]
+    assert rotate_key(folder, "oslo", key, link) == fingerprint(key.read_bytes())
+    assert link.by_name["oslo"] == key.read_bytes()
+
+
+def test_one_name_has_one_key_whoever_puts_it_there(folder: Path, key: Path) -> None:
+    link = Registered(folder)
+    (folder / "server" / "keys" / "berlin.pub").write_bytes(key.read_bytes())  # as the runbook once said
+    found = register_keys(folder / "server", link)
+    assert found["berlin"] == (fingerprint(key.read_bytes()), True)
+    assert not found["paris"][1]
+    assert [pair for pair in link.keys.values() if pair[0] == "berlin"] == [("berlin", key.read_bytes())]
+    assert not any(new for _, new in register_keys(folder / "server", link).values())
+
+
+def test_what_is_no_public_key_is_refused(folder: Path, tmp_path: Path, key: Path) -> None:
+    link = Registered(folder)
+    for path in (key.with_name("key"), tmp_path / "missing"):  # its private half, say
+        with pytest.raises(DeployError, match=r"is not the key\.pub that `fedaux deploy key` has made"):
+            add_site(folder, "oslo", link, path)
+    assert members(folder) == ("berlin", "paris")
+
+
+def test_the_servers_test_records_are_not_the_sites(tmp_path: Path) -> None:
+    data = DataConfig("npz", "test.npz", (("test", "also-test.npz"),), ("a", "b"))
+    folder = deploy(tmp_path / "d", base=Config(data=data))
+    add_site(folder, "oslo", Registered(folder, up=False))
+    made = Config.load(folder / "sites" / "oslo" / "site.toml").data
+    assert (made.source, made.path, made.options, made.classes) == ("npz", "", (), ("a", "b"))
+    problem(check_records(Config.load(folder / "sites" / "oslo" / "site.toml"), folder, "oslo")[1], "path", "[data]")
+
+
+def test_a_site_joins_while_the_server_is_down_or_its_folders_are_elsewhere(folder: Path, key: Path) -> None:
+    assert not add_site(folder, "oslo", Registered(folder, up=False), key)
     assert registered_next(folder) == ["berlin", "oslo", "paris"]  # register.sh does the rest
     for name in ("berlin", "paris", "oslo"):
         (folder / "sites" / name).rename(folder.parent / name)
-    assert add_site(folder, "rome", Registered(folder))
+    assert add_site(folder, "rome", Registered(folder), key)
     assert read_env(folder / "sites" / "rome" / "site.env")["SERVER"] == "127.0.0.1:8443"
 
 
 @pytest.mark.parametrize("name", ["berlin", "no/name", ""])
 def test_a_site_that_cannot_join_changes_nothing(folder: Path, name: str) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with pytest.raises(ValueError, match=r"berlin already|is no name of a site"):
+    with pytest.raises(ValueError, match=r"berlin already|cannot be the name of a site"):
         add_site(folder, name, Registered(folder))
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 

@@ -31,6 +31,9 @@ def iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat()
 
 
+ONLINE = [Node(name, node, "online", iso(START - 60)) for node, name in enumerate(("berlin", "paris"), 1)]
+
+
 @dataclass
 class Link:
     """A SuperLink that says what it is told to say."""
@@ -81,7 +84,9 @@ def test_a_run_that_goes_on(server: Path) -> None:
     status = record(server)
     store(server, status)
     found = read(server)
-    assert (found.state, found.problems, found.link) == ("running", (), True)
+    assert (found.state, found.link) == ("running", True)
+    assert found.problems == ("not connected: paris (registered). The log of supernode.sh there says why.",)
+    assert read(server, link=Link(known=ONLINE)).problems == ()
     assert (found.round, found.phase, found.silence, found.stuck_after) == (2, "train", 10.0, 300.0)
     assert [(site.connection, site.since, site.left) for site in found.sites] == [
         ("online", START - 60, 0.25),
@@ -128,23 +133,25 @@ def test_a_process_that_was_killed_has_failed_unless_it_was_told_to_stop(server:
     assert "run.sh goes on with it" in found.problems[0]
     stopped = FlowerRun(7, "finished:stopped", "", iso(START - 5))
     found = read(server, START + 91, Link(run=stopped))
-    assert (found.state, found.problems, found.flower_run) == ("stopped", (), 7)
+    assert (found.state, found.flower_run) == ("stopped", 7)
+    assert "the run was stopped after round 1 of" in found.problems[0]
     assert [site.record.asked_for for site in found.sites] == ["", ""]  # nobody is waited for
 
 
 @pytest.mark.parametrize(
-    ("outcome", "problems"), [("finished", 0), ("stopped", 0), ("failed", 1)], ids=["finished", "stopped", "failed"]
+    ("outcome", "problems"), [("finished", 0), ("stopped", 1), ("failed", 1)], ids=["finished", "stopped", "failed"]
 )
 def test_the_runs_own_word_counts_when_it_has_ended(server: Path, outcome: str, problems: int) -> None:
     status = record(server)
     status.end(outcome, "no quorum", START + 35)  # type: ignore[arg-type]
     store(server, status)
-    found = read(server, START + 36)
+    found = read(server, START + 36, Link(known=ONLINE))
     assert (found.state, found.error, len(found.problems)) == (outcome, "no quorum", problems)
     assert (found.phase, found.record.finished_rounds) == ("", 1)
-    stopped = read(server, START + 36, Link(run=FlowerRun(7, "finished:stopped", "", iso(START - 5))))
+    end = FlowerRun(7, "finished:stopped", "", iso(START - 5))
+    stopped = read(server, START + 36, Link(known=ONLINE, run=end))
     assert stopped.state == ("finished" if outcome == "finished" else "stopped")
-    assert stopped.problems == ()
+    assert len(stopped.problems) == (outcome != "finished")
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["first", "after another"])
@@ -169,8 +176,22 @@ def test_a_run_that_has_not_begun_or_never_did(server: Path, before: bool) -> No
 def test_a_second_run_that_was_refused_does_not_hide_the_first(server: Path) -> None:
     store(server, record(server), alive=START + 45)
     refused = FlowerRun(9, "finished:failed", "belongs to a run that goes on", iso(START + 41))
-    found = read(server, START + 50, Link(run=refused))
+    found = read(server, START + 50, Link(known=ONLINE, run=refused))
     assert (found.state, found.phase, found.problems) == ("running", "train", ())
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed", "running"])
+def test_sites_that_are_offline_are_named_unless_the_run_is_finished(server: Path, state: str) -> None:
+    """A run had been stopped and no site was there, and the status was: no problems."""
+    status, gone = record(server), [replace(node, status="offline") for node in ONLINE]
+    if state != "running":
+        status.end(state, "", START + 35)  # type: ignore[arg-type]
+    store(server, status)
+    named = "not connected: berlin (offline), paris (offline). The log of supernode.sh there says why."
+    assert named in read(server, link=Link(known=gone)).problems
+    status.end("finished", "", START + 35)
+    store(server, status)
+    assert read(server, link=Link(known=gone)).problems == ()
 
 
 def test_a_server_that_is_down_is_a_problem_and_all_else_is_still_told(server: Path) -> None:
@@ -179,7 +200,7 @@ def test_a_server_that_is_down_is_a_problem_and_all_else_is_still_told(server: P
     assert (found.state, found.link, found.problems) == ("running", False, ("start superlink.sh",))
     assert {site.connection for site in found.sites} == {"unknown"}
     (server / "fedaux.toml").write_text("rounds = -1\n")
-    assert "cannot be read: rounds must be" in read(server).problems[0]
+    assert "cannot be read: rounds must be" in read(server).problems[-1]
 
 
 def test_a_site_that_refused_for_its_budget_has_none_left(server: Path) -> None:
@@ -191,7 +212,8 @@ def test_a_site_that_refused_for_its_budget_has_none_left(server: Path) -> None:
 
 def test_sites_without_a_key_and_keys_without_a_site(server: Path) -> None:
     found = read(server, link=Link(known=[Node("rome, oslo", 3, "offline", iso(START - 5))]))
-    assert (found.state, found.problems, found.record.rounds) == ("none", (), 0)
+    assert (found.state, found.record.rounds) == ("none", 0)
+    assert found.problems == ("not connected: rome (offline), oslo (offline). The log of supernode.sh there says why.",)
     connections = {"berlin": "unregistered", "paris": "unregistered", "rome": "offline", "oslo": "offline"}
     assert {site.name: site.connection for site in found.sites} == connections
 

@@ -21,11 +21,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from fedaux.deploy import superlink
+from fedaux.deploy import flower_patches, superlink
+from fedaux.deploy.flower_patches import PatchError
 from fedaux.deploy.superlink import (
     BodyLimitMiddleware,
     ConnectionRate,
     LimitedProtocol,
+    SiteLimitMiddleware,
+    UselessMiddleware,
     is_loopback,
     machine,
     raise_file_limit,
@@ -322,11 +325,107 @@ def test_flowers_own_server_answers_strangers_only_about_the_fleet(monkeypatch: 
     monkeypatch.setattr(command, "flower_superlink", started)
     superlink.main()
     started.assert_called_once_with()
-    assert uvicorn.run is superlink.serve
+    assert uvicorn.run is superlink.serve_checked
     app = create_app()
     closed = {"/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/acquire-task", "/docs"}
     opened = {"/v1/fleet/activate-node", "/health"}
     for caller, refused in (("192.0.2.7", closed), ("127.0.0.1", set())):
         client = TestClient(app, client=(caller, 1234))
         assert {path for path in closed | opened if client.post(path).status_code == 403} == refused
-    assert client.post("/v1/fleet/activate-node", headers={"Content-Length": str(10**9)}).status_code == 413
+    for path in ("/v1/fleet/activate-node", "/v1/control/start-run"):
+        assert client.post(path, headers={"Content-Length": str(10**9)}).status_code == 413
+    monkeypatch.setattr(superlink, "serve", served := Mock())
+    superlink.serve_checked(app, port=1)
+    served.assert_called_once_with(app, port=1)
+
+
+@pytest.mark.usefixtures("flower")
+def test_a_superlink_without_its_protections_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever Flower's text looks like: what is there counts."""
+    from flwr.superlink.main import create_app
+
+    monkeypatch.setattr(superlink, "serve", served := Mock())
+    with pytest.raises(PatchError, match="not in effect"):
+        superlink.serve_checked(create_app(), port=1)
+    flower_patches.add_middleware([Middleware(one) for one in superlink.OWN])  # but no quotas
+    with pytest.raises(PatchError, match="not in effect"):
+        superlink.serve_checked(create_app(), port=1)
+    served.assert_not_called()
+
+
+async def ask(limits: SiteLimitMiddleware, size: int, key: bytes = b"k", path: str = "/v1/fleet/push-object") -> int:
+    """The status of an answer to a request of a site; 200: it was passed on."""
+    sent: list[int] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.extend([int(message["status"])] if "status" in message else [])  # type: ignore[call-overload]
+
+    headers = [(b"content-length", str(size).encode()), (superlink.PUBLIC_KEY_HEADER, key)]
+    scope = {"type": "http", "path": path, "client": ("192.0.2.7", 1), "headers": headers}
+    await limits(scope, Mock(), send)  # type: ignore[arg-type]
+    return sent[0] if sent else 200
+
+
+def test_one_site_has_a_rate_and_another_is_not_slowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def passed(*args: object) -> None:
+        pass
+
+    monkeypatch.setattr(superlink.asyncio, "sleep", sleep)
+    limits = SiteLimitMiddleware(passed, clock=lambda: 1000.0)
+
+    async def play() -> list[int]:
+        found = [await ask(limits, 10) for _ in range(1000)]
+        assert await ask(limits, 10, b"other") == 200
+        return found
+
+    found = asyncio.run(play())
+    at_once, waiting = superlink.REQUEST_BURST, int(superlink.MAX_DELAY * superlink.REQUEST_RATE)
+    assert found.count(200) == pytest.approx(at_once + waiting, abs=2)
+    assert set(found) == {200, 503}
+    assert slept[0] == slept[-1] == 0.0
+    assert max(slept) == superlink.MAX_DELAY
+
+
+def test_one_site_has_so_many_bytes_in_flight() -> None:
+    gate, size = asyncio.Event(), superlink.MAX_FLEET_BODY
+
+    async def passed(*args: object) -> None:
+        await gate.wait()
+
+    async def play() -> list[int]:
+        limits = SiteLimitMiddleware(passed)
+        held = [asyncio.create_task(ask(limits, size)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        found = [await ask(limits, size), await ask(limits, size + 1)]
+        gate.set()
+        return [*found, *(await asyncio.gather(*held)), await ask(limits, size)]
+
+    assert asyncio.run(play()) == [503, 413, 200, 200, 200]
+
+
+def test_a_server_that_has_nothing_but_internal_errors_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, now = Mock(), [0.0]
+    monkeypatch.setattr(superlink.os, "kill", ended)
+
+    async def fail(*args: object) -> None:
+        raise RuntimeError("database is locked")
+
+    useless = UselessMiddleware(fail, clock=lambda: now[0])
+
+    def call() -> None:
+        with pytest.raises(RuntimeError):
+            asyncio.run(ask(useless, 10))  # type: ignore[arg-type]
+
+    call()
+    now[0] = superlink.USELESS_AFTER + 1
+    useless.worked = 10.0
+    call()
+    ended.assert_not_called()
+    now[0] += 20
+    call()
+    ended.assert_called_once()

@@ -4,6 +4,7 @@ import importlib
 import io
 import logging
 import os
+import socket
 import stat
 import time
 import tracemalloc
@@ -29,7 +30,7 @@ from flwr.supernode.nodestate import NodeState, NodeStateFactory
 from httpx import HTTPStatusError
 
 from fedaux.deploy import supernode
-from fedaux.deploy.flower_patches import serve_at_socket
+from fedaux.deploy.flower_patches import NodeFailure, PatchError, serve_at_socket
 from fedaux.deploy.supernode import SocketClient, clock_problem, launch, private_socket, rejection_reason
 from helpers.deployments import answering, deploy, unused_address
 
@@ -139,7 +140,9 @@ def pull(monkeypatch: pytest.MonkeyPatch, bundle: bytes) -> tuple[Mock, list[Any
 def test_a_node_stores_and_runs_a_good_app_and_does_not_touch_another(
     end: Mock, monkeypatch: pytest.MonkeyPatch, good: bytes
 ) -> None:
-    supernode.main()
+    end.side_effect = SystemExit
+    with pytest.raises(SystemExit):
+        supernode.main()
     end.assert_called_once_with()
     state, replies = pull(monkeypatch, good)
     assert replies == []
@@ -179,16 +182,24 @@ def test_the_node_says_so_however_it_ends(
     assert "The node has ended: this machine's clock is +20 s." in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("FAB hash mismatch"), "FAB hash mismatch"),
+        (NodeFailure("a 500"), "a 500"),
+        (None, "stopped working"),  # Flower's loop has returned
+    ],
+)
 def test_a_node_that_fails_does_not_stay_as_a_process_that_does_nothing(
-    end: Mock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    end: Mock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: BaseException, said: str
 ) -> None:
     """The threads of its API would have kept it, and no script would have started another."""
-    end.side_effect = ValueError("FAB hash mismatch")
+    end.side_effect = error
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
     with pytest.raises(SystemExit):
         supernode.main()
     os._exit.assert_called_once_with(1)  # type: ignore[attr-defined]
-    assert "FAB hash mismatch" in caplog.text
+    assert said in caplog.text
 
 
 def test_a_socket_lies_in_a_folder_of_its_user_and_goes_with_it() -> None:
@@ -254,3 +265,16 @@ def test_a_token_goes_through_a_pipe_alone(monkeypatch: pytest.MonkeyPatch) -> N
     assert "s3cret" not in repr((words, options))
     started.return_value.stdin.write.assert_called_once_with(b"s3cret")
     started.return_value.stdin.close.assert_called_once_with()
+
+
+def test_a_node_whose_api_is_elsewhere_asks_for_no_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supernode, "start", Mock())
+    with pytest.raises(PatchError, match="not at"):
+        supernode.start_superexec(tmp_path / "runtime.sock")
+    with private_socket() as path, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        supernode.start_superexec(path)
+        path.parent.chmod(0o755)
+        with pytest.raises(PatchError, match="not at"):
+            supernode.start_superexec(path)
+    supernode.start.assert_called_once()  # type: ignore[attr-defined]

@@ -1,0 +1,56 @@
+"""A server's own steps are tried on a few records before anything is sent."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, DataConfig
+from fedaux.deploy.link import LinkError, Node
+from fedaux.deploy.preflight import check_sites, check_steps, preflight
+from helpers.deployments import fine, problem
+
+
+class Link:
+    def __init__(self, *online: str, down: bool = False) -> None:
+        self.online, self.down = online, down
+
+    def check(self) -> None:
+        if self.down:
+            raise LinkError("it is down")
+
+    def nodes(self) -> list[Node]:
+        return [Node(name, 1, "online", "") for name in self.online]
+
+    def last_run(self) -> None:
+        return None
+
+
+def test_a_server_that_is_ready(folder: Path) -> None:
+    found = list(preflight(folder / "server", Link("berlin", "paris")))
+    assert [one.name for one in found if not one.ok] == []
+    assert len(found) == 5
+
+
+def test_images_on_which_pre_training_fails_are_found(folder: Path, tmp_path: Path) -> None:
+    """Every site's check accepted them, and the run failed at the server."""
+    base = Config.load(folder / "server" / "fedaux.toml")
+    images = np.random.default_rng(0).random((80, 8, 8, 1))
+    for name in ("test", "public"):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "x.npy", images)
+        np.save(tmp_path / name / "y.npy", np.arange(80) % 10)
+    data = DataConfig("npy", str(tmp_path / "test"), (), base.data.classes, partition="own")
+    wrong = replace(base, data=data, aux=AuxConfig("npy", str(tmp_path / "public")))
+    problem(check_steps(wrong), "its steps before the first round fail", "[aux]")
+
+
+@pytest.mark.parametrize(
+    ("link", "text"), [(Link("berlin"), "not connected: paris"), (Link(down=True), "it is down")], ids=["paris", "down"]
+)
+def test_who_is_not_there_is_named(folder: Path, link: Link, text: str) -> None:
+    config = Config.load(folder / "server" / "fedaux.toml")
+    problem(check_sites(config, link), text, "")
+    fine(check_sites(config, Link("berlin", "paris")), "all 2")
