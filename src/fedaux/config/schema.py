@@ -181,10 +181,6 @@ class Config(Settings):
         )
         head = self.analytic_head
         require(
-            head is None or head.sends != "mixtures",
-            "mixtures of Gaussians do not add up over sites: with federation.secure take discriminant or ridge.",
-        )
-        require(
             federation.over_selection == 0,
             "federation.over_selection ends a round early, and a secure sum needs all of its sites: set it to 0.",
         )
