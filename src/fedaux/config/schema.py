@@ -179,7 +179,6 @@ class Config(Settings):
             "private training in secure sums starts from the sum of releases, which also counts the records, and has "
             "one model only: set head_init = 'closed-form', and a method such as fedavg+p or fedadam+p.",
         )
-        head = self.analytic_head
         require(
             federation.over_selection == 0,
             "federation.over_selection ends a round early, and a secure sum needs all of its sites: set it to 0.",
