@@ -109,3 +109,52 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
     assert site_anchor("From 3 sites, and `to` 300") == "from-3-sites-and-to-300"
     assert _MACHINE.search("see /home/me/data")
     assert not _MACHINE.search("see /tmp/run and sites/home/x")
+
+
+def test_a_line_that_begins_with_a_sign_is_not_a_bullet() -> None:
+    """`+ 2.4 ± 1.4` at the beginning of a line is rendered as a bullet, and the sign is lost."""
+    found = [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in PAGES
+        for line in _FENCED.sub("", page.read_text(encoding="utf-8")).splitlines()
+        if re.match(r"\s*([+*] +[\d.]|- +[\d.]+ ±)", line)
+    ]
+    assert found == []
+
+
+def test_pages_are_few_words() -> None:
+    """What a newcomer reads, and each tutorial, stay short."""
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "docs").glob("*.md")}
+    words["README.md"] = len((ROOT / "README.md").read_text(encoding="utf-8").split())
+    tutorials = [name for name in words if name.startswith("tutorial-")]
+    assert len(tutorials) == 3
+    assert {name: words[name] for name in tutorials if words[name] > 900} == {}
+    assert sum(words[name] for name in ("README.md", "index.md", "concepts.md", "faq.md", *tutorials)) <= 10_000
+
+
+def test_pages_say_for_whom_they_are() -> None:
+    """The first paragraph of a page names its reader."""
+    pages = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ("index.md", "changelog.md")]
+    first = {page.name: page.read_text(encoding="utf-8").split("\n\n")[1] for page in pages}
+    assert {name: text[:80] for name, text in first.items() if not re.match(r"\*?For ", text)} == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("learning rate", "own-network.md"),
+        ("folder per hospital", "own-data.md"),
+        ("gpu", "gpu.md"),
+        ("secure aggregation", "secure-sums.md"),
+    ],
+)
+def test_what_people_search_for_is_in_a_heading_of_the_right_page(words: str, page: str) -> None:
+    """The search of the site ranks headings first."""
+    found = {
+        file.name
+        for file in (ROOT / "docs").glob("*.md")
+        for heading in _HEADING.findall(_FENCED.sub("", file.read_text(encoding="utf-8")))
+        if words in heading.lower()
+    }
+    assert page in found
+    assert found <= {page, "faq.md"}

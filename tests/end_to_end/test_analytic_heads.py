@@ -53,7 +53,7 @@ def test_any_split_gives_the_head_of_the_pooled_records(cache: Path, tmp_path: P
     mapped, private = HeadFeatures(16), open_data(CONFIG).private
     mapped.standardise(state.standardisation[SPEC.label])
     features = Records(private_outputs(server.public.h0[SPEC.label]._load(), private), private.labels)
-    central = Ridge().head(FeatureMoments.of(mapped, features, 10, second=True), lambda: np.eye(16))
+    central = Ridge().head(FeatureMoments.of(mapped, features, 10, "moments"), lambda: np.eye(16))
     pooled = np.append(central.weight.ravel(), central.bias)
     for head in heads.values():
         assert np.abs(head - pooled).max() < 1e-6 * np.abs(pooled).max()
@@ -74,6 +74,8 @@ def test_clients_join_as_they_are_chosen_and_the_rest_changes_nothing(cache: Pat
         ({"method": "ridge+p", "random_features": 200}, 0.7),
         ({"method": "ridge+p", "head_only": False}, 0.6),
         ({"method": "discriminant+p"}, 0.6),
+        ({"method": "gaussian-head+p"}, 0.6),
+        ({"method": "fedpft+p", "method_options": (("components", 2),)}, 0.5),
         ({"method": "class-means+p"}, 0.4),
         ({"method": "class-means+p", "method_options": (("covariance", "identity"),)}, 0.4),
         ({"method": "closed-form+p"}, 0.2),
@@ -118,6 +120,8 @@ def test_the_statement_says_what_is_protected(cache: Path, tmp_path: Path) -> No
         ({"method": "discriminant+p"}, False),
         ({"method": "fedavg+p", "head_init": "ridge"}, False),
         ({"method": "class-means+p"}, True),  # which sends less
+        ({"method": "gaussian-head+p"}, False),
+        ({"method": "fedpft+p"}, True),  # which sends something else
         ({"method": "fedaux"}, True),
         ({"method": "closed-form+p"}, True),
     ],

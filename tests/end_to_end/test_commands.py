@@ -28,8 +28,7 @@ def test_a_run_its_repetition_and_another_in_its_place(
     history = [json.loads(line) for line in (out / HISTORY).read_text().splitlines()]
     assert [record["round"] for record in history] == [1, 2]
     assert f"FedAUX after 2 rounds: accuracy {next(iter(history[-1]['accuracy'].values())):.3f}" in said
-    assert "Privacy. The certainty scores of this run are (0.1, 1e-05)-differentially private" in said
-    assert "Not covered: local models, their losses and training times are sent without" in said
+    assert "Privacy. Scores: ε = 0.1, δ = 1e-05 per client. Models are not protected." in said
     assert "failed" not in said
     assert f"Report: {out / 'report.html'}" in said
     assert "FedAUX on digits" in (out / "report.html").read_text()
@@ -114,7 +113,7 @@ def test_the_default_folder_tells_what_is_in_it_and_each_prototype_is_shown(
     assert (config.parent / "runs" / "tiny-fedavg-seed7" / FILE).is_file()
     assert "mlp: 0." in result.output
     assert "mlp(features=8): 0." in result.output
-    assert "Nothing was released under differential privacy" in paragraph(result.output)
+    assert "Nothing was sent under noise. Models are not protected." in paragraph(result.output)
 
 
 def test_compare_makes_a_table_and_does_not_repeat_what_is_done(

@@ -66,4 +66,4 @@ def test_the_lines_that_the_readme_names_turn_fedavg_into_fedaux(
 
 
 def test_the_docs_show_the_same_diff() -> None:
-    assert readme_diffs(ROOT / "docs" / "flower.md") == readme_diffs(EXAMPLE / "README.md")
+    assert readme_diffs(ROOT / "docs" / "tutorial-flower.md") == readme_diffs(EXAMPLE / "README.md")

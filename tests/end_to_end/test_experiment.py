@@ -149,6 +149,8 @@ clients = 4
 alpha = 0.1
 [pretrain]
 epochs = 0
+[local]
+epochs = 1
 [distill]
 lr = 0.001
 [privacy]

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from fedaux import Config, Model, run
 from fedaux.config.presets import DEMO
+from fedaux.config.sections import LocalConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,8 +33,13 @@ def test_the_python_block_runs_as_it_stands(
     assert Model.from_pretrained("digits-model").classes == tuple("0123456789")
 
 
-def test_the_example_is_the_demo() -> None:
-    assert Config.load(ROOT / "examples" / "digits.toml") == DEMO
+def test_the_example_is_the_demo_with_default_training() -> None:
+    demo = replace(DEMO, head_init="auto", prepare="auto", local=LocalConfig())
+    assert Config.load(ROOT / "examples" / "digits.toml") == demo
+
+
+def test_the_first_screen_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 700
 
 
 def test_the_mixed_example_runs(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.messages import NO_ANSWER, Failure, Federation, Masked, Order, Reply, SumOrder, SumReply
-from fedaux.privacy.account import read_account
+from fedaux.privacy.account import SiteAccount, read_account
 from fedaux.privacy.mechanism import noise_scale
 from fedaux.runs.runner import in_process
 from fedaux.scoring.base import bound_function
@@ -102,6 +102,8 @@ def test_the_statement_names_the_assumption(private_head: tuple[Result, Path]) -
     text = str(private_head[0].state.ledger.statement())
     assert "as a secure sum, against the server and up to 2 of 6 sites together" in text
     assert "sizes" not in text
+    own = SiteAccount.read(private_head[1] / "clients" / "client-000", 1e-5).statement()
+    assert "Of these, 1 went into secure sums" in own
     crosses = {row["what"]: row["protection"] for row in private_head[0].state.ledger.to_dict()["crosses"]}
     assert crosses["releases, sums of features, or models with their sizes and losses"].endswith("sum over sites only")
 
@@ -236,6 +238,8 @@ def test_a_site_with_an_old_copy_of_its_vault_takes_no_part(tmp_path: Path) -> N
 def test_what_cannot_be_summed_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match=r"teachers\.run_on = 'clients'"):
         secure(replace(CONFIG, method="feddf"))
+    with pytest.raises(ValueError, match="do not add up"):
+        secure(replace(CONFIG, method="fedpft"))
     with pytest.raises(ValueError, match="threshold above 2/3"):
         secure(CONFIG, threshold=0.5)
 

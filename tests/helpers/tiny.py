@@ -10,6 +10,8 @@ MLP = PrototypeSpec.of("mlp", features=8, hidden=8, norm="batch")  # with buffer
 CNN = PrototypeSpec.of("cnn", features=8, width=4)
 TINY: dict[str, Any] = {
     "rounds": 2,
+    "head_init": "random",
+    "local": {"epochs": 1},
     "prototypes": [{"name": MLP.name, **dict(MLP.options)}],
     "data": {"clients": 3, "alpha": 1.0},
     "aux": {"limit": 100},

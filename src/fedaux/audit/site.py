@@ -55,7 +55,8 @@ def training(audit: AuditConfig, **more: Any) -> dict[str, Any]:
         "adjacency": "add-remove",
         "declared_records": MANY,
     }
-    return {"method": "fedavg", "head_only": True, "rounds": 1, "privacy": {**privacy, **more}}
+    one_step = {"method": "fedavg", "head_only": True, "rounds": 1, "local": {"epochs": 1}}
+    return {**one_step, "privacy": {**privacy, **more}}
 
 
 def write_rows(

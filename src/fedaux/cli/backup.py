@@ -60,7 +60,9 @@ def _spent(entries: dict[str, int]) -> str:
 @app.command("write-off", epilog=examples("fedaux deploy write-off hospitals/sites/berlin --entries 7"))
 def write_off(
     folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
-    entries: Annotated[int, typer.Option(min=1, help="That the server has heard of: the site's log has the number.")],
+    entries: Annotated[
+        int, typer.Option(min=1, help="The number of entries that the server knows of, from the site's log.")
+    ],
     as_json: Json = False,
 ) -> None:
     """For an owner whose newest vault is lost for good: what is missing counts as all that was left of the budget.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
+import sysconfig
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -15,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fedaux.core.errors import Exit, exit_code
+from fedaux.core.errors import Exit, FedauxError, exit_code
 
 Threads = Annotated[
     int, typer.Option(min=1, help="Threads for PyTorch; 1 is fastest for small models and exactly repeatable.")
@@ -80,14 +82,37 @@ def print_error(error: BaseException) -> Exit:
     code = exit_code(error)
     text = str(error)
     if code is Exit.DISK and not hasattr(error, "code"):
-        text = f"{text}. Make room or choose another folder (--out, FEDAUX_CACHE); the same command then continues."
-    if code is Exit.BUG:
+        text = f"{text}. {_disk_advice(error)} The same command then continues."
+    own = [] if isinstance(error, FedauxError) else own_frames(error)
+    if own:
+        name = type(error).__name__
+        Console(stderr=True).print("".join(traceback.format_list(own)).rstrip(), markup=False, highlight=False)
+        text = f"your code failed: {name}: {text}"
+    elif code is Exit.BUG:
         with tempfile.NamedTemporaryFile("w", prefix="fedaux-", suffix=".txt", delete=False) as file:
             file.writelines(traceback.format_exception(error))
         name = type(error).__name__
         text = f"this should not have happened ({name}: {text}). Please report it with {Path(file.name)}."
     Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(text)}", highlight=False, soft_wrap=True)
     return code
+
+
+def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The lines of the traceback that are the user's own: neither of this package nor of an installed one."""
+    import fedaux
+
+    installed = tuple({*sysconfig.get_paths().values(), str(Path(fedaux.__file__).parent), "<"})
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    frames = [frame for one in chain for frame in traceback.extract_tb(one.__traceback__)]
+    return [frame for frame in frames if not frame.filename.startswith(installed) and Path(frame.filename).exists()]
+
+
+def _disk_advice(error: BaseException) -> str:
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "Make room, or choose another folder (--out, FEDAUX_CACHE)."
+    return "It cannot be written to: change its permissions, or choose another folder (--out, FEDAUX_CACHE)."
 
 
 def run_app(app: Callable[[], None]) -> int:

@@ -38,25 +38,38 @@ MARKS = {True: "[green]ok[/green]     ", False: "[bold red]problem[/bold red]", 
     epilog=examples(
         "fedaux deploy init try-out --site berlin --site paris     # on this machine, with digits",
         "fedaux deploy init hospitals --site berlin --site paris --host fl.example.org --config my.toml",
+        "fedaux deploy init try-out --config images.toml --data berlin=scans/b --data paris=scans/p --test scans/test",
     )
 )
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for everything.")],
-    site: Annotated[list[str], typer.Option(help="Name of a site; once for each.")],
+    site: Annotated[
+        list[str] | None, typer.Option(help="Name of a site; once for each. Default: federation.sites of --config.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Name or IP address at which sites find the server.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 8443,
     config: Annotated[Path | None, typer.Option(help="A TOML file to start from; without it, digits stand in.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a site's records are; once for each site.")
+    ] = None,
+    test: Annotated[str, typer.Option(metavar="PATH", help="The server's labelled test data.")] = "",
     as_json: Json = False,
 ) -> None:
     """Write all that a server and its sites need to start: TLS certificates, keys, settings, scripts, a README."""
     from fedaux.config.schema import Config
     from fedaux.deploy.layout import Address, demo_config
     from fedaux.deploy.layout import init as write
+    from fedaux.deploy.site_data import parse_paths, with_own_data
 
-    write(folder, site, Address(host, port), Config.load(config) if config else demo_config())
-    readme = folder / "README.md"
-    facts = {"folder": str(folder), "sites": site, "readme": str(readme)}
-    print_result(as_json, facts, f"{readme} says what to do next, in order.")
+    base = Config.load(config) if config else demo_config()
+    sites = list(dict.fromkeys(name for word in data or [] if (name := word.partition("=")[0])))
+    sites = site or sites or list(base.federation.sites)
+    server, own = with_own_data(base, sites, parse_paths(data or [], sites), test)
+    write(folder, sites, Address(host, port), server, own)
+    readme, script = folder / "README.md", folder / "try-all.sh"
+    facts = {"folder": str(folder), "sites": sites, "readme": str(readme)}
+    tried = [f"{script} plays the server and all sites on this machine."] if script.exists() else []
+    print_result(as_json, facts, f"{readme} says what to do next, in order.", *tried)
 
 
 @app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))

@@ -32,7 +32,9 @@ def report(
     folder: Annotated[Path | None, typer.Argument(help="The folder of a run.")] = None,
     vault: Annotated[Path | None, typer.Option(help="At a site: the folder that holds its account.")] = None,
     delta: Annotated[float, typer.Option(help="With --vault: the δ at which to state the total.")] = 1e-5,
-    limit: Annotated[int, typer.Option(help="Show so many clients, those that spent most; 0 shows all.")] = 10,
+    limit: Annotated[
+        int, typer.Option(help="How many clients to show, those that spent most first; 0 shows all.")
+    ] = 10,
     as_json: Json = False,
 ) -> None:
     """What every client released under noise, its total ε, and what is not covered."""
@@ -204,7 +206,7 @@ def audit(
         console.print("[bold red]Nothing could be attacked[/bold red], for the reasons above.")
         raise typer.Exit(Exit.NEGATIVE)
     console.print(
-        "[bold]No violation was found.[/bold] An audit can refute a claim, not prove it: docs/privacy.md does."
+        "[bold]No violation was found.[/bold] An audit can refute a claim, not prove it: docs/proofs.md does."
     )
 
 

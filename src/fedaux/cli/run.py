@@ -34,6 +34,7 @@ app = typer.Typer()
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="A TOML file; every key it leaves out has a default.")
 ]
+Full = Annotated[bool, typer.Option("--full", help="Print the whole privacy statement, not its two lines.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run.")]
 
 
@@ -57,12 +58,15 @@ def run(
     ] = None,
     set_: Settings = None,
     track: Track = None,
-    regions: Annotated[int, typer.Option(min=0, help="Merge so many regional servers; 0 simulates all clients.")] = 0,
+    regions: Annotated[
+        int, typer.Option(min=0, help="Merge this number of regional servers; 0 simulates all clients.")
+    ] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Look at the data, time a few steps, say what would happen, and stop.")
     ] = False,
     threads: Threads = 1,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")] = False,
+    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """Run one configuration. In a folder that already holds this run, continue it."""
@@ -82,16 +86,18 @@ def run(
     usual = Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
     folder = out or numbered_folder(usual, settings)
     experiment = partial(run_over_regions, regions=regions) if regions else run_experiment
-    _run(partial(experiment, settings, folder), folder, track, threads, as_json)
+    _run(partial(experiment, settings, folder), folder, track, threads, as_json, full)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
-def resume(folder: RunFolder, track: Track = None, threads: Threads = 1, as_json: Json = False) -> None:
+def resume(
+    folder: RunFolder, track: Track = None, threads: Threads = 1, full: Full = False, as_json: Json = False
+) -> None:
     """Continue a run that was stopped or killed; the result is the same as if it had not been."""
     with loading(console_for(as_json)):
         from fedaux.runs.runner import resume as resume_experiment
 
-    _run(partial(resume_experiment, folder), folder, track, threads, as_json)
+    _run(partial(resume_experiment, folder), folder, track, threads, as_json, full)
 
 
 @app.command(
@@ -171,7 +177,12 @@ def report(
 
 
 def _run(
-    experiment: Callable[..., FinishedRun], folder: Path, track: list[str] | None, threads: int, as_json: bool
+    experiment: Callable[..., FinishedRun],
+    folder: Path,
+    track: list[str] | None,
+    threads: int,
+    as_json: bool,
+    full: bool,
 ) -> None:
     from fedaux.report.live import Live
     from fedaux.runs.callbacks import make_callbacks
@@ -182,7 +193,7 @@ def _run(
     console = console_for(as_json)
     with Live(console, hint=partial(how_to_continue, folder)) as live:
         result = experiment(on_progress=live.on_progress, callbacks=callbacks)
-    show(result, console, as_json)
+    show(result, console, as_json, full)
 
 
 def _beside(last: RoundResult) -> str:
@@ -193,7 +204,7 @@ def _beside(last: RoundResult) -> str:
     return "  " + ", ".join(f"{name} {value:.3f}" for name, value in values.items() if value is not None)
 
 
-def show(result: FinishedRun, console: Console, as_json: bool) -> None:
+def show(result: FinishedRun, console: Console, as_json: bool, full: bool = False) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
     from fedaux.config.methods import find_method
     from fedaux.report.busy import busy
@@ -222,5 +233,9 @@ def show(result: FinishedRun, console: Console, as_json: bool) -> None:
             f"[bold yellow]{plural(len(failed), 'client')} failed at least once[/bold yellow], "
             f"{client}: {escape(reason)}"
         )
-    console.print(f"[bold]Privacy.[/bold] {result.statement}")
+    if full:
+        console.print(f"[bold]Privacy.[/bold] {result.statement}")
+    else:
+        protected, open_ = result.ledger.short()
+        console.print(f"[bold]Privacy.[/bold] {protected}\n[bold]{open_}[/bold] --full and the report say all of it.")
     console.print(f"Report: [bold]{page}[/bold]; metrics, charts and weights are beside it.", soft_wrap=True)

@@ -42,8 +42,8 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "fedaux demo                  # six methods, each tuned, one seed, about a minute",
-        "fedaux demo --seeds 5 --jobs 2",
+        "fedaux demo                  # six methods, each tuned, one seed, about two minutes",
+        "fedaux demo --seeds 5",
     )
 )
 def demo(
@@ -51,7 +51,7 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="How many splits and initialisations to average over.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds of training.")] = 5,
     epsilon: Annotated[float, typer.Option(help="Privacy budget ε of each client's certainty scores.")] = 1.0,
-    jobs: Jobs = 1,
+    jobs: Jobs = 2,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -241,7 +241,9 @@ def show(result: SweepResult, console: Console, title: str) -> None:
     console.print(results_table(title, table.header, table.texts(), best=table.best()))
     if result.collapsed:
         console.print(f"[bold yellow]{escape(result.collapsed)}[/bold yellow]\n")
-    if result.privacy:
-        console.print(f"[bold]Privacy.[/bold] {result.privacy}\n")
+    if result.privacy_line:
+        console.print(f"[bold]Privacy.[/bold] {result.privacy_line}. The report says all of it.\n", soft_wrap=True)
+    if result.verdict:
+        console.print(f"{escape(result.verdict)}\n", soft_wrap=True)
     words = "tables (Markdown, CSV, LaTeX) and charts are beside it."
     console.print(f"Report: [bold]{result.report}[/bold]; {words}", soft_wrap=True)

@@ -18,7 +18,7 @@ from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
 from fedaux.client.teaching import prepare_teaching
 from fedaux.client.training import ClientTask, labelled, train_in_sum, train_plainly, train_with_privacy
-from fedaux.config.methods import SUMS
+from fedaux.config.methods import allowed_sums
 from fedaux.config.schema import Config
 from fedaux.core.messages import (
     VERSION,
@@ -37,7 +37,7 @@ from fedaux.core.messages import (
 )
 from fedaux.data.federated import class_names
 from fedaux.data.records import Records
-from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums
+from fedaux.methods.analytic_heads import analytic_hooks
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.methods.summed_update import summed_update, to_vector
 from fedaux.models.inference import fingerprint_arrays
@@ -81,12 +81,12 @@ def sums(order: SumsOrder, site: Site) -> Sums | Masked:
     """Sum up features, without noise; only if the client's own settings name a method that sends such sums."""
     config = validate_order(site, order)
     own = config.analytic_head
-    if own is None or order.sends not in SUMS or SUMS.index(order.sends) > (SUMS.index(own.sends) if own.sums else -1):
+    if own is None or order.sends not in allowed_sums(own.sends):
         raise OrderError(
             f"the order asks for unprotected {order.sends} of features; this client's own method and head_init do not"
         )
     features, records = load_mapped(order, site)
-    found = FeatureSums.of(FeatureMoments.of(features, labelled(records), order.classes, order.sends == "moments"))
+    found = analytic_hooks(config).summarise(features, labelled(records), order.classes, order.sends)
     if order.sum:
         return Participation.of(order, site).answer(order, lambda request: to_vector(found.to_arrays()))
     account = BudgetStore(site.account_folder(order.client), config.privacy).account()

@@ -36,7 +36,7 @@ from fedaux.core.messages import (
     statistic,
 )
 from fedaux.models.inference import fingerprint_arrays
-from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.account import SUMMED, BudgetStore
 from fedaux.privacy.roster import ROSTER_FILE, load_signing_key, read_roster, simulated_key
 from fedaux.privacy.secure_sum import (
     Keys,
@@ -114,8 +114,8 @@ class Participation:
 
     @property
     def _real(self) -> bool:
-        """Whether this is a site with a roster and a key of its own, rather than a part of a simulation."""
-        return bool(self.site.config.federation.sites)
+        """Whether this is a site with records, a roster and a key of its own, rather than a part of a simulation."""
+        return self.site.config.data.partition == "own" or (self._home / ROSTER_FILE).exists()
 
     @property
     def _home(self) -> Path:
@@ -174,7 +174,7 @@ class Participation:
                 if scale == 0:
                     self._enter_unprotected()
                 sealed = {name: array.tobytes() for name, array in order.sealed.items()}
-                vector = make(f"secure sum {_own_hash(known.state)}")
+                vector = make(SUMMED + _own_hash(known.state))
                 state, masked = known.state.mask(sealed, vector)
                 write_atomically(path, masked.tobytes(), private=True)
                 self.remember(Remembered(state, {**known.answers, "masked": (question, {})}))

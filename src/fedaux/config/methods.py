@@ -26,7 +26,8 @@ class Method:
         weights: How much each teacher counts on each public example: all equally; by the client's release (FedAUX); or
             by the variance of the teacher's own logits (Fed-ET), which needs no release.
         sends: What clients send: the models they train; or, once per client, what a head is computed from: sums of
-            features per class, optionally with second moments, both unprotected; or their noisy releases.
+            features per class, optionally with second moments, of all records or of each class, or Gaussian mixtures of
+            each class, all unprotected; or their noisy releases.
         hooks: Whatever the other fields cannot express: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are
             the method's options, which `[method_options]` sets.
     """
@@ -36,7 +37,7 @@ class Method:
     proximal: bool = False
     teachers: Literal["none", "clients", "bayesian"] = "none"
     weights: Literal["uniform", "certainty", "variance"] = "uniform"
-    sends: Literal["models", "class-sums", "moments", "releases"] = "models"
+    sends: Literal["models", "class-sums", "moments", "moments-per-class", "mixtures", "releases"] = "models"
     hooks: str | type = ""
 
     @property
@@ -75,7 +76,15 @@ class Method:
         return from_table(cls, options, "method_options.")
 
 
-SUMS = ("class-sums", "moments")  # unprotected; the second includes the first
+_NESTED = ("class-sums", "moments", "moments-per-class")  # each includes those before it
+SUMS = (*_NESTED, "mixtures")  # all unprotected
+
+
+def allowed_sums(agreed: str) -> tuple[str, ...]:
+    """Return what a client may be asked for that has agreed to send one of `SUMS`: what that includes."""
+    return _NESTED[: _NESTED.index(agreed) + 1] if agreed in _NESTED else (agreed,) if agreed in SUMS else ()
+
+
 _ROOM = "fedaux.methods"
 _PLAIN = {
     "fedavg": Method("FedAVG"),
@@ -95,6 +104,8 @@ _HOOKED = {
 _ANALYTIC = {
     "ridge": Method("Ridge", sends="moments", hooks=f"{_ROOM}.analytic_heads:Ridge"),
     "discriminant": Method("Discriminant", sends="moments", hooks=f"{_ROOM}.analytic_heads:Discriminant"),
+    "gaussian-head": Method("Gaussian head", sends="moments-per-class", hooks=f"{_ROOM}.gaussian_head:GaussianHead"),
+    "fedpft": Method("FedPFT", sends="mixtures", hooks=f"{_ROOM}.fedpft:FedPFT"),
     "class-means": Method("Class means", sends="class-sums", hooks=f"{_ROOM}.analytic_heads:ClassMeans"),
     "closed-form": Method("Closed form", sends="releases"),
 }
@@ -116,7 +127,8 @@ _CORRECTED = {"fedaux-scaffold": replace(_PAPER["fedaux"], label="FedAUX-SCAFFOL
 _MORE = {**_WEIGHTED, **_HOOKED, **_ANALYTIC}
 METHODS: dict[str, Method] = {**_PAPER, **_CORRECTED, **_MORE, **_pretrained(_MORE)}
 """All methods by the name that `method` takes: those of the paper; fedaux-scaffold; and fedet, fedavgm, fedadam,
-fedyogi, fednova, scaffold, feddyn, ridge, discriminant, class-means, closed-form, each also with +p."""
+fedyogi, fednova, scaffold, feddyn, ridge, discriminant, gaussian-head, fedpft, class-means, closed-form,
+each also with +p."""
 
 
 def method_name(name: str) -> str:

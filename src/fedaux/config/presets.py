@@ -9,12 +9,15 @@ from typing import Any
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
 
-# Local training is the paper's (one epoch, Adam 1e-3, batches of 32). The paper distils for one epoch at 5e-5, which
-# suits tens of thousands of public images; here there are 575.
+# Local training and the random head are the paper's: one epoch, Adam 1e-3, batches of 32. The paper distils for one
+# epoch at 5e-5, which suits tens of thousands of public images; here there are 575.
 DEMO = Config(
     rounds=5,
+    head_init="random",
+    prepare="selected",
+    local=LocalConfig(epochs=1, optimizer="adam"),
     prototypes=(PrototypeSpec("cnn"),),
     data=DataConfig(source="digits", clients=10, alpha=0.01),
     aux=AuxConfig(fraction=0.5),
@@ -37,6 +40,8 @@ PRESETS = {
     "paper": Preset(
         "those of the FedAUX paper",
         {
+            "head_init": "random",
+            "prepare": "selected",
             "local.epochs": 1,
             "local.optimizer": "adam",
             "local.lr": 1e-3,

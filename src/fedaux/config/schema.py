@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -46,8 +47,8 @@ class Config(Settings):
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
     head_features: Literal["standardised", "raw"] = "standardised"  # head_only: h0's, by mean and deviation of D⁻'s
     random_features: RandomFeatures = 0  # head_only: number of random ReLU features to train heads on; 0: h0's own
-    head_init: str = "random"  # or the head of closed-form, from releases; or of ridge, discriminant, class-means
-    prepare: Literal["selected", "all"] = "selected"  # who releases or sends sums before round 1
+    head_init: str = "auto"  # closed-form where there are releases, else random; or ridge, discriminant, …
+    prepare: Literal["auto", "selected", "all"] = "auto"  # who releases before round 1; auto: all, if a head needs it
     seed: int = 0  # of everything random except the privacy noise
     device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
     precision: Precision = "float32"  # of networks' products; auto: whichever a timed trial finds faster
@@ -75,6 +76,13 @@ class Config(Settings):
                 self.federation.precision == "float32" or hooks.half_precision,
                 f"{method.label} needs federation.precision = 'float32': half precision drowns what its clients send.",
             )
+        if self.data.partition == "folders":
+            require(
+                bool(self.federation.sites),
+                "data.partition = 'folders' needs federation.sites, the names of the folders below data.path: "
+                "one client for each.",
+            )
+            object.__setattr__(self, "data", replace(self.data, clients=len(self.federation.sites)))
         require(
             not self.federation.sites
             or self.data.partition == "own"
@@ -110,17 +118,34 @@ class Config(Settings):
     def local_training(self) -> LocalConfig:
         """`local`, completed with the method's own defaults."""
         hooks = find_method(self.method).make_hooks(dict(self.method_options))
-        return self.local.resolved(hooks.optimizers if hooks is not None else ("adam", "sgd"))
+        allowed = hooks.optimizers if hooks is not None else ("adam", "sgd")
+        return self.local.resolved(allowed, self.head_start != "random", self.head_only)
+
+    @property
+    def head_start(self) -> str:
+        """`head_init`, completed: the head of the releases, where the method asks for them anyway."""
+        if self.head_init != "auto":
+            return self.head_init
+        releases = find_method(self.method).scores and self.privacy.scorer in ("class-embedding", "class-moments")
+        return "closed-form" if releases and self.random_features == 0 else "random"
+
+    @property
+    def prepares_all(self) -> bool:
+        """Whether all clients are asked before round 1, not only those of that round."""
+        computed = self.head_init == "auto" and self.head_start != "random"
+        return self.prepare == "all" or (self.prepare == "auto" and computed)
 
     def _check_analytic_head(self) -> None:
         method, head = find_method(self.method), self.analytic_head
         require(
-            self.head_init == "random" or not method.analytic,
+            self.head_init in ("auto", "random") or not method.analytic,
             f"{method.label} computes its head: leave head_init out.",
         )
         if head is None:
             return
-        require(head.analytic, f"head_init = {self.head_init!r} must be random, or a method that computes its head.")
+        require(
+            head.analytic, f"head_init = {self.head_init!r} must be auto, random, or a method that computes its head."
+        )
         head.make_hooks(dict(self.method_options) if method.analytic else {})
         require(
             head.sends != "releases" or self.privacy.scorer in ("class-embedding", "class-moments"),
@@ -154,18 +179,28 @@ class Config(Settings):
             "private training in secure sums starts from the sum of releases, which also counts the records, and has "
             "one model only: set head_init = 'closed-form', and a method such as fedavg+p or fedadam+p.",
         )
+        head = self.analytic_head
+        require(
+            head is None or head.sends != "mixtures",
+            "mixtures of Gaussians do not add up over sites: with federation.secure take discriminant or ridge.",
+        )
         require(
             federation.over_selection == 0,
             "federation.over_selection ends a round early, and a secure sum needs all of its sites: set it to 0.",
+        )
+        head = self.analytic_head
+        require(
+            head is None or head.sends != "mixtures",
+            "mixtures of clients cannot be added up, so there is no secure sum of them: take gaussian-head for fedpft.",
         )
 
     @property
     def analytic_head(self) -> Method | None:
         """The method whose head is computed: the run's own, or the one whose head training starts from; else None."""
         method = find_method(self.method)
-        if method.analytic or self.head_init == "random":
+        if method.analytic or self.head_start == "random":
             return method if method.analytic else None
-        return find_method(self.head_init)
+        return find_method(self.head_start)
 
     @property
     def releases(self) -> bool:
@@ -267,7 +302,7 @@ def _beside(file: Path, table: dict[str, Any]) -> dict[str, Any]:
     for section in (table.get("data"), table.get("aux")):
         path = section.get("path") if isinstance(section, dict) else None
         if isinstance(section, dict) and isinstance(path, str) and path and (file.parent / path).exists():
-            section["path"] = str(file.parent / path)
+            section["path"] = os.path.normpath(file.parent / path)
     return table
 
 

@@ -25,7 +25,7 @@ from fedaux.config.parsing import (
     require_choice,
 )
 
-Partition = Literal["dirichlet", "shards", "iid", "given", "own"]
+Partition = Literal["dirichlet", "shards", "iid", "folders", "given", "own"]
 Schedule = Literal["constant", "cosine", "step"]
 Alpha = Annotated[float, Within("(0, inf)", "0.01 is extreme, 100 nearly even")]
 Seed = Annotated[int, Within("[-1, inf)")]
@@ -51,7 +51,7 @@ class DataConfig(Settings):
     ] = -1  # of which records those are; −1: the run's seed, so that every seed has its own
     validation_fraction: Momentum = 0.0  # of the private records, held out and evaluated in place of the test set
     clients: Count = 10  # number of simulated clients
-    partition: Partition = "dirichlet"  # or shards, iid; given: as the source has them; own: real sites, each its own
+    partition: Partition = "dirichlet"  # or shards, iid; folders: SITE/CLASS/; given: by the source; own: real sites
     alpha: Alpha = 0.01  # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
     shards: Count = 2  # per client, for partition = "shards"
 
@@ -106,9 +106,9 @@ class LocalConfig(Settings):
 
     section = "local."
 
-    epochs: Count = 1  # E: passes over the client's records a round
-    optimizer: Literal["auto", "adam", "sgd"] = "auto"  # Adam, or SGD where the method needs it
-    lr: Annotated[float, Within("[0, 1e20]")] = 0.0  # learning rate, of the first round; 0: 1e-3 for Adam, 0.1 for SGD
+    epochs: Count = 5  # E: passes over the client's records a round
+    optimizer: Literal["auto", "adam", "sgd"] = "auto"  # SGD from a computed head or where the method needs it; or Adam
+    lr: Annotated[float, Within("[0, 1e20]")] = 0.0  # learning rate, of the first round; 0: one that suits
     momentum: Momentum = 0.0  # SGD's
     weight_decay: NonNegative = 0.0  # λ of the λ/2 ‖θ‖² that is added to the loss
     schedule: Schedule = "constant"  # of lr over the rounds; or cosine, or step: lower after 1/2 and 3/4 of them
@@ -123,12 +123,20 @@ class LocalConfig(Settings):
             "local.momentum is SGD's, Adam has its own: set local.optimizer = 'sgd', or leave local.momentum out.",
         )
 
-    def resolved(self, optimizers: Sequence[str]) -> LocalConfig:
-        """Return the settings with one of these optimisers and its learning rate, if they are left to the method."""
+    def resolved(self, optimizers: Sequence[str], computed_head: bool = False, heads: bool = False) -> LocalConfig:
+        """Return the settings with an optimiser and its learning rate, where they are left to the method.
+
+        Args:
+            optimizers: Those that the method allows.
+            computed_head: Whether training starts from a computed head, which Adam's first steps would undo.
+            heads: Whether only heads are trained, on standardised features; a whole network needs smaller steps then.
+        """
         optimizer = self.optimizer
         if optimizer == "auto":
-            optimizer = "adam" if "adam" in optimizers and not self.momentum else "sgd"
-        return replace(self, optimizer=optimizer, lr=self.lr or (1e-3 if optimizer == "adam" else 0.1))
+            adam = "adam" in optimizers and not self.momentum and not computed_head
+            optimizer = "adam" if adam else "sgd"
+        sgd = 0.01 if computed_head and not heads else 0.1
+        return replace(self, optimizer=optimizer, lr=self.lr or (1e-3 if optimizer == "adam" else sgd))
 
     def lr_at(self, round_: int, rounds: int) -> float:
         """The learning rate of round 1, 2, …, `rounds`."""
@@ -229,5 +237,5 @@ class FederationConfig(Settings):
         for name in self.sites:
             require(
                 re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,
-                f"federation.sites: {name!r} is no name of a site; use letters, digits, - and _.",
+                f"federation.sites: {name!r} cannot be the name of a site; use letters, digits, - and _.",
             )

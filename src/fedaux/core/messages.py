@@ -183,7 +183,9 @@ class SumsOrder:
     client: str
     prototype: str
     classes: int
-    sends: str  # "class-sums"; "moments": with second moments
+    sends: (
+        str  # "class-sums"; "moments": with second moments; "moments-per-class": with those of each class; "mixtures"
+    )
     width: int  # number of features that are summed
     h0: str  # hash of the extractor
     random_features: int  # as in `TrainOrder`
@@ -195,12 +197,12 @@ class SumsOrder:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums of a client's features, without noise, in integer steps (`methods.analytic_heads`)."""
+    """Sums of a client's features in integer steps (`methods.analytic_heads`), or mixtures; without noise."""
 
     client: str
     records: int
     account: str  # `Account` as JSON
-    arrays: Arrays = field(repr=False)  # int64: class_sums (C, D), counts (C,), where asked for moments
+    arrays: Arrays = field(repr=False)  # class_sums, counts, …: `sums_shapes`; or those of `fedpft.Mixtures`
 
 
 @dataclass(frozen=True)

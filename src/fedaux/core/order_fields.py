@@ -242,7 +242,7 @@ FIELDS: dict[type, dict[str, Rule | Choice]] = {
         "client": NAME,
         "prototype": SPEC,
         "classes": CLASSES,
-        "sends": Text(choices=("class-sums", "moments")),
+        "sends": Text(choices=("class-sums", "moments", "moments-per-class", "mixtures")),
         "width": Number(1, 2**20),
         "h0": HASH,
         "random_features": Number(0, MAX_RANDOM_FEATURES),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from fedaux.data.records import Corpus, Indices, Records, is_text
 from fedaux.data.sources import SOURCES, accepts, can_be_private, open_source
 
 SAMPLE = 50_000  # records of a set that are compared, drawn at random from a larger one
+FEW = 8  # records of a client, or of the test set: with fewer, a figure says nothing
 TOLERATED = 0.01  # share of equal records that may be chance; a notice tells of them
 
 
@@ -109,7 +110,7 @@ def open_public(config: Config) -> ServerData:
     corpus = _cached_corpus(replace(config.data, person=""))  # test data is public
     tested = corpus if corpus.test is None else replace(corpus, train=corpus.test, test=None)
     corpus = relabel_strictly(tested, classes)
-    public = _open_auxiliary(config.aux, corpus.train.shape, strict=config.data.strict)
+    public = _open_auxiliary(config.aux, corpus.train, strict=config.data.strict)
     return ServerData(public.train.unlabelled(), corpus.train, classes, (*corpus.notes, *public.notes))
 
 
@@ -173,19 +174,46 @@ _cached_corpus = lru_cache(maxsize=64)(_open_corpus)
 
 
 def _open_auxiliary(
-    aux: AuxConfig, shape: tuple[int, ...] | None = None, held_out: Records | None = None, strict: bool = False
+    aux: AuxConfig, like: Records | None = None, held_out: Records | None = None, strict: bool = False
 ) -> Corpus:
     options = {**dict(aux.options), **(_strictly(aux.source, strict) if aux.source else {})}
+    if aux.source and accepts(aux.source, "folders"):
+        options["folders"] = "classes"  # of any kind: nobody reads the labels
     corpus = Corpus(held_out) if held_out is not None else open_source(aux.source, aux.path or None, **options)
     public = corpus.train
     if aux.limit:
         public = public.take(np.sort(numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]))
-    if shape is not None and public.shape != shape:
+    if like is not None and like.x.shape[1:] == public.x.shape[1:]:
+        _refuse_other_dtype(like, public)
+    if like is not None and public.shape != like.shape:
         raise ValueError(
-            f"auxiliary rows have shape {public.shape}, private rows {shape}; "
+            f"auxiliary rows have shape {public.shape}, private rows {like.shape}; "
             "use the source's `size` option, or another auxiliary source"
         )
     return Corpus(public, notes=corpus.notes)
+
+
+def _refuse_other_dtype(private: Records, public: Records) -> None:
+    """Refuse numbers of another kind: a network would be pre-trained on one scale and see another."""
+    if is_text(private.x) != is_text(public.x) or private.x.dtype != public.x.dtype:
+        raise ConfigError(
+            f"private records are {_dtype(private)} and auxiliary ones {_dtype(public)}: give both the same type, "
+            "images as uint8 from 0 to 255, other numbers as float32."
+        )
+
+
+def _dtype(records: Records) -> str:
+    return "texts" if is_text(records.x) else str(records.x.dtype)
+
+
+def _few_records(parts: Sequence[Indices], test: Records, clients: Sequence[str]) -> list[str]:
+    """Warn of parts that are too small to learn or to measure anything."""
+    sizes = {name: len(part) for name, part in zip(clients, parts, strict=True)}
+    few = [f"{name} has {size}" for name, size in sizes.items() if size < FEW]
+    found = [*few[:3], *([f"{len(few) - 3} more clients have fewer than {FEW}"] if len(few) > 3 else [])]
+    if len(test) < FEW:
+        found.append(f"there are {len(test)} to test on")
+    return [f"very few records: {', '.join(found)}; accuracies will be chance"] if found else []
 
 
 _cached_auxiliary = lru_cache(maxsize=4)(_open_auxiliary)
@@ -198,7 +226,10 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
     Nothing depends on the test records where there are validation records.
     """
     refuse_same_source(data, aux)
-    corpus = _cached_corpus(data)
+    by_folder = data.partition == "folders"
+    if by_folder and not accepts(data.source, "sites"):
+        raise ConfigError(f"data.partition = 'folders' is for data.source = 'images', not {data.source!r}.")
+    corpus = _cached_corpus(data, **({"sites": sites} if by_folder else {}))
     test, validated = corpus.test, data.validation_fraction > 0
     if validated:
         corpus = replace(corpus, test=None)
@@ -217,7 +248,7 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
     if not aux.source:
         held, order = np.split(order, [round(aux.fraction * len(order))])
         held_out = corpus.train.take(np.sort(held))
-    public = _open_auxiliary(aux, corpus.train.shape, held_out, data.strict)
+    public = _open_auxiliary(aux, corpus.train, held_out, data.strict)
     equal = refuse_overlap(corpus.train, public.train) if held_out is None else ""
     if validated:
         held, order = np.split(order, [round(data.validation_fraction * len(order))])
@@ -228,25 +259,25 @@ def _split(data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]) 
             labels = f"labels 0..{len(classes) - 1}, one for each class" if classes else "labels that count from 0"
             raise ValueError(f"the {name} part needs records with {labels}")
     private = corpus.train.take(order)
-    if data.partition == "given":
-        parts = _given_parts(corpus, order, data.clients)
+    if data.partition in ("given", "folders"):
+        parts = _given_parts(corpus, order, sites or tuple(map(_simulated_name, range(data.clients))))
     else:
         parts = partition(private.labels, data.partition, data.clients, data.alpha, data.shards, rng)
     clients = sites or tuple(map(_simulated_name, range(data.clients)))
-    notes = (*corpus.notes, *public.notes, *([equal] if equal else []))
+    notes = (*corpus.notes, *public.notes, *([equal] if equal else []), *_few_records(parts, test, clients))
     return FederatedData(private, tuple(parts), test, public.train.unlabelled(), classes, clients, notes)
 
 
-def _given_parts(corpus: Corpus, order: Indices, clients: int) -> list[Indices]:
+def _given_parts(corpus: Corpus, order: Indices, clients: tuple[str, ...]) -> list[Indices]:
     """Positions in `order` of each client's records, as the source has distributed them."""
     if corpus.site is None:
         raise ConfigError("data.partition = 'given' is for a source that says which client a record belongs to.")
-    parts = [np.flatnonzero(corpus.site[order] == client) for client in range(clients)]
+    parts = [np.flatnonzero(corpus.site[order] == client) for client in range(len(clients))]
     empty = [client for client, part in enumerate(parts) if not len(part)]
-    if empty or int(corpus.site.max()) >= clients:
+    if empty or int(corpus.site.max()) >= len(clients):
         raise ConfigError(
-            f"data.clients = {clients}, but the source distributes its records to {int(corpus.site.max()) + 1}"
-            + (f"; {_simulated_name(empty[0])} has none left to train on" if empty else "")
+            f"data.clients = {len(clients)}, but the source distributes its records to {int(corpus.site.max()) + 1}"
+            + (f"; {clients[empty[0]]} has none left to train on" if empty else "")
             + "."
         )
     return parts

@@ -5,6 +5,7 @@ Of a folder, pixels are cached; labels and persons are read from the paths, one 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +39,13 @@ def image_folder(
     strict: bool = False,
     split: str = "",
     test: str = "",
+    folders: str = "",
+    sites: Sequence[str] = (),
 ) -> Corpus:
     """A folder with a sub-folder of images for each class, or of unlabelled images.
+
+    With `sites`, which data.partition = "folders" passes, it has a folder for each of these sites, with those of the
+    classes in it. Folders that may be sites are refused without it, unless `folders = "classes"` says what they are.
 
     `split` names a sub-folder in which they are instead, `test` one for testing. Without them, `train` and `test` are
     found where there is nothing but such parts of a data set.
@@ -59,7 +65,12 @@ def image_folder(
     chosen = bool(split or test)
     split, test = (split, test) if chosen else find_splits(path)
     root = _subfolder(path, split)
+    if sites:
+        return _images_of_sites(root, path / test if test else None, size, mode, person, strict, sites)
     names = [folder.name for folder in subfolders(root)]
+    require(folders in ("", "classes"), f"data.options.folders = {folders!r} must be 'classes', or be left out.")
+    if not folders:
+        _refuse_site_folders(root)
     taken_for_class = (
         f"{root / 'train'} was taken for a class, because of the folders beside it; if it holds the training images, "
         "write options = {split = 'train'}"
@@ -81,6 +92,69 @@ def image_folder(
     corpus, kept = image_files("images", train, tested, names, size, mode, strict)
     ids = persons_from_paths(person, kept, root) if person else None
     return replace(corpus, train=replace(corpus.train, person=ids), notes=(*corpus.notes, *notes))
+
+
+def _images_of_sites(
+    root: Path, test: Path | None, size: int | None, mode: str, person: str, strict: bool, sites: Sequence[str]
+) -> Corpus:
+    """The images in ROOT/SITE/CLASS, with the position of each one's site."""
+    found = [folder.name for folder in subfolders(root)]
+    if sorted(found) != sorted(sites):
+        raise ConfigError(
+            f"federation.sites = {toml_names(sites)}, but the folders with images in {root} are {', '.join(found)}: "
+            f"write sites = {toml_names(found)} into [federation]."
+        )
+    inner = {site: [folder.name for folder in subfolders(root / site)] for site in sites}
+    names = sorted({name for each in inner.values() for name in each})
+    train, site_of = dict[Path, int | None](), dict[Path, int]()
+    for position, site in enumerate(sites):
+        if not inner[site]:
+            raise ValueError(f"{root / site} must have a sub-folder of images for each class of this site")
+        for name in inner[site]:
+            for file in list_images(root / site / name):
+                train[file], site_of[file] = names.index(name), position
+    tested: dict[Path, int | None] = {}
+    for folder in subfolders(test) if test is not None else []:
+        for group in [folder] if folder.name in names else subfolders(folder):
+            _refuse_new_classes(group.parent, names)
+            tested |= dict.fromkeys(list_images(group), names.index(group.name))
+    corpus, kept = image_files("images", train, tested, names, size, mode, strict)
+    ids = persons_from_paths(person, kept, root) if person else None
+    where = np.array([site_of[file] for file in kept], dtype=np.int64)
+    return replace(corpus, train=replace(corpus.train, person=ids), site=where)
+
+
+def toml_names(names: Sequence[str]) -> str:
+    """["berlin", "paris"]."""
+    return json.dumps(list(names), ensure_ascii=False)
+
+
+def site_layout(root: Path) -> dict[str, list[str]]:
+    """The sub-folders of each folder, if these may be sites and their sub-folders the classes; else {}.
+
+    That is where every folder has sub-folders with images, of at least two names, one of which occurs twice.
+    """
+    inner = {folder.name: [one.name for one in subfolders(folder)] for folder in subfolders(root)}
+    names = [name for each in inner.values() for name in each]
+    repeated = 1 < len(set(names)) < len(names)
+    return inner if len(inner) > 1 and all(inner.values()) and repeated else {}
+
+
+def _refuse_site_folders(root: Path) -> None:
+    inner = site_layout(root)
+    if not inner:
+        return
+    names = sorted({name for each in inner.values() for name in each})
+    raise ConfigError(
+        f"in {root}, are {_some(list(inner))} sites or classes? They share the sub-folders {_some(names)}. "
+        f'If they are sites, write partition = "folders" into [data] and sites = {toml_names(list(inner))} into '
+        "[federation]: one client for each, with its sub-folders as classes. If they are classes, write "
+        'options = {folders = "classes"} into [data].'
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def _own_images(root: Path, size: int | None, mode: str, person: str, declared: Sequence[str]) -> Corpus:
@@ -113,7 +187,7 @@ def persons_from_paths(pattern: str, files: Sequence[Path], root: Path) -> NDArr
     try:
         search = re.compile(pattern).search
     except re.error as error:
-        raise ConfigError(f"data.person = {pattern!r} is no regular expression: {error}.") from error
+        raise ConfigError(f"data.person = {pattern!r} is not a regular expression: {error}.") from error
     matches = (search(file.relative_to(root).as_posix()) for file in files)
     return factorize((match[1 if match.re.groups else 0] or "") if match else "" for match in matches)
 
@@ -137,7 +211,7 @@ def own_format(size: int | None, mode: str) -> tuple[int, int]:
 def open_image(file: Path | IO[bytes]) -> Image.Image:
     """Detect a format by content alone: otherwise Pillow's choice depends on the files that it has seen before."""
     if isinstance(file, Path) and not file.is_file():
-        raise OSError(f"{file} is no file")
+        raise OSError(f"{file} is not a file")
     return Image.open(file, formats=FORMATS)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fedaux.config.parsing import ConfigError
-from fedaux.core.errors import import_function, unknown_name, user_code
+from fedaux.core.errors import FedauxError, import_function, unknown_name, user_code
 from fedaux.data import arrays, images, text
 from fedaux.data.adapters import huggingface
-from fedaux.data.records import Corpus, Records, channels_first
+from fedaux.data.records import Corpus, Records, RecordsError, channels_first
 
 Source = Callable[..., Corpus]
 
@@ -78,11 +79,25 @@ def open_source(name: str, path: str | Path | None = None, **options: Any) -> Co
         inspect.signature(source).bind(**arguments)
     except TypeError as error:
         raise ValueError(f"source {name!r}: {error}; it takes {inspect.signature(source)}") from error
-    with user_code("source", name):
-        corpus = source(**arguments)
-    if not isinstance(corpus, Corpus):
-        raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
-    return tidy(corpus)
+    with naming_file(path):
+        with user_code("source", name):
+            corpus = source(**arguments)
+        if not isinstance(corpus, Corpus):
+            raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
+        return tidy(corpus)
+
+
+@contextmanager
+def naming_file(path: str | Path | None) -> Iterator[None]:
+    """Put the user's file before the message of an error about its records."""
+    try:
+        yield
+    except FedauxError:
+        raise
+    except ValueError as error:
+        if path is None or str(Path(path).expanduser()) in str(error):
+            raise
+        raise RecordsError(f"{path} cannot be read: {error}") from error
 
 
 def tidy(corpus: Corpus) -> Corpus:

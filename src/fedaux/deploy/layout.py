@@ -96,8 +96,13 @@ class Address:
             return False
 
 
-def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> None:
-    """Write a deployment. Only if all of it is on this machine are keys of sites made: a real site makes its own."""
+def init(
+    folder: Path, sites: Sequence[str], address: Address, base: Config, own: Mapping[str, Config] | None = None
+) -> None:
+    """Write a deployment. Only if all of it is on this machine are keys of sites made: a real site makes its own.
+
+    `own` has the settings of sites that differ from `base`, such as their data.
+    """
     folder = folder.expanduser().absolute()
     FederationConfig(sites=tuple(sites))  # validates the names
     if not sites:
@@ -119,7 +124,7 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     write_atomically(server / "server.key", certificate.key_pem(), private=True)
     for name in sites:
         site = folder / "sites" / name
-        write_site(site, name, address, base, ca_certificate)
+        write_site(site, name, address, (own or {}).get(name, base), ca_certificate)
         if address.one_machine:
             write_atomically(server / "keys" / f"{name}.pub", generate_key_pair(site).read_bytes())
     if address.one_machine:
@@ -128,6 +133,8 @@ def init(folder: Path, sites: Sequence[str], address: Address, base: Config) -> 
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
     _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, address=address)})
+    if address.one_machine:
+        _write(folder, {"try-all.sh": render("try-all.sh", sites=sites)}, mode=0o755)
 
 
 def _write_rosters(folder: Path, sites: Sequence[str]) -> None:
@@ -277,20 +284,22 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 def site_config(base: Config, name: str) -> Config:
     """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
-    sums = sends_sums(base)  # only where the site's own settings say so
-    own = ":" in base.method or (sums and find_method(base.method).analytic)  # as code, which is run only then
+    sums, shared = sends_sums(base), base.federation  # sums only where the site's own settings say so
+    own = ":" in base.method or shared.secure or (sums and find_method(base.method).analytic)  # as code, run only then
     teaching: dict[str, Any] = {"seed": base.seed, "aux": _public_data(base), "teachers": base.teachers}
     return Config(
         method=base.method if own else Config.method,
         method_options=base.method_options if own else (),
         rounds=base.rounds,
         head_only=base.head_only,
-        head_init=base.head_init if sums else Config.head_init,
+        head_init=base.head_init if sums or shared.secure else Config.head_init,
         prototypes=base.prototypes,
         data=_own_data(base.data),
         local=base.local,
         privacy=replace(base.privacy, unsafe_seed=-1),
-        federation=FederationConfig(sites=(name,)),
+        federation=FederationConfig(
+            sites=(name,), secure=shared.secure, threshold=shared.threshold, colluders=shared.colluders
+        ),
         **(teaching if base.teachers.run_on == "clients" else {}),
     )
 

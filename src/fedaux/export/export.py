@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import cast
 
 from fedaux import __version__
+from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import ServerData, client_names, open_public
 from fedaux.data.records import RecordSpec
 from fedaux.export.model import FORMAT, Card, Model
 from fedaux.export.onnx_graph import check_onnx_support
 from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
+from fedaux.models.encoders import VisionExtractor
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.server.result import last_evaluations
 from fedaux.server.run_state import RunState, StateError
@@ -56,13 +58,14 @@ def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
 def make_models(state: RunState) -> dict[str, Model]:
     """Return the trained network of each prototype, by its label."""
     public = open_public(state.config)
-    record_spec = RecordSpec.of(public.test)
-    return {
-        spec.label: Model(
-            restore_network(state, spec, record_spec, len(public.classes)), make_card(state, spec, public, record_spec)
-        )
-        for spec in state.config.prototypes
-    }
+    record_spec, models = RecordSpec.of(public.test), dict[str, Model]()
+    for spec in state.config.prototypes:
+        network = restore_network(state, spec, record_spec, len(public.classes))
+        card = make_card(state, spec, public, record_spec)
+        if isinstance(network.features, VisionExtractor):
+            card["encoder"] = network.features.to_card(find_method(state.config.method).pretrained)
+        models[spec.label] = Model(network, card)
+    return models
 
 
 def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int) -> Prototype:

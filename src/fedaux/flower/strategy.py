@@ -215,7 +215,10 @@ class FedAUX(FedAvg):
             seed=seed,
             device=device,
             prototypes=(MODEL,),
-            local=LocalConfig(batch_size=1),  # clients train as they like, for steps in proportion to their records
+            head_init="random",  # the user's own weights
+            local=LocalConfig(
+                epochs=1, batch_size=1
+            ),  # clients train as they like, for steps in proportion to their records
             distill=DistillConfig(distill_epochs, distill_lr, distill_batch_size),
             teachers=TeachersConfig(teacher_weights, max_share, examples=examples),
             privacy=PrivacyConfig(scorer, embedding_dim=embedding_dim, ridge=ridge),

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fedaux.core.errors import SettingsError
 from fedaux.data.labels import factorize, name_or_nobody
 from fedaux.data.records import UNDECLARED, Indices, Records, as_array
+from fedaux.models.registry import inputs_of
 from fedaux.privacy.module_validation import per_record_safe
 
 FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)
@@ -97,7 +98,6 @@ def input_of(layer: str) -> FeaturesOf:
     """
 
     def features(model: nn.Module, x: Tensor) -> Tensor:
-        captured: list[Tensor] = []
         try:
             last = model.get_submodule(layer)
         except AttributeError as error:
@@ -105,11 +105,6 @@ def input_of(layer: str) -> FeaturesOf:
             raise SettingsError(
                 f"input_of({layer!r}): {type(model).__name__} has {names}, and no such layer"
             ) from error
-        hook = last.register_forward_pre_hook(lambda module, inputs: captured.append(inputs[0]))
-        try:
-            model(x)
-        finally:
-            hook.remove()
-        return captured[-1]
+        return inputs_of(last, model, x)[1][-1]
 
     return features

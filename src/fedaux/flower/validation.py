@@ -33,6 +33,7 @@ from fedaux.core.messages import (
 )
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums, sums_shapes
 from fedaux.methods.contribution import ENSEMBLE_BITS
+from fedaux.methods.fedpft import MOST_COMPONENTS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.privacy.mechanism import CALIBRATIONS, UNIT_SENSITIVITY, Bound, Bounds, release_multiplier
 from fedaux.privacy.units import UNITS
@@ -69,7 +70,7 @@ def validate_reply(order: Order, reply: Answer, max_records: int = MAX_RECORDS, 
             _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
         _check_noise(reply)
     elif isinstance(order, SumsOrder) and isinstance(reply, Sums):
-        _check_sums(order, reply, max_records)
+        (_check_mixtures if order.sends == "mixtures" else _check_sums)(order, reply, max_records)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
         if reply.round != order.round:
             raise InvalidReplyError(f"answers round {reply.round}, not {order.round}")
@@ -94,7 +95,7 @@ def max_reply_bytes(order: Order) -> int:
     elif isinstance(order, PrepareOrder):
         arrays = 8 * order.size
     elif isinstance(order, SumsOrder):
-        shapes = sums_shapes(order.classes, order.width, order.sends == "moments")
+        shapes = sums_shapes(order.classes, order.width, order.sends)
         arrays = 8 * sum(math.prod(shape) for shape in shapes.values())
     else:
         beside = 1 if order.method in METHODS else 3  # models that a method sends beside the trained one
@@ -181,7 +182,7 @@ def _check_ensemble(order: TrainOrder, ensemble: Arrays) -> None:
 
 def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
     """Counts of its records, and sums that rows of features can have: by Cauchy-Schwarz (Σ ψ)² ≤ n Σ ψ²."""
-    arrays, shapes = reply.arrays, sums_shapes(order.classes, order.width, order.sends == "moments")
+    arrays, shapes = reply.arrays, sums_shapes(order.classes, order.width, order.sends)
     integers = all(array.dtype == np.int64 for array in arrays.values())
     if not integers or {name: array.shape for name, array in arrays.items()} != shapes:
         raise InvalidReplyError(f"its sums should be 64-bit integers of the shapes {shapes}")
@@ -193,17 +194,40 @@ def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
     if any(max(int(steps.max()), -int(steps.min())) >= 2**58 for steps in arrays.values()):
         raise InvalidReplyError("its sums are out of range")
     sums = FeatureSums.from_arrays(arrays).value()
-    if (sums.class_sums[sums.counts == 0] != 0).any():
+    absent = sums.counts == 0
+    if any((own[absent] != 0).any() for own in (sums.class_sums, sums.class_moments) if own is not None):
         raise InvalidReplyError("it has sums of classes without records")
-    least = (np.square(sums.class_sums) / np.maximum(sums.counts, 1)[:, None]).sum(axis=0)  # of Σ ψ²
+    least = np.square(sums.class_sums) / np.maximum(sums.counts, 1)[:, None]  # of Σ ψ² in each class
     if sums.moments is not None:
-        squares = np.diagonal(sums.moments)
+        if sums.class_moments is None:
+            least, squares = least.sum(axis=0), np.diagonal(sums.moments)
+        else:
+            squares = np.diagonal(sums.class_moments, axis1=1, axis2=2)
         if (least > squares * (1 + RELATIVE_TOLERANCE) + RELATIVE_TOLERANCE).any():
             raise InvalidReplyError("no rows of features have the sums and the second moments that it sends")
         least = squares
     limit = NORM_FACTOR * sums.records * order.width
     if order.standardisation and not float(least.sum()) <= limit:
         raise InvalidReplyError(f"its features have a squared norm of {least.sum():.3g}; {limit:.3g} is the limit")
+
+
+def _check_mixtures(order: SumsOrder, reply: Sums, max_records: int) -> None:
+    """Gaussians of one class each, with counts of at most its records, and moments that features can have."""
+    arrays, classes, width = reply.arrays, order.classes, order.width
+    rows = len(arrays["counts"]) if "counts" in arrays and arrays["counts"].ndim else 0
+    shapes = {"counts": (rows, classes), "means": (rows, width), "variances": (rows, width)}
+    floats = all(array.dtype == np.float32 for array in arrays.values())
+    most = MOST_COMPONENTS * classes
+    if not floats or not 1 <= rows <= most or {name: array.shape for name, array in arrays.items()} != shapes:
+        raise InvalidReplyError(f"its mixtures should be 32-bit floats of 1 to {most} Gaussians, in shapes {shapes}")
+    counts, means, variances = (arrays[name].astype(np.float64) for name in shapes)
+    if not all(np.isfinite(values).all() for values in (counts, means, variances)) or variances.min() < 0:
+        raise InvalidReplyError("its mixtures are not finite, or have negative variances")
+    if counts.min() < 0 or ((counts > 0).sum(axis=1) != 1).any() or not counts.sum() <= max_records * (1 + 1e-4):
+        raise InvalidReplyError(f"its counts are not those of one class for each Gaussian, of {max_records} at most")
+    size, limit = float((np.square(means) + variances).sum(axis=1).max()), NORM_FACTOR * width
+    if order.standardisation and size > limit:
+        raise InvalidReplyError(f"its features have a squared norm of {size:.3g}; {limit:.3g} is the limit")
 
 
 def _norm(array: NDArray[Any]) -> float:

@@ -14,17 +14,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.methods import find_method
 from fedaux.config.parsing import require, require_choice
 from fedaux.core.messages import Arrays
 from fedaux.methods.contribution import FixedSum
-from fedaux.methods.hooks import Hooks
+from fedaux.methods.hooks import Hooks, hooks_of
 
 if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
+    from fedaux.config.schema import Config
     from fedaux.data.records import Records
     from fedaux.models import HeadFeatures
 
@@ -50,7 +52,33 @@ class AnalyticHead(Hooks):
     computes_head = True
 
     @abstractmethod
-    def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head: ...
+    def head(self, sums: Any, covariance: PublicCovariance) -> Head:
+        """Compute the head from the value of what all clients have sent."""
+
+    def summarise(self, features: HeadFeatures, records: Records, classes: int, sends: str) -> Statistics:
+        """Return what a client sends of its labelled records, whose rows are h0's features."""
+        return FeatureSums.of(FeatureMoments.of(features, records, classes, sends))
+
+    def read(self, arrays: Arrays) -> Statistics:
+        """Return what one client or several have sent."""
+        return FeatureSums.from_arrays(arrays)
+
+
+class Statistics(Protocol):
+    """What clients send, once: statistics of several clients are added."""
+
+    def to_arrays(self) -> Arrays: ...
+
+    def __add__(self, other: Any) -> Any: ...
+
+    def value(self) -> Any: ...
+
+
+def analytic_hooks(config: Config) -> AnalyticHead:
+    """Return the hooks of the method whose head is computed: the run's own, or the one that training starts from."""
+    own = find_method(config.method).analytic
+    made = hooks_of(config.method, dict(config.method_options)) if own else hooks_of(config.head_start, {})
+    return cast(AnalyticHead, made)
 
 
 @dataclass(frozen=True)
@@ -120,7 +148,7 @@ def discriminant_head(sums: FeatureMoments, covariance: Matrix) -> Head:
     """The posterior under a Gaussian for each class, all of this covariance."""
     from fedaux.scoring.embedding import linear_discriminant  # with PyTorch, which a method's name must not wait for
 
-    return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums)))
+    return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums.counts)))
 
 
 def nearest_mean_head(sums: FeatureMoments) -> Head:
@@ -136,9 +164,9 @@ def class_means(sums: FeatureMoments) -> Matrix:
     return np.where(counts > 0, sums.class_sums / np.maximum(counts, 1.0), sums.mean)
 
 
-def log_prior(sums: FeatureMoments) -> Matrix:
+def log_prior(counts: Matrix) -> Matrix:
     """Return the log-prior of each class, with one extra record per class so that none is impossible."""
-    return np.asarray(np.log((sums.counts + 1) / (sums.records + len(sums.counts))))
+    return np.asarray(np.log((counts + 1) / (counts.sum() + len(counts))))
 
 
 def within_covariance(sums: FeatureMoments) -> Matrix:
@@ -166,23 +194,26 @@ class FeatureMoments:
     class_sums: Matrix  # Σ ψ over the records of each class, (C, D)
     counts: Matrix  # of each class, (C,)
     moments: Matrix | None = None  # Σ ψψᵀ over all records, (D, D)
+    class_moments: Matrix | None = None  # the same over the records of each class, (C, D, D)
 
     @classmethod
-    def of(cls, features: HeadFeatures, records: Records, classes: int, second: bool) -> Self:
-        """Sum up labelled records whose rows are h0's features; `second`: with second moments."""
+    def of(cls, features: HeadFeatures, records: Records, classes: int, sends: str) -> Self:
+        """Sum up labelled records whose rows are h0's features; `sends` is that of `Method`."""
         import torch
 
         labels, width = records.labels, features.width
         class_sums, counts = np.zeros((classes, width)), np.bincount(labels, minlength=classes).astype(np.float64)
-        moments = np.zeros((width, width)) if second else None
+        parts = {"moments": 1, "moments-per-class": classes}.get(sends, 0)
+        moments = np.zeros((parts, width, width))
         for rows in records.blocks(_BLOCK):
             with torch.inference_mode():
                 psi = features(records.batch(rows)).double().numpy()
             with np.errstate(over="ignore", invalid="ignore"):  # `FeatureSums` refuses what is not finite
                 class_sums += np.eye(classes)[labels[rows]].T @ psi
-                if moments is not None:
-                    moments += psi.T @ psi
-        return cls(class_sums, counts, moments)
+                for part in range(parts):
+                    own = psi if parts == 1 else psi[labels[rows] == part]
+                    moments[part] += own.T @ own
+        return cls(class_sums, counts, moments.sum(axis=0) if parts else None, moments if parts > 1 else None)
 
     @property
     def records(self) -> float:
@@ -198,13 +229,15 @@ class FeatureMoments:
 class FeatureSums:
     """`FeatureMoments` in integer steps, of any number of clients; the symmetric `moments` keep the upper triangle."""
 
-    sums: dict[str, FixedSum]  # class_sums, counts and, where asked for, moments
+    sums: dict[str, FixedSum]  # class_sums, counts and, where asked for, moments or class_moments
 
     @classmethod
     def of(cls, moments: FeatureMoments) -> Self:
         """Convert moments to integer steps; raise an error if any value is not finite or far too large."""
         terms = {"class_sums": moments.class_sums, "counts": moments.counts}
-        if moments.moments is not None:
+        if moments.class_moments is not None:
+            terms["class_moments"] = moments.class_moments[:, *np.triu_indices(moments.class_moments.shape[1])]
+        elif moments.moments is not None:
             terms["moments"] = moments.moments[np.triu_indices(len(moments.moments))]
         return cls({name: FixedSum.of(values, 1.0, SUM_BITS) for name, values in terms.items()})
 
@@ -225,15 +258,27 @@ class FeatureSums:
 
     def value(self) -> FeatureMoments:
         class_sums, counts = self.sums["class_sums"].value(), self.sums["counts"].value()
-        if "moments" not in self.sums:
-            return FeatureMoments(class_sums, counts)
         width = class_sums.shape[1]
-        moments = np.zeros((width, width))
-        moments[np.triu_indices(width)] = self.sums["moments"].value()
-        return FeatureMoments(class_sums, counts, moments + np.triu(moments, 1).T)
+        if "class_moments" in self.sums:
+            each = np.stack([_symmetric(triangle, width) for triangle in self.sums["class_moments"].value()])
+            return FeatureMoments(class_sums, counts, each.sum(axis=0), each)
+        moments = _symmetric(self.sums["moments"].value(), width) if "moments" in self.sums else None
+        return FeatureMoments(class_sums, counts, moments)
 
 
-def sums_shapes(classes: int, width: int, second: bool) -> dict[str, tuple[int, ...]]:
+def _symmetric(triangle: Matrix, width: int) -> Matrix:
+    """(D, D) from its upper triangle."""
+    matrix = np.zeros((width, width))
+    matrix[np.triu_indices(width)] = triangle
+    return matrix + np.triu(matrix, 1).T
+
+
+def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the arrays of `FeatureSums.to_arrays`."""
     shapes: dict[str, tuple[int, ...]] = {"class_sums": (classes, width), "counts": (classes,)}
-    return {**shapes, "moments": (width * (width + 1) // 2,)} if second else shapes
+    triangle = width * (width + 1) // 2
+    if sends == "moments":
+        shapes["moments"] = (triangle,)
+    elif sends == "moments-per-class":
+        shapes["class_moments"] = (classes, triangle)
+    return shapes

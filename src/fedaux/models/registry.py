@@ -243,15 +243,13 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     advice = "let it end in an nn.Linear whose output it returns, or return features and give it an integer `width`"
     if not linear or not shape:
         raise UnsupportedNetworkError(f"where do the features of {name} end? Please {advice}")
-    (path, last), inputs = linear[-1], list[Tensor]()
-    hook = last.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+    path, last = linear[-1]
     training = network.training
     try:
         with torch.no_grad():
-            output = network.eval()(torch.zeros(1, *shape))
+            output, inputs = inputs_of(last, network.eval(), torch.zeros(1, *shape))
             whole = bool(inputs) and inputs[-1].ndim == 2 and torch.equal(last(inputs[-1].clone()), output)
     finally:
-        hook.remove()
         network.train(training)
     if not whole:
         raise UnsupportedNetworkError(f"{name} does not return the output of its last linear layer, {path}: {advice}")
@@ -259,6 +257,16 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     setattr(network.get_submodule(parent), leaf, nn.Identity())
     network.width = last.in_features  # type: ignore[assignment]
     return network
+
+
+def inputs_of(layer: nn.Module, network: nn.Module, x: Tensor) -> tuple[Any, list[Tensor]]:
+    """(network(x), what the layer was called with meanwhile)."""
+    inputs: list[Tensor] = []
+    hook = layer.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+    try:
+        return network(x), inputs
+    finally:
+        hook.remove()
 
 
 def carried_weights(spec: PrototypeSpec, shape: tuple[int, ...], one: nn.Module) -> list[str]:

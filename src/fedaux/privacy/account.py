@@ -38,6 +38,7 @@ FILE = "account.jsonl"
 KEY_FILE, KEY_SIZE = "account.key", 32  # bytes
 LOST = "lost"  # the request of an entry that stands for one that is missing (`BudgetStore.write_off`)
 TRAINING = "training "  # begins the request of a round of private training
+SUMMED = "secure sum "  # is in the request of a site's part in a secure sum
 _NO_COST = 2.0**30  # noise of a lost entry if nothing was left of the budget
 _NOISE_SLACK = 0.995  # of the noise of lost entries that would just use up the total, so that nothing is left of it
 log = logging.getLogger(__name__)
@@ -372,10 +373,15 @@ class SiteAccount:
         if any(entry.unsafe for entry in self.entries):
             return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         kinds = Counter(entry.kind for entry in self.entries)
+        summed = sum(SUMMED in entry.request for entry in self.entries)
+        sums = (
+            f" Of these, {summed} went into secure sums: each costs this against the server together with as many "
+            "other sites as federation.colluders allowed."
+        )
         lost = f", written off: {kinds['written off']}" if kinds["written off"] else ""
         return (
             f"All that this client ever sent under noise (releases: {kinds['release']}, rounds of private training: "
             f"{kinds['private training']}{lost}) costs at most ε = {round_up(self.epsilon)} at δ = {self.delta:g} for "
             f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. Models that were trained without "
-            "noise, and sums of features, are not in this account, and are not covered."
+            f"noise, and sums of features, are not in this account, and are not covered.{sums if summed else ''}"
         )

@@ -296,6 +296,19 @@ class Ledger:
             covered = "scores, which the head is made of" if not self.unprotected_sums else "scores only, not sums"
         return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self._accounts)} clients: {covered}"
 
+    def short(self) -> tuple[str, str]:
+        """Return the statement in two lines for a terminal: what noise protects, and what it does not."""
+        if self.unsafe:
+            return "NOT PRIVATE: the noise was drawn from a known seed.", "Nothing is protected."
+        covered = [*(["scores"] if self.releases else []), *(["models"] if self.models_covered else [])]
+        what = " and ".join(covered).capitalize()
+        first = f"{what}: ε = {round_up(self.max_epsilon)}, δ = {self.delta:g} per client." if covered else ""
+        open_ = [*(["models"] if self.models and not self.models_covered else [])]
+        open_ += ["sums of features"] if self.unprotected_sums else []
+        if open_:
+            return first or "Nothing was sent under noise.", f"{' and '.join(open_).capitalize()} are not protected."
+        return first or "Nothing was sent under noise.", "Sizes of data and times of replies are not protected."
+
     def statement(self) -> str:
         """Return the statement as one self-contained paragraph that is explicit about what it does not cover."""
         if self.unsafe:

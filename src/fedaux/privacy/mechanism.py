@@ -150,7 +150,7 @@ def discretisation(size: int, scale: float, tail: float = 64.0) -> float:
 
     Whatever is (ε, δ)-private with continuous noise, N(0, scale²) on every coordinate, is (ε + c, e^c δ + e^(ε + c −
     tail²/2))-private with discrete noise; the costs of several mechanisms add up, however they are sampled and chosen.
-    The proof is in docs/privacy.md, "The noise". It needs a scale of ten steps; below that nothing is promised.
+    The proof is in docs/proofs.md, "The noise". It needs a scale of ten steps; below that nothing is promised.
     """
     reach = (math.sqrt(size) + tail) / scale
     return reach * reach / 11.0 if scale >= 10.0 else math.inf
@@ -269,7 +269,7 @@ def release_multiplier(epsilon: float, delta: float, calibration: str, adjacency
     return multiplier(epsilon, delta, calibration, size, float(UNIT_SENSITIVITY[adjacency] * MIN_STEPS))
 
 
-LEAST_SHARE = 2.0**8  # scale in steps of a site's share of the noise; docs/privacy.md, "Noise that sites share"
+LEAST_SHARE = 2.0**8  # scale in steps of a site's share of the noise; docs/proofs.md, "Noise that sites share"
 
 
 def noise_scale(summary_size: int, sensitivity: float, privacy: PrivacyConfig, honest: int = 1) -> float:

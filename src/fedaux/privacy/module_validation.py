@@ -73,7 +73,7 @@ FREE_OPTIONS: dict[type[nn.Module], frozenset[str]] = {
 _KNOWN_VALUES = {"activation": (F.relu, F.gelu)}  # of an option that is code, which could do anything
 _FEDAUX = (
     "registry.Prototype registry.HeadFeatures networks.Extractor networks.BasicBlock networks.InvertedResidual "
-    "networks.Unit encoders.TextExtractor encoders.VisionExtractor"
+    "networks.Unit encoders.TextExtractor encoders.VisionExtractor published.Residual"
 )
 _TIMM = (
     "adaptive_avgmax_pool.SelectAdaptivePool2d attention.Attention mlp.Mlp norm.LayerNorm norm.LayerNorm2d "

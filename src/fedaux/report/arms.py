@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
+from fedaux.core.metrics import METRIC_NAMES
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import FILE, RunState, StateError
 
@@ -30,6 +31,8 @@ class ArmResult:
     privacy: str = ""  # the statement of the first run, where anything was released under noise
     warning: str = ""  # where a run of it ended with a collapsed model
     note: str = ""  # where some of its runs are shorter than others
+    privacy_line: str = ""  # of the first run, in one line
+    metrics: tuple[tuple[dict[str, float], ...], ...] = ()  # of each run and round, the mean over prototypes
 
     def to_dict(self, base: Path) -> dict[str, Any]:
         """Return the arm for JSON, with folders relative to `base`."""
@@ -91,6 +94,12 @@ def collapsed(runs: Sequence[FinishedRun]) -> str:
     return f"{count}{warnings[0]}" if warnings else ""
 
 
+def round_metrics(run: FinishedRun, rounds: int) -> tuple[dict[str, float], ...]:
+    """All metrics of the first rounds beside the accuracy."""
+    found = ({key: result.mean_metric(key) for key in METRIC_NAMES} for result in run.state.history[:rounds])
+    return tuple({key: value for key, value in one.items() if value is not None} for one in found)
+
+
 def _arm(runs: Sequence[FinishedRun], keys: Sequence[str], named: Sequence[str]) -> ArmResult:
     rounds, wanted = min(len(run.curve) for run in runs), max(run.state.config.rounds for run in runs)
     short = [f"seed {run.state.config.seed} ({len(run.curve)})" for run in runs if len(run.curve) < wanted]
@@ -106,4 +115,6 @@ def _arm(runs: Sequence[FinishedRun], keys: Sequence[str], named: Sequence[str])
         runs[0].statement,
         collapsed(runs),
         f"{len(short)} of {len(runs)} runs not finished, cut to {rounds} rounds: {', '.join(short)}" if short else "",
+        runs[0].ledger.summary(),
+        tuple(round_metrics(run, rounds) for run in runs),
     )

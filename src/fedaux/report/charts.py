@@ -322,7 +322,9 @@ class Bubbles(Chart):
         axes.set(xlabel="client", ylabel="class", xlim=(-0.6, len(self.clients) - 0.4))
         axes.set(ylim=(len(self.classes) - 0.4, -0.6), aspect="equal")
         axes.set_yticks(range(len(self.classes)), [name[:40] for name in self.classes], size=_fitting(self._cell))
-        axes.set_xticks(range(0, len(self.clients), int(np.ceil(0.3 / self._cell))))
+        places = range(0, len(self.clients), int(np.ceil(0.3 / self._cell)))
+        named = not all(name.startswith("client-") for name in self.clients)  # else a number says as much
+        axes.set_xticks(places, [self.clients[i][:40] if named else str(i) for i in places], rotation=60 * named)
         axes.tick_params(length=0)
         axes.grid(axis="y")
 

@@ -64,7 +64,7 @@ def write_comparison(
     runs = {arm.label: [FinishedRun(RunState.load(one), one) for one in arm.folders] for arm in arms}
     makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
     sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
-    sections[1:1] = _statistics(arms, target)
+    sections[1:1] = [*_own_settings(arms), *_statistics(arms, target)]
     config = next(iter(runs.values()))[0].state.config
     sections.append(
         settings_section(f"Of {arms[0].label}, first seed: every key that differs from its default.", config)
@@ -72,7 +72,18 @@ def write_comparison(
     subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"  # seeds vary
     subtitle += f" · {note}" if note else ""
     warnings = [f"{arm.label}: {text}" for arm in arms for text in (arm.note, arm.warning) if text]
+    warnings = suggest_once(warnings)
     return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, formats=formats, warnings=warnings)
+
+
+def suggest_once(warnings: Sequence[str]) -> list[str]:
+    """Leave out a suggestion that an earlier warning has made."""
+    found, made = list[str](), set[str]()
+    for text in warnings:
+        what, mark, suggestion = text.partition(" First try: ")
+        found.append(what if suggestion in made else text)
+        made |= {suggestion} if mark else set()
+    return found
 
 
 def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
@@ -115,7 +126,11 @@ def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
         yield _curve_figure({arm.label: arm for arm in arms}, "curves")
         return
     row, column = keys
-    for value in dict.fromkeys(arm.labels[column] for arm in arms):
+    values = dict.fromkeys(arm.labels[column] for arm in arms)
+    if len(values) == len(arms):  # one curve each: they belong into one chart
+        yield _curve_figure({arm.label: arm for arm in arms}, "curves")
+        return
+    for value in values:
         name = re.sub(r"[^\w.+]+", "-", f"{column} {value.split(' = ')[-1]}", flags=re.ASCII).strip("-")
         chosen = {arm.labels[row]: arm for arm in arms if arm.labels[column] == value}
         yield _curve_figure(chosen, f"curves-{name}", value)
@@ -248,18 +263,25 @@ def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     return Section("costs", "Time and communication", text, table=HtmlTable(head, rows))
 
 
-def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
-    """What a label leaves out of an arm's settings stands in a column of its own."""
+def _own_settings(arms: Sequence[ArmResult]) -> list[Section]:
+    """What a label leaves out of an arm's settings, as after tuning."""
     more = {
         arm.label: [f"{key} = {arm.settings[key]}" for key in arm.settings if key not in arm.labels] for arm in arms
     }
+    if not any(more.values()):
+        return []
+    rows = [(label, ", ".join(settings)) for label, settings in more.items()]
+    text = "The settings in which the methods differ from one another."
+    return [Section("tuned", "Each with its own settings", text, table=HtmlTable(("", "settings"), rows))]
+
+
+def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     rows = [
         (label, str(one.state.config.seed), f"{100 * one.accuracy:.1f} %", str(_relative(one.folder, folder)))
-        + ((", ".join(more[label]),) if any(more.values()) else ())
         for label, results in runs.items()
         for one in results
     ]
-    head = ("", "seed", "accuracy", "folder", *(["settings"] if any(more.values()) else []))
+    head = ("", "seed", "accuracy", "folder")
     text = "The command fedaux report FOLDER makes a page of its own for any of them."
     return Section("runs", "Runs", text, table=HtmlTable(head, rows))
 

@@ -156,22 +156,30 @@ def escape(text: str) -> str:
 
 
 def summary_csv(arms: Sequence[ArmResult]) -> str:
-    """One line per arm: its settings, how many seeds, mean and std of each figure, and its privacy statement."""
-    names = [f"{figure}_{part}" for figure in Figures._fields for part in ("mean", "std")]
+    """One line per arm: settings, number of seeds, mean and std of all figures and metrics, privacy statement."""
+    figures, measured = Figures._fields, _metrics(arms)
+    names = [f"{figure}_{part}" for figure in (*figures, *measured) for part in ("mean", "std")]
     lines: list[list[Any]] = [["label", *_keys(arms), "n", *names, "privacy"]]
     for arm in arms:
-        numbers = [part for cell in Figures.of(arm.curves) for part in (cell.mean, cell.std)]
+        numbers: list[Any] = [part for cell in Figures.of(arm.curves) for part in (cell.mean, cell.std)]
+        for key in measured:
+            values = [rounds[-1][key] for rounds in arm.metrics if rounds and key in rounds[-1]]
+            cell = Cell.of(np.array(values)) if values else None
+            numbers += [cell.mean, cell.std] if cell else ["", ""]
         lines.append([arm.label, *arm.settings.values(), len(arm.seeds), *numbers, arm.privacy])
     return to_csv(lines)
 
 
 def runs_csv(arms: Sequence[ArmResult]) -> str:
     """The long form: one line per run and round."""
-    lines: list[list[Any]] = [["label", *_keys(arms), "seed", "round", "accuracy"]]
+    measured = _metrics(arms)
+    lines: list[list[Any]] = [["label", *_keys(arms), "seed", "round", "accuracy", *measured]]
     for arm in arms:
-        for seed, curve in zip(arm.seeds, arm.curves.tolist(), strict=True):
+        for place, (seed, curve) in enumerate(zip(arm.seeds, arm.curves.tolist(), strict=True)):
+            rounds = arm.metrics[place] if arm.metrics else ({},) * len(curve)
             lines += [
-                [arm.label, *arm.settings.values(), seed, round_, accuracy] for round_, accuracy in enumerate(curve, 1)
+                [arm.label, *arm.settings.values(), seed, round_, accuracy, *(found.get(key, "") for key in measured)]
+                for round_, (accuracy, found) in enumerate(zip(curve, rounds, strict=True), 1)
             ]
     return to_csv(lines)
 
@@ -180,6 +188,11 @@ def to_csv(lines: Iterable[Sequence[Any]]) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(lines)
     return file.getvalue()
+
+
+def _metrics(arms: Sequence[ArmResult]) -> list[str]:
+    """The metrics beside accuracy that any run has."""
+    return list(dict.fromkeys(key for arm in arms for rounds in arm.metrics for found in rounds for key in found))
 
 
 def _keys(arms: Sequence[ArmResult]) -> list[str]:

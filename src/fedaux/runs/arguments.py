@@ -16,6 +16,7 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core import here
 from fedaux.core.errors import unknown_name
+from fedaux.data.images import subfolders
 from fedaux.data.objects import DataError, as_corpus, joined, name_corpus, source_of, with_test
 from fedaux.data.records import Corpus
 from fedaux.data.sources import SOURCES, open_source
@@ -90,7 +91,11 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
             raise ConfigError(f"clients = {section['clients']}, but data is a list for {len(data)} clients.")
         section |= {"partition": "given", "clients": len(data)}
     elif isinstance(data, (str, PurePath)) and test is None:
-        table["data"] = section | _named_source(data, size)
+        named = _named_source(data, size)
+        table["data"] = section | named
+        federation = _section(table, "federation")
+        if section.get("partition") == "folders" and named.get("path") and not federation.get("sites"):
+            table["federation"] = federation | {"sites": [one.name for one in subfolders(Path(named["path"]))]}
         return
     else:
         corpus = _open(data, "data", size)

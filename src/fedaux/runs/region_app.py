@@ -16,13 +16,14 @@ from fedaux.flower.server_app import Connect, regional_app
 from fedaux.report.progress import print_progress
 from fedaux.runs.folders import stored_state
 from fedaux.runs.reporting import ReportingFederation, reporting
-from fedaux.runs.runner import describe
+from fedaux.runs.runner import describe, without_auto_head
 from fedaux.server.regions import Region, RegionSpec
 from fedaux.server.run_lock import RunLock
 from fedaux.server.server import make_server
 
 
 def main(config: Config, folder: Path, part: RegionSpec, connect: Connect) -> None:
+    config = without_auto_head(config)
     home, own = part.folder(folder), part.clients(client_names(config))
     with RunLock(home) as lock, reporting(home, config, own) as report:
         on_progress = each_of(report, print_progress)

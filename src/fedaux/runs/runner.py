@@ -115,6 +115,11 @@ def progress_panel(on_progress: OnProgress | None) -> Iterator[OnProgress]:
         yield panel.on_progress
 
 
+def without_auto_head(config: Config) -> Config:
+    """Return the settings of a run over regions, in which no head is computed unless somebody asks for it."""
+    return replace(config, head_init="random") if config.head_init == "auto" else config
+
+
 def run_over_regions(
     config: Config,
     folder: str | Path,
@@ -129,6 +134,7 @@ def run_over_regions(
     It waits for all regions, and its result is bit-identical to that of one server that asks all clients itself.
     status.json in the folder shows its progress and the last answer of each region.
     """
+    config = without_auto_head(config)
     if config.teachers.standing or config.analytic_head is not None:
         raise RegionError(
             "regional servers hand on releases and sums of models only: leave --regions out, or teachers.standing, "

@@ -268,7 +268,11 @@ HEADS: dict[str, Callable[[Moments, Reference], tuple[Vector, Vector]]] = {
 
 
 DIMENSIONS = (16, 32, 64, 128, 256)
-SPLITS = ((0.57, 0.1, 0.82), (0.7, 0.1, 0.7), (0.85, 0.1, 0.52))  # of the noise; counts need the least
+SPLITS = tuple(  # (a, b, m) of norm 1, the counts' share first
+    (math.sqrt(1 - b * b) * math.cos(angle), b, math.sqrt(1 - b * b) * math.sin(angle))
+    for b in (0.1, 0.2, 0.35)
+    for angle in (math.pi / 3.3, math.pi / 4, math.pi / 5.7)
+)
 _CLUSTERS = 10  # of public rows to a pseudo-class: classes have several modes, and clusters are too easy to tell apart
 _PUBLIC_ROWS = 8192  # to plan with
 

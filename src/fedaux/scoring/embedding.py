@@ -285,13 +285,14 @@ class Pooled:
     def head(self, public: Arrays, reference: Reference) -> Head:
         """(weights (C, H), biases (C,)) of a head on h0's own features, by discriminant analysis of the class means.
 
-        Rows of a class are taken to vary as public rows do, around means that are shrunk according to the noise; and φ
-        to be linear in the features: it is a direction, and the public map has norm 1 in the median. It works for
-        clients with one class as for clients with all.
+        Rows of a class are taken to vary as public rows do, around means that are shrunk according to the noise, by
+        which logits are tempered as well. φ is taken to be linear in the features: it is a direction, and the public
+        map has norm 1 in the median. It works for clients with one class as for clients with all.
         """
         rows, width = Gaussian(reference.mean, reference.covariance), len(reference.mean)
         means = np.stack([density.mean for density in self.densities(rows)])
-        covariance = rows.covariance + 1e-6 * np.trace(rows.covariance) / width * np.eye(width)
+        noise = float(np.square(self.sigma).mean())  # of a mean: a row differs from it by its own variation and this
+        covariance = rows.covariance + (noise + 1e-6 * np.trace(rows.covariance) / width) * np.eye(width)
         return on_features(public, *linear_discriminant(means, covariance, self.log_priors))
 
     @property

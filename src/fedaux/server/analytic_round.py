@@ -15,8 +15,7 @@ from torch import nn
 from fedaux.core.messages import Arrays, Failure
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import Costs
-from fedaux.methods.analytic_heads import AnalyticHead, FeatureSums, Head, Matrix, shrunk
-from fedaux.methods.hooks import hooks_of
+from fedaux.methods.analytic_heads import Head, Matrix, analytic_hooks, shrunk
 from fedaux.models import HeadFeatures, Prototype, flatten_state
 from fedaux.models.inference import Rows, transform_rows
 from fedaux.scoring.embedding import ClassEmbeddingScorer
@@ -33,13 +32,11 @@ def compute_heads(server: Server, state: RunState, embedding: PublicEmbedding | 
     if head.sends == "releases":
         assert embedding is not None
         return closed_form_heads(server, state, embedding)
-    options = dict(server.config.method_options) if server.method.analytic else {}
-    name = server.config.method if server.method.analytic else server.config.head_init
-    hooks = cast(AnalyticHead, hooks_of(name, options))
+    hooks = analytic_hooks(server.config)
     for label, arrays in state.sums.items():
         mapped = head_features(server, state, label)
         covariance = partial(public_covariance, server, label, mapped)
-        computed = hooks.head(FeatureSums.from_arrays(arrays).value(), covariance)
+        computed = hooks.head(hooks.read(arrays).value(), covariance)
         weights[label] = with_head(server, label, weights[label], mapped, computed)
     return replace(state, weights=weights)
 

@@ -25,7 +25,7 @@ from fedaux.core.messages import (
 )
 from fedaux.core.progress import WorkProgress
 from fedaux.core.timing import Costs, payload_bytes
-from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums, sums_shapes
+from fedaux.methods.analytic_heads import SUM_BITS, analytic_hooks, sums_shapes
 from fedaux.methods.summed_update import from_vector, vector_length
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.registry import carried_weights
@@ -122,7 +122,7 @@ def prepare(
     config, first = server.config, state.round == 0
     head = config.analytic_head if first or server.method.analytic else None
     secure = config.federation.secure  # a second sum would be another release
-    asked = server.clients if first and (config.prepare == "all" or secure) else [] if secure else chosen
+    asked = server.clients if first and (config.prepares_all or secure) else [] if secure else chosen
     before, failures = replace(state, selected=tuple(asked)), list[Failure]()
     prepared = before
     with costs.phase("score"):
@@ -166,10 +166,11 @@ def collect_sums(
     orders = [server.orders.sums(state, client, sends) for client in missing]
     if server.config.federation.secure:
         return sum_features(server, federation, state, orders, costs)
-    sums = {label: FeatureSums.from_arrays(arrays) for label, arrays in state.sums.items()}
+    hooks = analytic_hooks(server.config)
+    sums = {label: hooks.read(arrays) for label, arrays in state.sums.items()}
     accounts, records, failures = dict[str, Account](), dict[str, int](), list[Failure]()
     for reply in _replies(Sums, federation, orders, "no sums", failures, costs):
-        label, added = server.label_of(reply.client), FeatureSums.from_arrays(reply.arrays)
+        label, added = server.label_of(reply.client), hooks.read(reply.arrays)
         sums[label] = sums[label] + added if label in sums else added
         accounts[reply.client], records[reply.client] = Account.from_json(reply.account), reply.records
     arrays = {label: total.to_arrays() for label, total in sums.items()}
@@ -199,7 +200,7 @@ def sum_features(
     """Collect the sums of features of all clients of each prototype as one secure sum, without noise."""
     failures, sums = list[Failure](), dict(state.sums)
     for label, group in by_prototype(server, orders).items():
-        shapes = sums_shapes(server.classes, group[0].width, group[0].sends == "moments")
+        shapes = sums_shapes(server.classes, group[0].width, group[0].sends)
         total, failed = secure_total(server, state, federation, group, vector_length(shapes), costs)
         failures += failed
         if total is not None:

@@ -49,7 +49,7 @@ class RegionSpec:
     def parse(cls, text: str) -> RegionSpec:
         found = re.fullmatch(r"(\d+)/(\d+)", text)
         if not found or not 1 <= int(found[1]) <= int(found[2]):
-            raise RegionError(f'region = {text!r} is none; the first of two is region="1/2"')
+            raise RegionError(f'region = {text!r} is not a region; the first of two is region="1/2"')
         return cls(int(found[1]), int(found[2]))
 
     @classmethod

@@ -72,9 +72,10 @@ class Server:
     @cached_property
     def roster(self) -> dict[str, bytes] | None:
         """The public keys of real sites, from the file beside the run's folder; None: sites are simulated."""
-        if not self.config.federation.sites or self.folder is None:
+        path = None if self.folder is None else self.folder.parent / ROSTER_FILE
+        if path is None or (self.config.data.partition != "own" and not path.exists()):
             return None
-        return read_roster(self.folder.parent / ROSTER_FILE)
+        return read_roster(path)
 
     def with_accounts(self, path: Path) -> Server:
         """Return a server that reads and records the sites' account counts in a file shared by all runs."""

@@ -172,6 +172,21 @@ def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = Tru
     return Advice(study, tuple(rows), tuple(left_out), tuple(differences))
 
 
+def consequence(row: Row) -> str:
+    """Say in one sentence what leaves the clients."""
+    if "sums of features" in row.needs:
+        return "Sums of features leave the clients without noise; --keep-sums leaves such methods out."
+    sums = [f"noisy sums under ε = {row.epsilon:g}"] if row.epsilon else []
+    models = [] if METHODS[row.method].analytic else ["models without protection"]
+    return f"What leaves the clients: {', and '.join([*sums, *models])}."
+
+
+def options(row: Row) -> str:
+    """Write the options of `fedaux run` that make it this method."""
+    start = [f"--set head_init={row.start}", "--set prepare=all"] if row.start else []
+    return " ".join([f"--set method={row.method}", *start])
+
+
 def _kind(setting: Setting) -> tuple[bool, bool]:
     return setting.frozen, setting.architectures > 1
 

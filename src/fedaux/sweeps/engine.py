@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.method_facts import reason
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, no_progress
-from fedaux.report.arms import ArmResult, collapsed
+from fedaux.report.arms import ArmResult, collapsed, round_metrics
 from fedaux.report.comparison_page import write_comparison
 from fedaux.report.statistics import HEADER as DIFFERENCES
 from fedaux.report.statistics import differences, differences_csv
@@ -141,6 +142,28 @@ class SweepResult:
         return "\n\n".join(f"{'; '.join(names)}: {statement}" for statement, names in labels.items())
 
     @property
+    def privacy_line(self) -> str:
+        """The privacy of the arms that release anything, in one line."""
+        lines = dict.fromkeys(arm.privacy_line for arm in self.arms if arm.privacy_line)
+        return "; ".join(lines)
+
+    @property
+    def verdict(self) -> str:
+        """Who won, and why, in plain words; "" where not methods are compared."""
+        if list(self.sweep.axes) != ["method"] or len(self.arms) < 2:
+            return ""
+        ranked = sorted(self.arms, key=lambda arm: -self.accuracy[arm.label])
+        trained = [arm for arm in ranked if not find_method(arm.settings["method"]).analytic]
+        shown = list(dict.fromkeys([ranked[0].label, *(arm.label for arm in trained[:1])]))
+        methods = {arm.label: find_method(arm.settings["method"]) for arm in ranked}
+        texts = [
+            f"{label} has the highest accuracy{' of the methods that train' if place else ''}, "
+            f"{100 * self.accuracy[label]:.1f} %: {reason(methods[label])}."
+            for place, label in enumerate(shown)
+        ]
+        return " ".join(texts)
+
+    @property
     def collapsed(self) -> str:
         """A sentence that names the arms whose model collapsed; "" for none."""
         names = [arm.label for arm in self.arms if arm.warning]
@@ -196,9 +219,8 @@ def write_results(result: SweepResult) -> SweepResult:
         result.raise_failures()  # there is nothing else to show
     table, caption, pivoted = result.table, result.caption, pivot(result.arms)
     label = "tab:" + re.sub(r"[^a-z0-9]+", "-", result.folder.absolute().name.lower()).strip("-")
-    notes = "\n\n".join(
-        [*(f"{label}: {settings}." for label, settings in result.chosen), *filter(None, [result.privacy])]
-    )
+    settings = [f"{label}: {settings}." for label, settings in result.chosen]
+    notes = " ".join([*settings, *([f"Privacy: {result.privacy_line}."] if result.privacy_line else [])])
     text, tex = f"{caption}\n\n{markdown(table.texts(), table.header)}", latex(table, caption, notes, label)
     if pivoted:
         text += f"\nAfter the last round:\n\n{markdown(pivoted.texts(), pivoted.header)}"
@@ -300,6 +322,8 @@ def _arm_result(arm: Arm, results: list[FinishedRun]) -> ArmResult:
         np.array([result.curve for result in results]),
         results[0].statement if results and private else "",
         collapsed(results),
+        privacy_line=results[0].ledger.summary() if results and private else "",
+        metrics=tuple(round_metrics(result, len(result.curve)) for result in results),
     )
 
 

@@ -68,7 +68,7 @@ class MethodSettings:
             source = f"tuned, {saved['budget']} settings a method tried on validation data"
             return cls(source, methods, {"data.test_seed": saved["test_seed"]}, True, saved["config"])
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ConfigError(f"{file} is no file of winners ({error}); `fedaux tune` writes one.") from error
+            raise ConfigError(f"{file} is not a file of winners ({error}); `fedaux tune` writes one.") from error
 
     @classmethod
     def of_the_demo(cls) -> MethodSettings:

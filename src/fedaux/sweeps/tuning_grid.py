@@ -205,7 +205,7 @@ def _concerns(key: str, base: Config, method: Method) -> bool:
 
 def _head(base: Config, method: Method) -> str:
     """Return what the head that training starts from is computed from."""
-    return "" if method.analytic or base.head_init == "random" else find_method(base.head_init).sends
+    return "" if method.analytic or base.head_init in ("auto", "random") else find_method(base.head_init).sends
 
 
 def _allows(method: Method) -> Callable[[Settings], bool]:

@@ -1,6 +1,8 @@
 """What all commands share: examples, errors as one paragraph with a code, and a traceback only for bugs."""
 
+import operator
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -35,7 +37,7 @@ def test_examples_are_lines_to_copy_and_brackets_stay() -> None:
     ("error", "code", "words"),
     [
         (FedauxError("a [bold] remedy"), Exit.DATA, "error: a [bold] remedy"),
-        (OSError(28, "No space left on device"), Exit.DISK, "the same command then continues"),
+        (OSError(28, "No space left on device"), Exit.DISK, "The same command then continues"),
         (ModuleNotFoundError("no such package"), Exit.MISSING, "error: no such package"),
     ],
 )
@@ -56,15 +58,12 @@ def test_what_nobody_foresaw_leaves_its_traceback_in_a_file(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
 
-    def broken() -> None:
-        raise KeyError("a bug")
-
-    assert run_app(broken) == Exit.BUG
+    assert run_app(partial(operator.getitem, {}, "a bug")) == Exit.BUG
     err = capsys.readouterr().err
     assert "this should not have happened (KeyError: 'a bug')" in err
     (file,) = tmp_path.iterdir()
     assert str(file) in err
-    assert "in broken" in file.read_text()
+    assert "KeyError" in file.read_text()
 
 
 def test_how_a_command_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +87,29 @@ def test_modules_beside_a_config_can_be_imported(tmp_path: Path, monkeypatch: py
 def test_one_object_for_a_script(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"ε": [1, None]})
     assert capsys.readouterr().out == '{"ε": [1, null]}\n'
+
+
+def test_a_users_own_code_shows_its_lines_and_is_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_hooks.py").write_text("def step(x):\n    return x['rate']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    from my_hooks import step  # type: ignore[import-not-found]
+
+    run_app(partial(step, {}))
+    said = capsys.readouterr().err
+    assert "my_hooks.py" in said
+    assert "line 2, in step" in said
+    assert "your code failed: KeyError: 'rate'" in said
+    assert "report it" not in said
+
+
+@pytest.mark.parametrize(("number", "words"), [(30, "change its permissions"), (28, "Make room"), (13, "permissions")])
+def test_a_folder_that_cannot_be_written_is_not_a_full_one(
+    number: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert print_error(OSError(number, "cannot write", "/srv/runs")) is Exit.DISK
+    said = capsys.readouterr().err
+    assert words in said
+    assert ("Make room" in said) == (number == 28)

@@ -209,12 +209,13 @@ def test_a_site_in_secure_sums_answers_nothing_alone_and_the_other_way_round(tmp
 
 def test_a_real_site_has_its_own_roster(tmp_path: Path) -> None:
     """A server that invents a site, or gives one another key, finds nobody who sums with it."""
-    config = replace(CONFIG, federation=FederationConfig(secure=True, sites=tuple(NAMES)))
+    federation = FederationConfig(secure=True, sites=tuple(NAMES))
+    config = replace(CONFIG, federation=federation, data=DataConfig(partition="own"))
     roster = {name: make_signing_key(tmp_path / name) for name in NAMES}
     for name in NAMES:
         write_roster(tmp_path / name / "roster.json", roster)
     assert read_roster(tmp_path / NAMES[0] / "roster.json") == roster
-    sites = {name: Site(config, tmp_path, (name,)) for name in NAMES}
+    sites = {name: Site(config, tmp_path / name, (name,)) for name in NAMES}
 
     def ask(name: str, step: str, arrays: Arrays, terms: SumTerms = TERMS) -> Arrays:
         return take_part(SumOrder(name, terms.to_json(), step, arrays), sites[name]).arrays

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,14 @@ TABLE = {  # label, pretrained, proximal, teachers, weights
     "fedaux": ("FedAUX", True, False, "clients", "certainty"),
 }
 HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold", "feddyn"]
-ANALYTIC = {"ridge": "moments", "discriminant": "moments", "class-means": "class-sums", "closed-form": "releases"}
+ANALYTIC = {
+    "ridge": "moments",
+    "discriminant": "moments",
+    "gaussian-head": "moments-per-class",
+    "fedpft": "mixtures",
+    "class-means": "class-sums",
+    "closed-form": "releases",
+}
 
 
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
@@ -42,14 +50,18 @@ def test_what_clients_send(name: str) -> None:
     row, sends = METHODS[name], ANALYTIC.get(name.removesuffix("+p"), "models")
     assert row.sends == sends
     assert row.analytic is (sends != "models")
-    assert row.sums is (sends in ("moments", "class-sums"))  # neither of which is protected
+    assert row.sums is (
+        sends in ("class-sums", "moments", "moments-per-class", "mixtures")
+    )  # none of which is protected
 
 
 @pytest.mark.parametrize(
     ("settings", "head", "releases"),
     [
         ({"method": "fedavg"}, None, False),
-        ({"method": "fedaux"}, None, True),
+        ({"method": "fedaux"}, "Closed form", True),
+        ({"method": "fedaux", "head_init": "random"}, None, True),
+        ({"method": "fedaux", "privacy": {"scorer": "mean-embedding"}}, None, True),
         ({"method": "ridge+p"}, "Ridge+P", False),
         ({"method": "closed-form"}, "Closed form", True),
         ({"method": "fedavg", "head_init": "ridge"}, "Ridge", False),
@@ -57,7 +69,7 @@ def test_what_clients_send(name: str) -> None:
         ({"method": "fedaux", "head_init": "class-means"}, "Class means", True),
     ],
 )
-def test_what_a_head_is_computed_from(settings: dict[str, str], head: str | None, releases: bool) -> None:
+def test_what_a_head_is_computed_from(settings: dict[str, Any], head: str | None, releases: bool) -> None:
     config = Config.from_dict(settings)
     assert (config.analytic_head.label if config.analytic_head else None) == head
     assert config.releases is releases
@@ -172,8 +184,11 @@ def test_a_method_that_half_precision_would_drown_says_so() -> None:
 
 
 def test_a_method_chooses_its_optimiser_unless_the_user_does() -> None:
-    chosen = {name: Config(method=name).local_training for name in ("fedaux", "scaffold")}
-    assert (chosen["fedaux"].optimizer, chosen["fedaux"].lr) == ("adam", 1e-3)
+    chosen = {name: Config(method=name).local_training for name in ("fedaux", "fedavg", "scaffold")}
+    assert (chosen["fedavg"].optimizer, chosen["fedavg"].lr) == ("adam", 1e-3)
+    assert (chosen["fedaux"].optimizer, chosen["fedaux"].lr) == ("sgd", 0.01)  # it starts from a computed head
+    heads = Config(method="fedaux", head_only=True).local_training
+    assert (heads.optimizer, heads.lr) == ("sgd", 0.1)
     assert (chosen["scaffold"].optimizer, chosen["scaffold"].lr) == ("sgd", 0.1)
     assert Config(local={"optimizer": "sgd", "lr": 0.5}).local_training.lr == 0.5
     assert Config(local={"momentum": 0.9}).local_training.optimizer == "sgd"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.data.choices import choose_for_images
+from fedaux.data.choices import choose_for_images, possible_sites
 from helpers.pictures import pictures, save_png
 
 
@@ -19,8 +19,9 @@ def folders(root: Path, size: int = 28, grey: bool = True, private: int = 60, pu
     return root / "scans", root / "public"
 
 
-def chosen(root: Path, clients: int = 3, **more: object) -> dict[str, object]:
-    return {choice.key: choice.value for choice in choose_for_images(*folders(root, **more), clients)}  # type: ignore[arg-type]
+def chosen(root: Path, clients: int = 3, encoder: str = "", **more: object) -> dict[str, object]:
+    choices = choose_for_images(*folders(root, **more), clients, encoder=encoder)  # type: ignore[arg-type]
+    return {choice.key: choice.value for choice in choices}
 
 
 def test_small_grey_images(tmp_path: Path) -> None:
@@ -77,3 +78,32 @@ def test_what_cannot_be_a_start_is_named(tmp_path: Path) -> None:
         choose_for_images(private, tmp_path / "nowhere", 3)
     with pytest.raises(ValueError, match="at least two classes, not 0"):
         choose_for_images(public, public, 3)
+
+
+def test_a_published_encoder_is_chosen_for_photos_alone(tmp_path: Path) -> None:
+    photos = chosen(tmp_path / "photos", encoder="efficientnet-lite0", size=150, grey=False)
+    assert photos["prototypes"] == ["efficientnet-lite0"]
+    assert photos["pretrain.epochs"] == 0
+    assert photos["data.options"] == photos["aux.options"] == {"size": 128, "mode": "RGB"}
+    small = chosen(tmp_path / "small", encoder="efficientnet-lite0", size=32, grey=False)
+    assert (small["prototypes"], small["data.options"]) == (["efficientnet-lite0"], {"size": 32, "mode": "RGB"})
+    for name, more in {"grey": {"size": 150}, "tiny": {"size": 28, "grey": False}}.items():
+        other = chosen(tmp_path / name, encoder="efficientnet-lite0", **more)
+        assert other == {**chosen(tmp_path / f"{name}-without", **more), **{key: other[key] for key in PATHS}}
+
+
+PATHS = ("data.path", "aux.path")
+
+
+def test_folders_of_sites_are_clients_of_their_own_size(tmp_path: Path) -> None:
+    x = pictures(21, 8)
+    for i, image in enumerate(x[:20]):
+        save_png(tmp_path / "sites" / ("rome" if i < 4 else "oslo") / ("ill" if i % 2 else "well") / f"{i}.png", image)
+        save_png(tmp_path / "public" / f"{i}.png", x[20] // (i + 1))
+    assert possible_sites(tmp_path / "sites") == {"oslo": ["ill", "well"], "rome": ["ill", "well"]}
+    choices = choose_for_images(tmp_path / "sites", tmp_path / "public", 3, folders="sites")
+    found = {choice.key: choice.value for choice in choices}
+    assert found["data.partition"] == "folders"
+    assert found["federation.sites"] == ["oslo", "rome"]
+    assert "20 images: 10 well, 10 ill" in choices[0].why or "20 images: 10 ill, 10 well" in choices[0].why
+    assert "oslo 16, rome 4 images" in next(one.why for one in choices if one.key == "data.partition")

@@ -338,3 +338,32 @@ def test_a_simulation_and_a_server_refuse_it(tmp_path: Path, monkeypatch: pytest
     table["data"] |= {"partition": "own", "classes": ["0", "1"]}
     with pytest.raises(OverlapError, match="are the same"):
         open_public(Config.from_dict({**table, "federation": {"sites": ["a"]}}))
+
+
+def test_errors_about_records_name_the_file(tmp_path: Path) -> None:
+    x = np.zeros((6, 4), np.float32)
+    np.savez(tmp_path / "nan.npz", x=x, y=np.array([0, 1, np.nan, 0, 1, 0]))
+    np.savez(tmp_path / "short.npz", x=x, y=np.array([0, 1, 0]))
+    for name in ("nan.npz", "short.npz"):
+        with pytest.raises(ValueError, match=name):
+            open_source("npz", tmp_path / name)
+
+
+def test_public_records_of_another_type_are_named(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "own.npz", x=rng.integers(0, 255, (40, 4, 4, 1), np.uint8), y=np.arange(40) % 2)
+    np.savez(tmp_path / "public.npz", x=rng.random((20, 4, 4, 1), np.float32))
+    table = {
+        "data": {"source": "npz", "path": str(tmp_path / "own.npz"), "clients": 2},
+        "aux": {"source": "npz", "path": str(tmp_path / "public.npz")},
+    }
+    with pytest.raises(ValueError, match="private records are uint8 and auxiliary ones float32"):
+        open_data(Config.from_dict(table))
+
+
+def test_six_records_are_few(tmp_path: Path) -> None:
+    np.savez(tmp_path / "six.npz", x=np.eye(6, dtype=np.float32), y=np.arange(6) % 2)
+    table = {"data": {"source": "npz", "path": str(tmp_path / "six.npz"), "clients": 2, "partition": "iid"}}
+    notes = open_data(Config.from_dict(table)).notes
+    assert any("very few records: client-000 has" in note and "to test on" in note for note in notes)
+    assert not any("very few" in note for note in open_data(Config()).notes)

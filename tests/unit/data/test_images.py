@@ -15,8 +15,9 @@ from PIL import Image
 from scipy.io import savemat
 
 from fedaux.config.parsing import ConfigError
+from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
-from fedaux.data.federated import read_private
+from fedaux.data.federated import open_data, read_private
 from fedaux.data.sources import open_source
 from helpers.own_records import CLASSES, groups, records, shades, site, write_images
 from helpers.pictures import RNG, check, dump_python2, pictures, planes, save_png
@@ -74,7 +75,7 @@ def test_images_by_a_pattern_of_their_paths(tmp_path: Path) -> None:
         assert found.persons.tolist() == groups([persons[shade] for shade in shades(found)])
         simulated = open_source("images", tmp_path, person=pattern).train
         assert simulated.persons.tolist() == groups([persons[shade] for shade in shades(simulated)])
-    with pytest.raises(ConfigError, match=r"data\.person = '\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"data\.person = '\(' is not a regular expression"):
         records(site("images", tmp_path, person="(", options=SIZE))
 
 
@@ -216,6 +217,69 @@ def test_parts_are_named_by_settings(tmp_path: Path) -> None:
     assert found.test is not None
     assert found.test.labels.tolist() == [1]
     assert open_source("images", folder, split="a").test is None
+
+
+def hospitals(folder: Path) -> Path:
+    names = [
+        f"{site}/{name}/{i}.png"
+        for site, count in (("berlin", 5), ("paris", 10))
+        for i in range(count)
+        for name in ("normal", "ill")
+    ]
+    return layout(folder, *names)
+
+
+def test_folders_that_may_be_sites_are_never_taken_for_classes(tmp_path: Path) -> None:
+    folder = hospitals(tmp_path / "sites")
+    with pytest.raises(ConfigError, match=r'are berlin, paris sites or classes\? .* ill, normal.*"folders".*"berlin"'):
+        open_source("images", folder)
+    assert open_source("images", folder, folders="classes").classes == ("berlin", "paris")
+    uneven = layout(
+        tmp_path / "uneven", "berlin/normal/1.png", "paris/ill/2.png", "rome/ill/3.png", "rome/normal/4.png"
+    )
+    with pytest.raises(ConfigError, match="sites or classes"):
+        open_source("images", uneven)
+
+
+def test_folders_within_classes_are_no_sites(tmp_path: Path) -> None:
+    patients = layout(tmp_path / "patients", "ill/ann/1.png", "ill/bob/2.png", "normal/cleo/3.png")
+    assert open_source("images", patients).classes == ("ill", "normal")
+    published = layout(tmp_path / "published", "cat/images/1.png", "dog/images/2.png")
+    assert open_source("images", published).classes == ("cat", "dog")
+    mixed = layout(tmp_path / "mixed", "cat/1.png", "dog/a/2.png", "horse/a/3.png", "horse/b/4.png")
+    assert open_source("images", mixed).classes == ("cat", "dog", "horse")
+
+
+def test_each_folder_of_a_site_is_a_client(tmp_path: Path) -> None:
+    folder, public = hospitals(tmp_path / "sites"), layout(tmp_path / "public", "a/x/1.png", "b/x/2.png", "b/y/3.png")
+    table = {
+        "data": {"source": "images", "path": str(folder), "partition": "folders"},
+        "aux": {"source": "images", "path": str(public)},
+        "federation": {"sites": ["paris", "berlin"]},
+    }
+    data = open_data(Config.from_dict(table))
+    assert data.classes == ("ill", "normal")
+    assert data.clients == ("paris", "berlin")
+    assert len(data.test) + sum(map(len, data.parts)) == 30
+    assert len(data.parts[0]) > len(data.parts[1])
+    assert data.counts()[1].sum() <= 10
+    with pytest.raises(ConfigError, match=r'sites = \["berlin", "paris"\] into \[federation\]'):
+        open_data(Config.from_dict({**table, "federation": {"sites": ["berlin", "rome"]}}))
+    with pytest.raises(ConfigError, match=r"needs federation\.sites"):
+        Config.from_dict({**table, "federation": {}})
+    with pytest.raises(ConfigError, match=r"is for data\.source = 'images', not 'digits'"):
+        open_data(Config.from_dict({"data": {"partition": "folders"}, "federation": {"sites": ["berlin", "rome"]}}))
+
+
+def test_the_test_part_of_sites_has_sites_or_classes(tmp_path: Path) -> None:
+    parts = ["train/berlin/ill/1.png", "train/rome/ill/2.png", "train/rome/normal/3.png"]
+    for name, tests in (("a", ["test/rome/ill/4.png", "test/rome/normal/5.png"]), ("b", ["test/normal/4.png"])):
+        found = open_source("images", layout(tmp_path / name, *parts, *tests), sites=("rome", "berlin"))
+        assert found.site is not None
+        assert found.site.tolist() == [0, 0, 1]
+        assert found.train.labels.tolist() == [0, 1, 0]
+        assert found.test is not None
+        assert found.test.labels.tolist() == ([0, 1] if name == "a" else [1])
 
 
 # What a file may be

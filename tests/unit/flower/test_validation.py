@@ -1,6 +1,7 @@
 """Nothing that a client could send wrongly reaches a model."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +96,44 @@ def test_class_sums_alone_are_held_against_their_counts() -> None:
     validate_reply(sums_order(sends="class-sums"), arrays(1))
     with pytest.raises(InvalidReplyError, match="squared norm"):
         validate_reply(sums_order(sends="class-sums"), arrays(10**4))
+
+
+@pytest.mark.parametrize(
+    ("moments", "reason"),
+    [
+        ([[1, 0, 4], [0, 0, 0]], ""),
+        ([1, 0, 4], "shapes"),
+        ([[1, 0, 4], [0, 0, 1]], "without records"),
+        ([[0, 0, 4], [0, 0, 0]], "second moments"),
+        ([[1, 0, 10**6], [0, 0, 0]], "squared norm"),
+    ],
+)
+def test_second_moments_of_each_class_are_held_against_its_sums(moments: list[Any], reason: str) -> None:
+    reply, order = sums(class_moments=steps(*moments)), sums_order(sends="moments-per-class")
+    del reply.arrays["moments"]
+    with pytest.raises(InvalidReplyError, match=reason) if reason else nullcontext():
+        validate_reply(order, reply)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, ""),
+        ({"counts": [[2, 1], [0, 1]]}, "one class for each"),
+        ({"counts": [[0, 0], [0, 1]]}, "one class for each"),
+        ({"counts": [[2e9, 0], [0, 1]]}, "one class for each"),
+        ({"counts": [[2, 0]]}, "shapes"),
+        ({"means": [[1, np.nan], [0, 1]]}, "not finite"),
+        ({"variances": [[1, -1], [0, 1]]}, "negative"),
+        ({"means": [[1e6, 0], [0, 1]]}, "squared norm"),
+        ({"more": [[1.0]]}, "shapes"),
+    ],
+)
+def test_mixtures_that_no_features_have_are_refused(changes: dict[str, Any], reason: str) -> None:
+    arrays = {"counts": [[2, 0], [0, 1]], "means": [[1, 0], [0, 1]], "variances": [[1, 1], [0, 1]], **changes}
+    reply = replace(sums(), arrays={name: np.array(values, np.float32) for name, values in arrays.items()})
+    with pytest.raises(InvalidReplyError, match=reason) if reason else nullcontext():
+        validate_reply(sums_order(sends="mixtures"), reply)
 
 
 def spoiled(value: float) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
+from fedaux.config.methods import allowed_sums
 from fedaux.config.parsing import ConfigError
 from fedaux.data.records import Records
 from fedaux.methods.analytic_heads import (
@@ -165,30 +166,35 @@ def parts(records: Records) -> list[Records]:
 @pytest.mark.parametrize("random", [0, 12])
 def test_they_are_sums_over_records(random: int) -> None:
     features = mapped(random)
-    sums = FeatureMoments.of(features, RECORDS, CLASSES + 1, second=True)
+    sums = FeatureMoments.of(features, RECORDS, CLASSES + 1, "moments-per-class")
     rows = features(torch.from_numpy(RECORDS.x)).double().numpy()
+    assert sums.class_moments is not None
     assert np.allclose(sums.moments, sum(np.outer(row, row) for row in rows))
     for label in range(CLASSES + 1):
-        assert np.allclose(sums.class_sums[label], rows[RECORDS.labels == label].sum(axis=0))
+        own = rows[RECORDS.labels == label]
+        assert np.allclose(sums.class_sums[label], own.sum(axis=0))
+        assert np.allclose(sums.class_moments[label], own.T @ own)
         assert sums.counts[label] == (RECORDS.labels == label).sum()
     assert sums.records == 3000
     assert np.allclose(sums.mean, rows.mean(axis=0))
 
 
-@pytest.mark.parametrize("second", [True, False])
-def test_clients_add_up_to_the_pool(second: bool) -> None:
-    whole = FeatureMoments.of(mapped(), RECORDS, CLASSES + 1, second)
-    each = [FeatureSums.of(FeatureMoments.of(mapped(), part, CLASSES + 1, second)) for part in parts(RECORDS)]
+@pytest.mark.parametrize("sends", allowed_sums("moments-per-class"))
+def test_clients_add_up_to_the_pool(sends: str) -> None:
+    whole = FeatureMoments.of(mapped(), RECORDS, CLASSES + 1, sends)
+    each = [FeatureSums.of(FeatureMoments.of(mapped(), part, CLASSES + 1, sends)) for part in parts(RECORDS)]
     totals = [(a + b + c).to_arrays() for a, b, c in permutations(each)]
     for total in totals:
         assert {name: array.tobytes() for name, array in total.items()} == {
             name: array.tobytes() for name, array in totals[0].items()
         }
     found = FeatureSums.from_arrays(totals[0]).value()
-    assert (found.moments is None) is not second
-    for name in ("class_sums", "counts", "moments") if second else ("class_sums", "counts"):
-        assert np.allclose(getattr(found, name), getattr(whole, name), rtol=0, atol=2 * 2.0**-SUM_BITS)
-    assert {name: array.shape for name, array in totals[0].items()} == sums_shapes(CLASSES + 1, WIDTH, second)
+    assert (found.moments is None) == (sends == "class-sums")
+    assert (found.class_moments is None) == (sends != "moments-per-class")
+    for name, values in vars(whole).items():
+        if values is not None:
+            assert np.allclose(getattr(found, name), values, rtol=0, atol=8 * 2.0**-SUM_BITS), name
+    assert {name: array.shape for name, array in totals[0].items()} == sums_shapes(CLASSES + 1, WIDTH, sends)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
@@ -196,4 +202,4 @@ def test_what_cannot_be_summed_raises(value: float) -> None:
     bad = RECORDS.x.copy()
     bad[7, 1] = value
     with pytest.raises(ValueError, match="refused"):
-        FeatureSums.of(FeatureMoments.of(HeadFeatures(WIDTH), Records(bad, RECORDS.y), CLASSES + 1, True))
+        FeatureSums.of(FeatureMoments.of(HeadFeatures(WIDTH), Records(bad, RECORDS.y), CLASSES + 1, "moments"))

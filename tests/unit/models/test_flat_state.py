@@ -44,7 +44,7 @@ def test_round_trip_is_exact(spec: PrototypeSpec) -> None:
 def test_kinds_sizes_and_types(spec: PrototypeSpec) -> None:
     model = used(spec, seed=1)
     weights = flatten_state(model)
-    batch = dict(spec.options)["norm"] == "batch"
+    batch = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
     assert set(weights) == ({"parameters", "buffers", "counters"} if batch else {"parameters"})
     assert state_sizes(model) == {kind: array.size for kind, array in weights.items()}
     flat = torch.cat([parameter.detach().flatten() for _, parameter in model.named_parameters()])

@@ -156,3 +156,13 @@ def test_a_head_of_releases_alone_is_covered() -> None:
     assert found.to_dict()["weights_covered"]
     assert "without differential privacy" not in found.statement()
     assert "the head is made of" in found.summary()
+
+
+def test_two_lines_for_a_terminal() -> None:
+    assert ledger(account(), account(1.0)).short() == (
+        "Scores: ε = 1, δ = 1e-05 per client.",
+        "Models are not protected.",
+    )
+    nothing = Ledger.of({}, {}, (), ())
+    assert nothing.short()[0] == "Nothing was sent under noise."
+    assert "Models are not protected." in nothing.short()

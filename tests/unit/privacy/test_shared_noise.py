@@ -1,4 +1,4 @@
-"""Noise that sites share: a sum of discrete Gaussians against one, by direct convolution (docs/privacy.md)."""
+"""Noise that sites share: a sum of discrete Gaussians against one, by direct convolution (docs/proofs.md)."""
 
 import math
 

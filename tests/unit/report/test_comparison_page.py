@@ -9,7 +9,7 @@ import pytest
 
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.charts import MAX_CURVES, LineChart
-from fedaux.report.comparison_page import tones, write_comparison, write_report
+from fedaux.report.comparison_page import suggest_once, tones, write_comparison, write_report
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState, RunWriter, StateError
 from helpers.pages import Page
@@ -126,3 +126,24 @@ def test_pretrained_methods_share_a_colour() -> None:
     found = tones(["FedAVG", "FedAVG+P", "FedDF+P", "FedAUX"])
     assert found["FedAVG"] == found["FedAVG+P"] != found["FedDF+P"]
     assert found["FedAUX"] == "hero"
+
+
+def test_tuned_settings_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
+    for method, lr in (("fedavg", 0.1), ("feddf", 0.01)):
+        finished_run(tmp_path / method, replace(TINY_CONFIG, method=method, local=replace(TINY_CONFIG.local, lr=lr)))
+    page = write_report(tmp_path).read_text()
+    assert page.index('id="tuned"') < page.index("local.lr = 0.01") < page.index('id="costs"')
+    assert "--tiles: 4" in page
+
+
+def test_one_curve_each_is_one_chart(tmp_path: Path) -> None:
+    for lr in (0.1, 0.2, 0.3):
+        local = replace(TINY_CONFIG.local, lr=lr, epochs=round(10 * lr))
+        finished_run(tmp_path / str(lr), replace(TINY_CONFIG, local=local))
+    write_report(tmp_path)
+    assert [file.name for file in tmp_path.glob("curves*.svg")] == ["curves.svg"]
+
+
+def test_a_suggestion_is_made_once() -> None:
+    both = [f"{name}: no better than the commonest class. First try: --set local.epochs=20." for name in ("A", "B")]
+    assert suggest_once([*both, "C: cut"]) == [both[0], "B: no better than the commonest class.", "C: cut"]

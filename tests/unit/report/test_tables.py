@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +145,12 @@ def test_escaped_text_says_what_it_said() -> None:
     assert escape("a_b & 5%") == r"a\_b \& 5\%"
     assert escape("\\") == r"\textbackslash{}"
     assert escape("ε = 1, one\n\ntwo") == r"$\varepsilon$ = 1, one\par two"
+
+
+def test_csv_has_every_metric_and_latex_notes_are_one_line() -> None:
+    measured = ({"balanced_accuracy": 0.5, "auc": 0.75}, {"balanced_accuracy": 0.6, "auc": 0.8})
+    one = replace(arm("FedAVG", 1, [[0.5, 0.9]]), metrics=(measured,))
+    runs, whole = (list(csv.DictReader(io.StringIO(text))) for text in (runs_csv([one]), summary_csv([one])))
+    assert [row["auc"] for row in runs] == ["0.75", "0.8"]
+    assert (whole[0]["balanced_accuracy_mean"], whole[0]["auc_mean"]) == ("0.6", "0.8")
+    assert runs_csv([arm("FedAVG", 1, [[0.5, 0.9]])]).splitlines()[0].endswith("accuracy")

@@ -33,7 +33,7 @@ def answer(order: Order) -> Reply:
         return honest(order)
     features = HeadFeatures(6, order.random_features)
     features.standardise(order.standardisation)
-    sums = FeatureMoments.of(features, rows(order.client), order.classes, order.sends == "moments")
+    sums = FeatureMoments.of(features, rows(order.client), order.classes, order.sends)
     return Sums(order.client, 20, account(), FeatureSums.of(sums).to_arrays())
 
 
@@ -64,7 +64,7 @@ def test_the_head_is_that_of_all_sums_so_far() -> None:
     server.restore(start)
     mapped = head_features(server, start, MLP.label)
     pooled = Records(np.concatenate([rows(c).x for c in CLIENTS]), np.concatenate([rows(c).labels for c in CLIENTS]))
-    expected = Ridge().head(FeatureMoments.of(mapped, pooled, 3, second=True), lambda: np.eye(6))
+    expected = Ridge().head(FeatureMoments.of(mapped, pooled, 3, "moments"), lambda: np.eye(6))
     found = server.networks.loaded(MLP.label, state.weights[MLP.label])
     assert isinstance(found, Prototype)
     logits = torch.from_numpy(pooled.x) @ found.head.weight.T + found.head.bias  # a whole network: on raw features

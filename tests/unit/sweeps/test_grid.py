@@ -193,7 +193,7 @@ def test_what_cannot_be_taken_is_refused(tuned: Path) -> None:
     with pytest.raises(ConfigError, match="name the folder that `fedaux tune` wrote"):
         MethodSettings.read(tuned / "nowhere")
     (tuned / "odd.json").write_text("[]")
-    with pytest.raises(ConfigError, match="is no file of winners"):
+    with pytest.raises(ConfigError, match="is not a file of winners"):
         MethodSettings.read(tuned / "odd.json")
     with pytest.raises(ConfigError, match="did you mean 'paper'"):
         MethodSettings.preset("papper")
