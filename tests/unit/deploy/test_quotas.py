@@ -25,7 +25,7 @@ from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.exceptions import HTTPException
 
 from fedaux.core.messages import Refusal
-from fedaux.deploy.quotas import MAX_OBJECTS, MAX_TRIES, PATIENCE, ReplyQuotas
+from fedaux.deploy.quotas import CHUNK_BYTES, MAX_OBJECTS, MAX_TRIES, PATIENCE, ReplyQuotas
 from fedaux.deploy.superlink import shrink_database
 from fedaux.flower.serialization import MAX_REPLY_BYTES, reply_bytes, reply_group
 
@@ -161,7 +161,7 @@ def test_small_replies_again_and_again_are_refused(link: Link) -> None:
 
 def test_a_tree_of_many_objects_is_refused(link: Link) -> None:
     made = link.reply(1, arrays(10))
-    leaves = [ObjectTree(object_id=f"{number:064x}") for number in range(MAX_OBJECTS + 1)]
+    leaves = [ObjectTree(object_id=f"{number:064x}") for number in range(MAX_OBJECTS + LIMIT // CHUNK_BYTES)]
     with pytest.raises(HTTPException):
         link.begin(1, made, ObjectTree(object_id=made.metadata.message_id, children=leaves))
     refused(link)
