@@ -118,7 +118,11 @@ class Pair:
         more: dict[str, Any] = {"head_only": True, "method": "fedaux"}
         if train:
             privacy |= {"epsilon_total": 2.0, "private_training": True, "train_rounds": 1, "sample_rate": 1.0}
-            more |= {"method": "scaffold", "rounds": 1, "local": {"optimizer": "sgd"}}
+            more |= {
+                "method": "scaffold",
+                "rounds": 1,
+                "local": {"epochs": 1, "optimizer": "sgd"},
+            }  # one step, for which `ask` knows the bound
         self.scorer = scorer
         x = np.abs(np.random.default_rng(0).normal(size=(6, 3)))
         other = x.copy()
