@@ -86,9 +86,8 @@ def print_error(error: BaseException) -> Exit:
     own = [] if isinstance(error, FedauxError) else own_frames(error)
     if own:
         name = type(error).__name__
-        Console(stderr=True).print(
-            "".join(traceback.format_list(own)).rstrip(), markup=False, highlight=False, soft_wrap=True
-        )
+        lines = "".join(traceback.format_list(own)).rstrip()
+        Console(stderr=True).print(lines, markup=False, highlight=False, soft_wrap=True)
         text = f"your code failed: {name}: {text}"
     elif code is Exit.BUG:
         with tempfile.NamedTemporaryFile("w", prefix="fedaux-", suffix=".txt", delete=False) as file:
