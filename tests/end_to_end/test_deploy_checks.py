@@ -61,7 +61,7 @@ def test_registered(flower: tuple[str, Any], site: Path) -> None:
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     address, memory = flower
-    problem(check_registration(address, site / "ca.crt", site / "key"), "does not know this key", "keys/NAME.pub")
+    problem(check_registration(address, site / "ca.crt", site / "key"), "does not know this key", "rotate-key")
     public = public_key_to_bytes(load_key(site / "key").public_key())
     node = memory.create_node("owner", "owner", public, 0)
     fine(check_registration(address, site / "ca.crt", site / "key"))
@@ -83,4 +83,4 @@ def test_a_site_that_is_in_order(flower: tuple[str, Any], site: Path) -> None:
     aim(site, address)
     done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert [line.split()[0] for line in done.output.splitlines()] == ["ok"] * 12
+    assert [line.split()[0] for line in done.output.splitlines()] == ["ok"] * 13
