@@ -302,12 +302,15 @@ class Ledger:
             return "NOT PRIVATE: the noise was drawn from a known seed.", "Nothing is protected."
         covered = [*(["scores"] if self.releases else []), *(["models"] if self.models_covered else [])]
         what = " and ".join(covered).capitalize()
-        first = f"{what}: ε = {round_up(self.max_epsilon)}, δ = {self.delta:g} per client." if covered else ""
+        against = f", as a secure sum {self.secure.assumption}" if self.secure else ""
+        first = f"{what}: ε = {round_up(self.max_epsilon)}, δ = {self.delta:g} per client{against}." if covered else ""
         open_ = [*(["models"] if self.models and not self.models_covered else [])]
         open_ += ["sums of features"] if self.unprotected_sums else []
         if open_:
-            return first or "Nothing was sent under noise.", f"{' and '.join(open_).capitalize()} are not protected."
-        return first or "Nothing was sent under noise.", "Sizes of data and times of replies are not protected."
+            how = "seen as sums over the sites, without noise" if self.secure else "not protected"
+            return first or "Nothing was sent under noise.", f"{' and '.join(open_).capitalize()} are {how}."
+        rest = "Times" if self.secure else "Sizes of data and times"
+        return first or "Nothing was sent under noise.", f"{rest} of replies are not protected."
 
     def statement(self) -> str:
         """Return the statement as one self-contained paragraph that is explicit about what it does not cover."""
