@@ -51,8 +51,8 @@ def test_the_command_prints_a_table_a_statement_and_two_pictures(tmp_path: Path)
     for name in MethodSettings.of_the_demo().methods:
         assert re.search(rf"{re.escape(METHODS[name].label)} +│ +\d", out), name
     said = " ".join(out.split())
-    assert "ε = 1, δ = 1e-05 per client" in said
-    assert "not protected" in said
+    assert "ε = 1, δ = 1e-05, 10 clients" in said
+    assert "models are not covered" in said
     for name in ("split.svg", "curves.svg"):
         assert (tmp_path / "fedaux-demo" / name).read_text().count("<text") > 10
     again = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
