@@ -27,7 +27,7 @@ def secure(config: Config) -> Config:
 
 def test_the_head_and_the_models_are_those_of_a_server_that_sees_everything(tmp_path: Path) -> None:
     """One run: the sums of all sites' features make the head that training starts from."""
-    config = replace(THREE, method="fedavg+p", head_only=True, head_init="ridge")
+    config = replace(THREE, method="fedavg+p", head_only=True, head_init="ridge", rounds=1)
     here = run(config, tmp_path / "here", cache=tmp_path / "cache").state
     with_roster(tmp_path)
     there, log = run_to_the_end(tmp_path, secure(config))
