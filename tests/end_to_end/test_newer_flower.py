@@ -1,0 +1,72 @@
+"""The newest Flower that fedaux allows, beside the oldest, which all other tests have: a whole deployment, and the way
+back from it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedaux.deploy.backup import back_up, restore
+from fedaux.server.run_state import RunState
+from helpers.deployments import LiveDeployment, playing, until
+
+NEWER = os.environ.get("FEDAUX_NEWER_FLOWER", "")
+pytestmark = pytest.mark.skipif(
+    not NEWER, reason="FEDAUX_NEWER_FLOWER names no folder: pip install --no-deps --target FOLDER 'flwr==1.42.*'"
+)
+SITES = ("berlin", "paris", "rome")
+UNITS = ("flower_patches", "quotas", "superlink", "supernode", "link")
+
+
+@pytest.fixture
+def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What PYTHONPATH is for processes with each of the two versions of Flower."""
+    usual = os.environ.get("PYTHONPATH", "")
+    paths = {"older": usual, "newer": f"{NEWER}:{usual}"}
+    seen = {}
+    for name, path in paths.items():
+        words = [sys.executable, "-c", "from importlib.metadata import version; print(version('flwr'))"]
+        environment = {**os.environ, "PYTHONPATH": path}
+        seen[name] = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    assert (seen["older"][:5], seen["newer"][:5]) == ("1.41.", "1.42.")
+    return paths
+
+
+def test_each_change_to_flower_is_in_effect_in_the_newer_one(versions: dict[str, str]) -> None:
+    files = [str(Path(__file__).parents[1] / "unit" / "deploy" / f"test_{name}.py") for name in UNITS]
+    environment = {**os.environ, "PYTHONPATH": versions["newer"]}
+    words = [sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_three_sites_take_part_and_a_backup_is_the_way_back(
+    tmp_path: Path, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Registered with the older Flower, upgraded, and back: the newer one has changed the database for good."""
+    folder, archive = tmp_path / "d", tmp_path / "before.tar.gz"
+    with LiveDeployment(folder, SITES) as made:
+        link = made.server / "superlink.sh"
+        with playing(link):
+            until(lambda: bool(made.status()[1]["link"]))
+            made.register()
+            back_up(made.server, archive)
+            before = {name: node.key for name, node in made.nodes().items()}
+    monkeypatch.setenv("PYTHONPATH", versions["newer"])
+    with made:
+        made.start("superlink.sh", "superexec.sh")
+        made.start_sites()
+        assert made.run(1).wait(300) == 0, (made.server / "run.log").read_text()
+    (result,) = RunState.load(made.server / "run").history
+    assert (sorted(result.client_metrics), result.failures) == (list(SITES), ())
+    monkeypatch.setenv("PYTHONPATH", versions["older"])
+    with playing(link):
+        until(lambda: "it has ended" in link.with_suffix(".log").read_text(), 60)
+        assert "Can't locate revision" in link.with_suffix(".log").read_text()
+    made.server.rename(tmp_path / "newer")
+    restore(archive, made.server)
+    with playing(link):
+        until(lambda: bool(made.status()[1]["link"]))
+        assert {name: node.key for name, node in made.nodes().items()} == before
