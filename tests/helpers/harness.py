@@ -76,7 +76,7 @@ class Servers:
         (self.home / "config.toml").write_text(f'[superlink.real]\naddress = "127.0.0.1:{self.port}"\n{trust}\n')
         if not plain:
             authority = create_authority()
-            server = issue_server_certificate(authority, ["127.0.0.1"])
+            server = issue_server_certificate(authority, ["127.0.0.1", "localhost"])
             (folder / "ca.crt").write_bytes(authority.certificate_pem())
             (folder / "server.pem").write_bytes(server.certificate_pem())
             (folder / "server.key").write_bytes(server.key_pem())
