@@ -101,8 +101,8 @@ def test_the_superexec_is_started_in_words_that_flower_knows(stage: Path, tmp_pa
 
     ((program, *words), pause) = keeping(stage / "server" / "superexec.sh", tmp_path)
     assert pause == ["sleep", "5"]
-    told = _parse_args().parse_args(words)
-    assert program == "flower-superexec"
+    assert [program, *words[:2]] == ["python", "-m", "fedaux.deploy.superexec"]
+    told = _parse_args().parse_args(words[2:])
     assert (told.runtime_api_address, told.insecure) == ("127.0.0.1:8443", False)
     for name in (told.root_certificates, told.superexec_auth_secret_file):
         assert (stage / "server" / name).is_file()

@@ -4,6 +4,7 @@ back from it."""
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(
     not NEWER, reason="FEDAUX_NEWER_FLOWER names no folder: pip install --no-deps --target FOLDER 'flwr==1.42.*'"
 )
 SITES = ("berlin", "paris", "rome")
-UNITS = ("flower_patches", "quotas", "superlink", "supernode", "link")
+UNITS = ("flower_patches", "quotas", "superlink", "supernode", "link", "run_control")
 
 
 @pytest.fixture
@@ -32,6 +33,15 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         seen[name] = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert (seen["older"][:5], seen["newer"][:5]) == ("1.41.", "1.42.")
     return paths
+
+
+def app_commands(server: Path) -> set[str]:
+    """The command lines of this server's app, as every user of the machine can read them."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append((path.read_bytes().replace(b"\0", b" ").decode(), (path.parent / "cwd").readlink()))
+    return {line for line, folder in lines if "flwr-serverapp" in line and folder == server}
 
 
 def test_each_change_to_flower_is_in_effect_in_the_newer_one(versions: dict[str, str]) -> None:
@@ -58,7 +68,11 @@ def test_three_sites_take_part_and_a_backup_is_the_way_back(
     with made:
         made.start("superlink.sh", "superexec.sh")
         made.start_sites()
-        assert made.run(1).wait(300) == 0, (made.server / "run.log").read_text()
+        run, apps = made.run(1), set[str]()
+        until(lambda: apps.update(app_commands(made.server)) or run.poll() is not None)
+        assert run.returncode == 0, (made.server / "run.log").read_text()
+        assert apps
+        assert not [line for line in apps if "--token " in line]  # that others could read
     (result,) = RunState.load(made.server / "run").history
     assert (sorted(result.client_metrics), result.failures) == (list(SITES), ())
     monkeypatch.setenv("PYTHONPATH", versions["older"])

@@ -33,6 +33,9 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
         lines = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=60).text.splitlines()
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
+    def kill_app() -> None:
+        os.kill(json.loads((made.server / "run" / "status.json").read_text())["pid"], signal.SIGKILL)
+
     def reached(state: str, rounds: int = 0) -> Callable[[], bool]:
         def reached() -> bool:
             found = made.status()[1]
@@ -64,15 +67,20 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
         assert [now[f'fedaux_site_online{{site="{name}"}}'] for name in SITES] == [1, 1]
         assert time.time() - now["fedaux_run_last_progress_timestamp_seconds"] < 3600
 
-        os.kill(json.loads((made.server / "run" / "status.json").read_text())["pid"], signal.SIGKILL)
+        run.send_signal(signal.SIGINT)  # nobody attends the run, or it would go on
+        assert run.wait(60) == 130
+        kill_app()
         until(reached("failed"))
         code, found = made.status()
         assert code == 1
         assert re.search(r"failed after round \d: the server's process is gone", found["problems"][0])
         assert metrics()['fedaux_run_state{state="failed"}'] == 1
-        assert run.wait(300) == 1
 
-        assert made.run(4).wait(600) == 0
+        run = made.run(4)
+        until(reached("running"), 600)
+        kill_app()
+        assert run.wait(900) == 0
+        assert "the server's app is gone" in (made.server / "run.log").read_text()
         code, found = made.status()
         assert (code, found["state"], found["finished_rounds"]) == (0, "finished", 4)
         assert metrics()['fedaux_run_state{state="finished"}'] == 1

@@ -6,6 +6,8 @@ would have no effect would leave a site or a server open without a sign, so it e
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -126,6 +128,26 @@ def superexec_launches_with(launch: Callable[[Any, Any], object]) -> None:
     executor = "flwr.supercore.superexec.executor.subprocess_executor"
     internal: Any = _expect(f"{executor}:SubprocessExecutor.launch", takes=("spec",))
     internal.SubprocessExecutor.launch = launch
+
+
+def hide_tokens_of_apps() -> None:
+    """A server's SuperExec gives an app its token in a file without a name, not on its command line.
+
+    Who has the token acts as the server's app, and every user of the machine can read command lines.
+    """
+    executor = "flwr.supercore.superexec.executor.subprocess_executor"
+    internal: Any = _expect(f"{executor}:SubprocessExecutor.launch", uses=("subprocess", "Popen"), takes=("spec",))
+    _expect("flwr.common.args:try_obtain_flwr_app_token", uses=("read_text",))
+
+    def start(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        place = list(words).index("--token")
+        with os.fdopen(os.memfd_create("token"), "w") as file:
+            file.write(words[place + 1])
+            file.flush()
+            hidden = ["--token-file", f"/proc/self/fd/{file.fileno()}"]
+            return subprocess.Popen([*words[:place], *hidden, *words[place + 2 :]], pass_fds=[file.fileno()], **options)
+
+    internal.subprocess = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
 
 
 def clientapp_calls_with(client: type) -> None:

@@ -21,6 +21,8 @@ CONNECTION = "fedaux"  # in flwr-home/config.toml
 LIVES = ("pending", "starting", "running")
 PAUSE = 3.0  # seconds between two attempts to reach the server
 PATIENCE = 600.0  # seconds of silence after which the server is given up
+RESTARTS = 3  # of a server's app that was killed
+LOST = "No heartbeat"  # what Flower says of an app that was killed; one that failed has said why itself
 Say = Callable[[str], None]
 
 
@@ -55,6 +57,12 @@ class RunControl:
             run = self.start(words)
         try:
             status, details = self.attend(run)
+            for _ in range(RESTARTS):
+                if status != "finished:failed" or LOST not in details:
+                    break
+                run, lost = self.start(words), run
+                self.say(f"the server's app is gone, killed or with its machine: run {run} goes on with run {lost}")
+                status, details = self.attend(run)
         except KeyboardInterrupt:
             self.say(f"run {run} goes on; run.sh shows its log again. `flwr stop {run} {CONNECTION}` ends it.")
             return Exit.STOPPED

@@ -17,6 +17,7 @@ PATCHED = (
     ("flwr.supernode.start_client_internal", "_init_connection"),
     ("flwr.supercore.superexec.run_superexec", "RuntimeHttpClient"),
     ("flwr.supercore.superexec.executor.subprocess_executor:SubprocessExecutor", "launch"),
+    ("flwr.supercore.superexec.executor.subprocess_executor", "subprocess"),
     ("flwr.supernode.runtime.run_clientapp", "RuntimeHttpClient"),
     ("flwr.superlink.extensions", "get_middleware"),
     ("flwr.superlink.servicer.fleet.fleet_handlers", "push_messages"),

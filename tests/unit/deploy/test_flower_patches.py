@@ -14,11 +14,13 @@ from unittest.mock import Mock
 import httpx
 import pytest
 import uvicorn
+from flwr.common import args as arguments
 from flwr.proto.task_pb2 import Task
 from flwr.supercore.constant import ExecutorType, TaskType
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.superexec import run_superexec
 from flwr.supercore.superexec.executor import get_executor
+from flwr.supercore.superexec.executor.types import ExecutionSpec
 from flwr.supercore.superexec.plugin import AutoExecPlugin
 from flwr.superlink import main as superlink
 from flwr.supernode import start_client_internal as node
@@ -33,6 +35,13 @@ pytestmark = pytest.mark.usefixtures("flower")
 NODE_COMMAND = importlib.import_module("flwr.supernode.cli.flower_supernode")  # a function there has the same name
 METADATA = {"run_id": 1, "message_id": "m", "reply_to_message_id": "o", "group_id": "", "message_type": "train"}
 FLEET = importlib.import_module("flwr.superlink.routers.fleet.router")
+SERVERAPP_COMMAND = importlib.import_module("flwr.superlink.cli.flwr_serverapp")
+EXECUTOR: dict[str, Any] = {
+    "executor_type": ExecutorType.SUBPROCESS,
+    "executor_config": None,
+    "insecure": True,
+    "root_certificates_path": None,
+}
 LINK_COMMAND = importlib.import_module("flwr.superlink.cli.flower_superlink")
 
 
@@ -77,11 +86,29 @@ def test_a_superexec_asks_at_the_socket() -> None:
 
 def test_a_superexec_starts_a_client_without_its_token_on_the_command_line() -> None:
     patches.superexec_launches_with(stop)
-    options = {"insecure": True, "root_certificates_path": None}
-    executor = get_executor(ExecutorType.SUBPROCESS, executor_config=None, **options)
+    executor, options = get_executor(**EXECUTOR), {"insecure": True, "root_certificates_path": None}
     plugin = AutoExecPlugin(runtime_api_address="/sock", runtime_dependency_install=False, executor=executor, **options)
     with pytest.raises(UsedError):
         plugin.launch_task(token="s3cret", task=Task(type=TaskType.CLIENT_APP, task_id=1))
+
+
+def test_an_app_of_the_server_gets_its_token_and_its_command_line_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user of the server's machine could read it, and act as the server's app."""
+    seen = list[str]()
+
+    def start(words: list[str], pass_fds: list[int]) -> None:
+        told = SERVERAPP_COMMAND._parse_args_run_flwr_serverapp().parse_args(words[1:])
+        assert (words[0], told.runtime_api_address, told.parent_pid) == ("flwr-serverapp", "127.0.0.1:1", 1)
+        assert pass_fds == [int(Path(told.token_file).name)]
+        seen.extend([" ".join(words), arguments.try_obtain_flwr_app_token(told)])
+
+    patches.hide_tokens_of_apps()
+    monkeypatch.setattr(patches.subprocess, "Popen", start)
+    spec = ExecutionSpec(TaskType.SERVER_APP, "127.0.0.1:1", "s3cret", True, None, False, 1, False, 1)
+    get_executor(**EXECUTOR).launch(spec)
+    line, token = seen
+    assert token == "s3cret"
+    assert token not in line
 
 
 def test_a_client_asks_at_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +143,8 @@ def test_a_superlink_is_served_by_our_function(monkeypatch: pytest.MonkeyPatch) 
         (patches.end_node_on_failure, node, "_init_connection"),
         (lambda: patches.superexec_calls_with(Client), run_superexec, "run_superexec"),
         (lambda: patches.superexec_launches_with(stop), AutoExecPlugin.__mro__[1], "launch_task"),
+        (patches.hide_tokens_of_apps, type(get_executor(**EXECUTOR)), "launch"),
+        (patches.hide_tokens_of_apps, arguments, "try_obtain_flwr_app_token"),
         (lambda: patches.clientapp_calls_with(Client), run_clientapp, "run_clientapp"),
         (lambda: patches.add_middleware([]), superlink, "_get_middleware"),
         (lambda: patches.add_middleware([]), superlink, "create_app"),

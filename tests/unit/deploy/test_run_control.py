@@ -1,10 +1,12 @@
 """A run is started once, attended through restarts of the server, and ends with the code that it deserves."""
 
+import inspect
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from flwr.supercore.corestate import sql_corestate
 
 from fedaux.core.errors import Exit
 from fedaux.deploy import run_control
@@ -26,7 +28,8 @@ class Flower:
         status = self.statuses.pop(0)
         if status is None:
             return '{"success": false, "error-message": "no connection"}'
-        runs = [{"run-id": "7", "status": status, "status-details": "why"}] if status else []
+        status, _, details = status.partition(" ")
+        runs = [{"run-id": "7", "status": status, "status-details": details or "why"}] if status else []
         return json.dumps({"success": True, "runs": runs})
 
     def follow(self, *words: str) -> Iterator[str]:
@@ -56,6 +59,23 @@ def test_the_exit_code_is_that_of_the_run(end: str, code: int) -> None:
     assert shown == ["round 1\n"]
     assert bool(said) == (code != 0)
     assert all(f"ended as {end}: why" in text for text in said)
+
+
+def test_an_app_that_was_killed_is_started_again_a_few_times() -> None:
+    """Somebody had to call run.sh."""
+    lost = "finished:failed No heartbeat received from the task"
+    assert lost.partition(" ")[2] in inspect.getsource(sql_corestate)  # that is how Flower says it
+    flower = Flower("", lost, "finished:completed")
+    runs, said, _ = control(flower)
+    assert runs.main(WORDS) == 0
+    assert flower.started == 2
+    assert [call for call in flower.calls if call[0] == "run"] == [
+        ("run", "app", "fedaux", *WORDS, "--format", "json")
+    ] * 2
+    assert "the server's app is gone" in said[0]
+    flower = Flower("", *[lost] * 9)
+    assert control(flower)[0].main(WORDS) == Exit.NEGATIVE
+    assert flower.started == 1 + run_control.RESTARTS
 
 
 @pytest.mark.parametrize("status", ["pending", "starting", "running"])

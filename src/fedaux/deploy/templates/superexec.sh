@@ -8,7 +8,7 @@ if [ "$(id -u)" = 0 ] && [ "${FEDAUX_ALLOW_ROOT:-}" != yes ]; then
 fi
 
 serve() {
-  exec flower-superexec --runtime-api-address "$LOCAL" --root-certificates ca.crt \
+  exec python -m fedaux.deploy.superexec --runtime-api-address "$LOCAL" --root-certificates ca.crt \
     --superexec-auth-secret-file superexec.secret
 }
 pause=5
