@@ -3,7 +3,10 @@
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,9 @@ from typer.testing import CliRunner
 from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.deploy.certificates import fingerprint
-from helpers.deployments import AWKWARD, LiveDeployment, playing, until
+from fedaux.privacy.account import read_account
+from fedaux.server.run_state import RunState
+from helpers.deployments import AWKWARD, LiveDeployment, playing, processes, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -82,6 +87,62 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             until(lambda: told.read_text().count("SuperNode ID") == 2)  # may be refused for a minute, and is let in
             assert "it has ended; it starts again" in told.read_text()
         until(lambda: made.nodes()["berlin"].status == "offline")
+
+
+def test_whatever_fails_in_a_round_is_back_by_itself_and_the_run_is_completed(tmp_path: Path) -> None:
+    """Each process of the server and of a site is killed, and the link's database is locked, a round each.
+
+    Nobody does anything: scripts start what has ended, and run.sh goes on with an app that is gone.
+    """
+    with LiveDeployment(tmp_path / AWKWARD) as made:
+        made.start("superlink.sh", "superexec.sh")
+        made.register()
+        made.start_sites()
+
+        def kill(folder: Path, word: str) -> None:
+            (pid,) = [pid for pid, line in processes(folder, word).items() if "supernode superexec" not in line]
+            os.kill(pid, signal.SIGKILL)
+
+        def lock() -> None:
+            with closing(sqlite3.connect(made.server / "superlink.db", isolation_level=None)) as database:
+                until(lambda: locked(database))
+                time.sleep(45)
+
+        faults = {
+            "a node is killed": lambda: kill(made.site("berlin"), "-m fedaux.deploy.supernode"),
+            "the link is killed": lambda: kill(made.server, "-m fedaux.deploy.superlink"),
+            "the link's database is locked": lock,
+            "the app is killed": lambda: kill(made.server, "flwr-serverapp"),
+            "what starts apps is killed": lambda: kill(made.server, "-m fedaux.deploy.superexec"),
+        }
+        run = made.run(len(faults) + 1, "federation.timeout=300; federation.connect_timeout=300")
+        for number, (name, fault) in enumerate(faults.items(), start=1):
+            until(lambda number=number: trains(made, number), 900)  # type: ignore[misc]
+            begun = time.monotonic()
+            fault()
+            until(lambda number=number: made.status()[1]["finished_rounds"] >= number, 900)  # type: ignore[misc]
+            print(f"{name}: the round is done {time.monotonic() - begun:.0f} s later")
+        assert run.wait(900) == 0, (made.server / "run.log").read_text()
+        state = RunState.load(made.server / "run")
+        assert [result.round for result in state.history] == list(range(1, len(faults) + 2))
+        print("sites in each round:", [len(result.client_metrics) for result in state.history])
+        for name in made.sites:
+            assert len([entry for entry in read_account(made.site(name) / "vault")[1] if entry.steps]) == 1
+        folders = [made.server, *(made.site(name) for name in made.sites)]
+    assert [processes(folder, "") for folder in folders] == [{}, {}, {}]  # nothing is left
+
+
+def trains(made: LiveDeployment, number: int) -> bool:
+    found = made.status()[1]
+    return bool(found["finished_rounds"] == number - 1 and found["phase"] == "train" and found["state"] == "running")
+
+
+def locked(database: sqlite3.Connection) -> bool:
+    try:
+        database.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        return False
+    return True
 
 
 def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:

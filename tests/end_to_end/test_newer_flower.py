@@ -4,14 +4,13 @@ back from it."""
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from fedaux.deploy.backup import back_up, restore
 from fedaux.server.run_state import RunState
-from helpers.deployments import LiveDeployment, playing, until
+from helpers.deployments import LiveDeployment, playing, processes, until
 
 NEWER = os.environ.get("FEDAUX_NEWER_FLOWER", "")
 pytestmark = pytest.mark.skipif(
@@ -33,15 +32,6 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         seen[name] = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert (seen["older"][:5], seen["newer"][:5]) == ("1.41.", "1.42.")
     return paths
-
-
-def app_commands(server: Path) -> set[str]:
-    """The command lines of this server's app, as every user of the machine can read them."""
-    lines = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            lines.append((path.read_bytes().replace(b"\0", b" ").decode(), (path.parent / "cwd").readlink()))
-    return {line for line, folder in lines if "flwr-serverapp" in line and folder == server}
 
 
 def test_each_change_to_flower_is_in_effect_in_the_newer_one(versions: dict[str, str]) -> None:
@@ -69,7 +59,7 @@ def test_three_sites_take_part_and_a_backup_is_the_way_back(
         made.start("superlink.sh", "superexec.sh")
         made.start_sites()
         run, apps = made.run(1), set[str]()
-        until(lambda: apps.update(app_commands(made.server)) or run.poll() is not None)
+        until(lambda: apps.update(processes(made.server, "flwr-serverapp").values()) or run.poll() is not None)
         assert run.returncode == 0, (made.server / "run.log").read_text()
         assert apps
         assert not [line for line in apps if "--token " in line]  # that others could read

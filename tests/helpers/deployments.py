@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,17 @@ def playing(script: Path, *words: str, on: Sequence[str] = ()) -> Iterator[subpr
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def processes(folder: Path, word: str) -> dict[int, str]:
+    """The command lines with this word, as every user of the machine can read them, of programs in this folder."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if word in line and (path / "cwd").readlink() == folder:
+                found[int(path.name)] = line
+    return found
 
 
 def status(folder: Path, on: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:

@@ -35,6 +35,7 @@ from fedaux.core.messages import (
     SumsOrder,
     TrainOrder,
     Update,
+    versions_text,
 )
 from fedaux.data.federated import class_names
 from fedaux.data.records import Records
@@ -52,7 +53,7 @@ from fedaux.scoring.registry import make_scorer, stored_release
 def hello(order: HelloOrder, site: Site) -> Hello:
     """Name the clients of this site, so that the server finds them again after any restart."""
     classes = class_names(site.config, site.clients[0])
-    return Hello(json.dumps(list(site.clients)), json.dumps(list(classes)), VERSION)
+    return Hello(json.dumps(list(site.clients)), json.dumps(list(classes)), VERSION, versions_text())
 
 
 @with_approval

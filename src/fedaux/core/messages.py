@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import metadata
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -51,6 +53,19 @@ class OrderError(FedauxError, ValueError):
     code = Exit.PRIVACY
 
 
+def package_versions() -> dict[str, str]:
+    """The versions of what server and sites run, as far as it is installed."""
+    found = {}
+    for name in ("fedaux", "flwr", "torch"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def versions_text() -> str:
+    return ", ".join(f"{name} {version}" for name, version in package_versions().items())
+
+
 @dataclass(frozen=True)
 class HelloOrder:
     """The first order to a node: which clients does it have?"""
@@ -58,11 +73,15 @@ class HelloOrder:
 
 @dataclass(frozen=True)
 class Hello:
-    """The names of a node's clients and of its declared classes, each as JSON. No data is read to answer."""
+    """The names of a node's clients and of its declared classes, each as JSON. No data is read to answer.
+
+    A field that an older release does not send has a default.
+    """
 
     clients: str
     classes: str
     speaks: int  # the version of messages that the node speaks, and the one before
+    versions: str = ""  # of its packages, for the server's inventory
 
 
 @dataclass(frozen=True)

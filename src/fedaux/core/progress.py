@@ -9,10 +9,10 @@ training loops lie far below the commands; they report to the listener of their 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from fedaux.core.messages import Account, Failure
@@ -51,6 +51,13 @@ class WorkProgress(ProgressEvent):
     total: int  # 0 if its steps are not counted
     note: str = ""
     phase: Phase = ""
+
+
+@dataclass(frozen=True)
+class SitesConnected(WorkProgress):
+    """Sites are there that were not; `versions` has the packages of each that has said them."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

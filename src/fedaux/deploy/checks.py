@@ -25,6 +25,7 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.cache import DECODED
 from fedaux.core.errors import FedauxError
 from fedaux.core.io import caching_in
+from fedaux.core.messages import package_versions, versions_text
 from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.certificates import load_key, public_key_bytes
@@ -159,13 +160,12 @@ def check_versions() -> CheckResult:
     from packaging.requirements import Requirement
 
     requirements = {need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])}
-    installed, wrong = [f"fedaux {metadata.version('fedaux')}"], []
-    for name in ("flwr", "torch"):
-        version = metadata.version(name)
-        installed.append(f"{name} {version}")
-        if name in requirements and not requirements[name].specifier.contains(version, prereleases=True):
-            wrong.append(f"'{name}{requirements[name].specifier}'")
-    return CheckResult.of("versions", not wrong, ", ".join(installed), f"pip install {' '.join(wrong)}")
+    wrong = [
+        f"'{name}{requirements[name].specifier}'"
+        for name, version in package_versions().items()
+        if name in requirements and not requirements[name].specifier.contains(version, prereleases=True)
+    ]
+    return CheckResult.of("versions", not wrong, versions_text(), f"pip install {' '.join(wrong)}")
 
 
 def check_certificate(path: Path, now: datetime | None = None) -> CheckResult:

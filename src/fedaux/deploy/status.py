@@ -21,7 +21,7 @@ from rich.text import Text
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import FedauxError
-from fedaux.core.messages import Refusal
+from fedaux.core.messages import Refusal, versions_text
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import FlowerRun, LinkError, Node
 from fedaux.report.terminal import format_bytes, format_seconds
@@ -66,6 +66,7 @@ class Status:
     record: RunStatus = field(default_factory=RunStatus)
     sites: tuple[SiteStatus, ...] = ()
     problems: tuple[str, ...] = ()  # each with what to do; none: all is well
+    versions: str = field(default_factory=versions_text)  # of the server's packages
 
     @property
     def phase(self) -> str:
@@ -273,6 +274,11 @@ def _facts(status: Status) -> Table:
     for name, seconds in (("last round", record.last_seconds), ("all rounds", record.seconds)):
         if seconds:
             grid.add_row(name, ", ".join(f"{phase} {value:.1f} s" for phase, value in seconds.items()))
+    told = [site for site in status.sites if site.record.versions]
+    for versions in dict.fromkeys([status.versions, *(site.record.versions for site in told)] if told else []):
+        names = [*(["the server"] if versions == status.versions else [])]
+        names += [site.name for site in told if site.record.versions == versions]
+        grid.add_row("versions", f"{versions}: {', '.join(names)}")
     if record.bytes_sent or record.bytes_received:
         sent, received = format_bytes(record.bytes_sent), format_bytes(record.bytes_received)
         grid.add_row("arrays", f"{sent} sent, {received} received")

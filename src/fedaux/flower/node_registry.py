@@ -10,8 +10,9 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.event_log import printable
 from fedaux.core.messages import VERSION, Hello, HelloOrder
-from fedaux.core.progress import Notice, OnProgress, WorkProgress, no_progress
+from fedaux.core.progress import Notice, OnProgress, Phase, SitesConnected, no_progress
 from fedaux.flower.federation import is_lost, read_reply, stream_replies
 from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
 
@@ -42,10 +43,18 @@ class NodeRegistry:
         self._grid, self._expected, self._classes, self._on_progress = grid, list(clients), list(classes), on_progress
         self._registered_only = registered_only
         self._known: dict[int, list[str]] = {}  # clients by node; empty for an excluded node
+        self._versions: dict[str, str] = {}  # of packages, by client
         self._rivals: dict[int, str] = {}  # nodes that must wait until another one is gone, and what was said of them
 
-    def refresh(self, timeout: float = 120.0) -> dict[str, int]:
-        """{client: node} of all connected nodes; new ones are asked, and have `timeout` seconds to answer."""
+    def refresh(self) -> dict[str, int]:
+        """{client: node} of all connected nodes; new ones are asked, and reported."""
+        before, found = set(self._known), self._ask_new_nodes()
+        if not before.issuperset(found.values()):
+            self._report_connected(len(found), phase="")
+        return found
+
+    def _ask_new_nodes(self, timeout: float = 120.0) -> dict[str, int]:
+        """Ask nodes that are not known, which have `timeout` seconds to answer; return all as `refresh` does."""
         names = {node.node_id: node.name for node in self._grid.get_nodes()}
         self._known = {node: clients for node, clients in self._known.items() if node in names}
         self._rivals = {node: said for node, said in self._rivals.items() if node in names}
@@ -63,7 +72,7 @@ class NodeRegistry:
         end, last = time.monotonic() + timeout, 0
         self._report_connected(last)
         while True:
-            nodes = self.refresh()
+            nodes = self._ask_new_nodes()
             if len(nodes) != last:
                 self._report_connected(len(nodes))
                 last = len(nodes)
@@ -81,11 +90,12 @@ class NodeRegistry:
             "federation.connect_timeout."
         )
 
-    def _report_connected(self, count: int) -> None:
-        self._on_progress(WorkProgress("sites connected", count, len(self._expected), phase="connect"))
+    def _report_connected(self, count: int, phase: Phase = "connect") -> None:
+        told = dict(self._versions)
+        self._on_progress(SitesConnected("sites connected", count, len(self._expected), phase=phase, versions=told))
 
     def _admit(self, node: int, registered: str, reply: Message) -> None:
-        clients, problem = _validate_hello(reply, self._expected, self._classes)
+        clients, versions, problem = _validate_hello(reply, self._expected, self._classes)
         if not problem:
             problem = self._foreign(registered, clients)
         if problem:
@@ -95,6 +105,7 @@ class NodeRegistry:
         taken = {client for others in self._known.values() for client in others}
         if taken.isdisjoint(clients):
             self._known[node] = clients
+            self._versions.update(dict.fromkeys(clients, versions))
             return
         problem = f"another node already speaks for {', '.join(sorted(taken.intersection(clients)))}"
         if self._rivals.get(node) != problem:  # said once; it is asked again, as the other may be gone by then
@@ -113,19 +124,28 @@ class NodeRegistry:
         return f"it speaks for {', '.join(foreign)}, and {key}"
 
 
-def _validate_hello(reply: Message, expected: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str]:
-    """Return (clients, problem); the problem is empty if the answer is valid."""
+def _validate_hello(reply: Message, expected: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str, str]:
+    """Return (clients, versions, problem); the problem is empty if the answer is valid."""
     try:
         answer = read_reply(Hello, reply)
         names, theirs = json.loads(answer.clients), json.loads(answer.classes)
     except MessageError as error:
-        return [], str(error)
+        return [], "", str(error)
     except ValueError:
-        return [], "its answer is not JSON"
+        return [], "", "its answer is not JSON"
+    versions = printable(answer.versions)[:200]
     if answer.speaks != VERSION:
-        return [], f"it speaks version {answer.speaks} of messages, here it is {VERSION}: upgrade the older one"
+        return (
+            [],
+            versions,
+            f"it speaks version {answer.speaks} of messages, here it is {VERSION}: upgrade the older one",
+        )
     if not (isinstance(names, list) and names and all(isinstance(name, str) and name in expected for name in names)):
-        return [], f"it speaks for {str(names)[:200]}, and federation.sites does not"
+        return [], versions, f"it speaks for {str(names)[:200]}, and federation.sites does not"
     if theirs != list(classes):
-        return [], f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; declare data.classes alike"
-    return sorted(set(names)), ""
+        return (
+            [],
+            versions,
+            f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; declare data.classes alike",
+        )
+    return sorted(set(names)), versions, ""

@@ -41,7 +41,7 @@ MESSAGE_TYPES: dict[type, str] = {
 }
 KINDS = (HelloOrder, Hello, PrepareOrder, SumsOrder, TrainOrder, SumOrder, Release, Sums, Update, SumReply, Masked)
 
-ANY_VERSION = (HelloOrder, Hello)  # they never change, so that both sides can say which version they speak
+ANY_VERSION = (HelloOrder, Hello)  # they only grow, by fields with a default: both can say which version they speak
 T = TypeVar("T", bound=HelloOrder | Hello | Order | Answer)
 
 
@@ -57,6 +57,7 @@ class Field(NamedTuple):
     name: str
     type: type
     required: bool  # arrays with a default are not sent where there are none: every record is a request
+    default: Any  # of a field that an older release does not send
 
     @property
     def arrays(self) -> bool:
@@ -67,8 +68,13 @@ def fields(kind: type) -> tuple[Field, ...]:
     """The fields of a message, as they are sent."""
     hints = get_type_hints(kind)
     types = {name: ArrayRecord if hint == Arrays else hint for name, hint in hints.items()}
-    missing = dataclasses.MISSING
-    return tuple(Field(f.name, types[f.name], f.default_factory is missing) for f in dataclasses.fields(kind))
+    missing, grows = dataclasses.MISSING, kind in ANY_VERSION
+    return tuple(
+        Field(
+            f.name, types[f.name], f.default_factory is missing, f.default if grows and f.default != missing else None
+        )
+        for f in dataclasses.fields(kind)
+    )
 
 
 # once: to evaluate annotations takes longer than a small message
@@ -158,7 +164,7 @@ def deserialize(kind: type[T], content: RecordDict) -> T:
         raise MessageError(f"a {scalars.get('kind')!r} came where a {kind.__name__} was expected")
     values: dict[str, Any] = {}
     for field in FIELDS[kind]:
-        name, value = field.name, (content if field.arrays else scalars).get(field.name)
+        name, value = field.name, (content if field.arrays else scalars).get(field.name, field.default)
         if isinstance(value, ArrayRecord):
             values[name] = {key: from_array(array) for key, array in value.items()}
         elif type(value) is field.type:

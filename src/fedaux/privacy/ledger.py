@@ -63,6 +63,7 @@ DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
         "clients": Disclosure.always("names of the clients", PUBLIC),
         "classes": Disclosure.always("declared classes", PUBLIC),
         "speaks": Disclosure.always("version of messages", PUBLIC),
+        "versions": Disclosure.always("versions of fedaux, Flower and PyTorch", PUBLIC),
     },
     Release: {
         "client": _NAME,

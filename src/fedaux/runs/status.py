@@ -26,6 +26,7 @@ from fedaux.core.progress import (
     ReplyReceived,
     RoundFinished,
     RunStarted,
+    SitesConnected,
     WorkProgress,
 )
 
@@ -60,6 +61,7 @@ class SiteRecord:
     last_error_kind: str = ""  # of the last answer: "" if it could be used
     epsilon: float | None = None  # spent, as it says itself
     delta: float | None = None
+    versions: str = ""  # of its packages, as it says itself
 
 
 @dataclass
@@ -126,6 +128,9 @@ class RunStatus:
     def update(self, event: ProgressEvent, now: float) -> None:
         """Any event is a sign of progress; some begin another phase of the run."""
         self.longest_wait, self.last_progress = max(self.longest_wait, now - self.last_progress), now
+        if isinstance(event, SitesConnected):
+            for client, versions in event.versions.items():
+                self._site(client).versions = versions
         match event:
             case RunStarted():
                 self.rounds_before = self.finished_rounds = len(event.history)

@@ -18,8 +18,8 @@ from fedaux.core.progress import OrdersSent, ReplyReceived, RoundFinished
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import ControlLink, FlowerRun, LinkError, Node
-from fedaux.deploy.status import State, Status, read_status, server_folder, status_panel, watch
-from fedaux.runs.status import FILE, RunStatus
+from fedaux.deploy.status import SiteStatus, State, Status, read_status, server_folder, status_panel, watch
+from fedaux.runs.status import FILE, RunStatus, SiteRecord
 from helpers.statuses import NOW, PARIS, RUNNING
 
 START = 1_800_000_000.0
@@ -105,7 +105,7 @@ def test_json_has_all_of_it_and_null_for_what_never_was(server: Path) -> None:
     assert set(keys.split()) <= table.keys()
     assert (table["phase"], table["round"], table["ended"], table["started"]) == ("train", 2, None, START)
     keys = """name connection since asked_for asked_at last_reply replies failures epsilon left last_error
-        last_error_at"""
+        last_error_at versions"""
     berlin, paris = table["sites"]
     assert set(keys.split()) <= paris.keys()
     assert (berlin["name"], berlin["epsilon"], berlin["left"], berlin["last_error_at"]) == ("berlin", None, 0.0, None)
@@ -278,6 +278,15 @@ def test_the_panel_has_all_that_is_known() -> None:
         "paris offline 1:10 train 1:05 never ? 1 no-answer 2",
         "paris, 1:01 ago: [b]gone",  # as it came, not as markup
     ]
+
+
+def test_the_panel_says_who_runs_which_versions() -> None:
+    sites = tuple(
+        SiteStatus(name, "online", record=SiteRecord(versions=versions))
+        for name, versions in (("berlin", "fedaux 2"), ("paris", "fedaux 1"), ("rome", "fedaux 2"), ("oslo", ""))
+    )
+    lines = shown(replace(RUNNING, sites=sites, versions="fedaux 2"))
+    assert lines[5:7] == ["versions fedaux 2: the server, berlin, rome", "versions fedaux 1: paris"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 
 from fedaux.core.messages import VERSION, Hello, HelloOrder
-from fedaux.core.progress import ProgressEvent
+from fedaux.core.progress import ProgressEvent, SitesConnected
 from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
@@ -70,6 +70,25 @@ def test_a_node_that_answers_wrongly_is_left_out(wrong: Any, reason: str) -> Non
     found, grid, told = made([answer("berlin"), wrong], ["berlin", "paris"])
     assert found.refresh() == {"berlin": next(iter(grid.get_node_ids()))}
     assert reason in told[0]
+
+
+def test_what_nodes_run_is_reported_also_of_one_that_comes_later() -> None:
+    told: list[ProgressEvent] = []
+    found, grid, _ = made([(*answer("berlin"), "fedaux 1\n"), answer("paris")], ["berlin", "paris"])
+    found._on_progress = told.append
+    found.wait_for_clients(10, 2)
+    assert told[-1] == SitesConnected(
+        "sites connected", 2, 2, phase="connect", versions={"berlin": "fedaux 1 ", "paris": ""}
+    )
+    told.clear()
+    assert len(found.refresh()) == 2
+    assert told == []
+    del found._known[next(iter(grid.get_node_ids()))]  # it has gone, and comes back upgraded
+    said[0] = (*answer("berlin"), "fedaux 2")
+    assert len(found.refresh()) == 2
+    (event,) = told
+    assert isinstance(event, SitesConnected)
+    assert (event.phase, event.versions["berlin"]) == ("", "fedaux 2")
 
 
 def named(grid: InProcessGrid, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -192,6 +192,12 @@ def test_hello_is_read_in_any_version_and_nothing_else_is() -> None:
         content = serialize(item)
         content["fedaux"]["version"] = VERSION + 1  # type: ignore[index]
         assert deserialize(type(item), content) == item
+    content = serialize(Hello("[]", "[]", VERSION, "fedaux 0.2"))
+    del content["fedaux"]["versions"]  # type: ignore[attr-defined]
+    assert deserialize(Hello, content) == Hello("[]", "[]", VERSION)  # of an older release
+    del content["fedaux"]["classes"]  # type: ignore[attr-defined]
+    with pytest.raises(MessageError, match=r"Hello\.classes should be str, it is None"):
+        deserialize(Hello, content)
     content = serialize(train_order())
     content["fedaux"]["version"] = VERSION + 1  # type: ignore[index]
     with pytest.raises(MessageError, match=f"has version {VERSION + 1}, this side speaks {VERSION}"):

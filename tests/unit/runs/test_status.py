@@ -21,6 +21,7 @@ from fedaux.core.progress import (
     ReplyReceived,
     RoundFinished,
     RunStarted,
+    SitesConnected,
     WorkProgress,
 )
 from fedaux.core.results import ClientMetrics, RoundResult
@@ -51,7 +52,8 @@ def after(*events: ProgressEvent, status: RunStatus | None = None, step: float =
 @pytest.mark.parametrize(
     ("event", "phase"),
     [
-        (WorkProgress("sites connected", 1, 2, phase="connect"), "connect"),
+        (SitesConnected("sites connected", 1, 2, phase="connect"), "connect"),
+        (SitesConnected("sites connected", 2, 2), "start"),
         (RunStarted("FedAUX", "", (), 5), "prepare"),
         (WorkProgress("features", 1, 2, phase="features"), "features"),
         (OrdersSent("release", None, ("berlin",), 1), "score"),
@@ -69,6 +71,11 @@ def test_an_event_says_which_phase_it_is_and_is_a_sign_of_life(event: ProgressEv
     assert (status.phase, status.phase_since) == (phase, since)
     status = after(event, status=status)
     assert (status.phase_since, status.last_progress) == (since, 20.0)
+
+
+def test_sites_say_what_they_run() -> None:
+    status = after(SitesConnected("sites connected", 2, 2, versions={"berlin": "fedaux 1", "paris": "fedaux 2"}))
+    assert [site.versions for site in status.sites.values()] == ["fedaux 1", "fedaux 2"]
 
 
 def test_a_site_is_asked_answers_fails_and_says_what_it_has_spent() -> None:
