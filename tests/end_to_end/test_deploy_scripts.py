@@ -129,6 +129,7 @@ def test_an_app_is_not_run_as_root(stage: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> None:
+    from flwr.cli.flower_config import parse_superlink_connection
     from flwr.common.config import parse_config_args
 
     play(stage / "server" / "run.sh", "--run-config", 'set="rounds=1"')
@@ -141,7 +142,9 @@ def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> N
         "set": "rounds=1",
     }
     connection = tomllib.loads((stage / "server" / "flwr-home" / "config.toml").read_text())["superlink"]["fedaux"]
-    assert connection == {"address": "127.0.0.1:8443", "root-certificates": str(stage / "server" / "ca.crt")}
+    read = parse_superlink_connection(connection, "fedaux")
+    assert (read.address, read.root_certificates) == ("127.0.0.1:8443", str(stage / "server" / "ca.crt"))
+    assert not read.insecure
 
 
 FLOWER = """#!/bin/bash

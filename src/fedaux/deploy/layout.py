@@ -166,7 +166,6 @@ def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Co
     texts = {
         "server.env": render("server.env", address=address),
         "fedaux.toml": to_commented_toml(server_config(base, sites), notes["head"], notes),
-        "flwr-home/config.toml": render("superlink.toml", address=address, folder=folder),
         "app/pyproject.toml": render("app.toml", folder=folder, version=version("fedaux")),
     }
     _write(folder, texts)

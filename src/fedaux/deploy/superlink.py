@@ -37,14 +37,13 @@ from fedaux.deploy import flower_patches
 from fedaux.deploy.quotas import ReplyQuotas
 
 PUBLIC_KEY_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER.lower().encode()
-MAX_BODY = 2**26  # bytes of a request: Flower cuts arrays into objects of 5 MB
 MAX_HEAD = 2**16  # bytes of a request before its body
 MAX_CONNECTIONS = 100  # at a time from one other machine, and new ones in a burst
 CONNECTION_RATE = 5.0  # new ones a second from one other machine, in the long run: a site keeps its own open
 SHUTDOWN_TIMEOUT = 5  # seconds in which requests may end when the server is stopped: a log is followed for hours
 REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then more of its body, at least at
 MIN_BODY_RATE = 2**12  # bytes a second
-MAX_FLEET_BODY = 2**23  # bytes of a site's request
+MAX_BODY = 2**23  # bytes of a request: Flower cuts arrays into objects of 5 MB
 MAX_IN_FLIGHT = 2**24  # bytes of one site's requests that are being read or answered
 REQUEST_BURST, REQUEST_RATE = 200, 20.0  # requests of one site at once, and a second in the long run
 MAX_DELAY = 10.0  # seconds that a request of a site waits for its turn
@@ -127,31 +126,6 @@ def is_local(client: tuple[str, int] | None) -> bool:
     return client is not None and is_loopback(client[0])
 
 
-class BodyLimitMiddleware:
-    """ASGI middleware: a body that is too long is refused by its header, or else read no further."""
-
-    def __init__(self, app: ASGIApp, limit: int = MAX_BODY) -> None:
-        self.app, self.limit = app, limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit() or int(declared) > self.limit:
-            await PlainTextResponse(f"more than {self.limit} bytes", 413)(scope, receive, send)
-            return
-        left = self.limit
-
-        async def limited() -> Message:
-            nonlocal left
-            message = await receive()
-            left -= len(message.get("body", b""))
-            return message if left >= 0 else {"type": "http.disconnect"}
-
-        await self.app(scope, limited, send)
-
-
 class SiteLimitMiddleware:
     """ASGI middleware: what one site may ask for at a time, with a key that opens all doors or without.
 
@@ -168,8 +142,8 @@ class SiteLimitMiddleware:
             return
         headers = dict(scope["headers"])
         size = headers.get(b"content-length", b"")
-        if not size.isdigit() or int(size) > MAX_FLEET_BODY:
-            await PlainTextResponse(f"a length of at most {MAX_FLEET_BODY} bytes", 413)(scope, receive, send)
+        if not size.isdigit() or int(size) > MAX_BODY or b"transfer-encoding" in headers:
+            await PlainTextResponse(f"a length of at most {MAX_BODY} bytes", 413)(scope, receive, send)
             return
         site = machine((scope.get("client") or ("", 0))[0]), headers.get(PUBLIC_KEY_HEADER, b"")[:200]
         delay = self.delay(site)
@@ -290,7 +264,7 @@ def shrink_database(path: str) -> None:
         database.execute("VACUUM")
 
 
-OWN = (UselessMiddleware, LocalOnlyMiddleware, SiteLimitMiddleware, BodyLimitMiddleware)  # in this order
+OWN = (UselessMiddleware, LocalOnlyMiddleware, SiteLimitMiddleware)  # in this order
 
 
 def raise_file_limit() -> None:

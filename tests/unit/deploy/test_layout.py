@@ -116,15 +116,6 @@ def test_flower_accepts_the_app_and_so_does_a_site(folder: Path) -> None:
     assert rejection_reason(build_fab_from_disk(folder / "server" / "app")) == ""
 
 
-def test_flower_reads_the_connection(folder: Path) -> None:
-    from flwr.cli.flower_config import parse_superlink_connection
-
-    table = tomllib.loads((folder / "server" / "flwr-home" / "config.toml").read_text())["superlink"]["fedaux"]
-    read = parse_superlink_connection(table, "fedaux")
-    assert (read.address, read.root_certificates) == ("127.0.0.1:8443", str(folder / "server" / "ca.crt"))
-    assert not read.insecure
-
-
 def test_systemd_is_told_paths_as_they_are() -> None:
     made = systemd_units(Path(f"/srv/{AWKWARD}"), Path("/opt/$v e/bin"), "anna")
     assert set(made) == {f"fedaux-{name}.service" for name in ("superlink", "superexec", "metrics", "site@")}

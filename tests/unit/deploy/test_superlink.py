@@ -24,7 +24,6 @@ from starlette.routing import Route
 from fedaux.deploy import flower_patches, superlink
 from fedaux.deploy.flower_patches import PatchError
 from fedaux.deploy.superlink import (
-    BodyLimitMiddleware,
     ConnectionRate,
     LimitedProtocol,
     SiteLimitMiddleware,
@@ -36,7 +35,7 @@ from fedaux.deploy.superlink import (
 )
 from helpers.harness import Patience
 
-LIMIT = 1000
+LIMIT, FLEET = 1000, "/v1/fleet/push-object"
 read: list[int] = []
 
 
@@ -62,8 +61,8 @@ async def follow(request: Request) -> StreamingResponse:
 @contextmanager
 def serving() -> Iterator[int]:
     app = Starlette(
-        routes=[Route("/", answer, methods=["GET", "POST"]), Route("/log", follow)],
-        middleware=[Middleware(BodyLimitMiddleware, limit=LIMIT)],
+        routes=[*(Route(path, answer, methods=["GET", "POST"]) for path in ("/", FLEET)), Route("/log", follow)],
+        middleware=[Middleware(SiteLimitMiddleware)],
     )
     servers: list[uvicorn.Server] = []
 
@@ -72,6 +71,8 @@ def serving() -> Iterator[int]:
             super().__init__(config)
             servers.append(self)
 
+    limit = pytest.MonkeyPatch()
+    limit.setattr(superlink, "MAX_BODY", LIMIT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uvicorn, "Server", Kept)
         options = {"port": 0, "log_level": "error", "proxy_headers": True, "forwarded_allow_ips": "*"}
@@ -84,6 +85,7 @@ def serving() -> Iterator[int]:
     finally:
         servers[0].should_exit = True
         thread.join(10)
+        limit.undo()
     assert not thread.is_alive()
 
 
@@ -115,7 +117,7 @@ def empty() -> None:
 
 
 def head(*lines: str) -> bytes:
-    return "\r\n".join(["POST / HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""]).encode()
+    return "\r\n".join([f"POST {FLEET} HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""]).encode()
 
 
 def test_a_body_is_read_up_to_the_limit() -> None:
@@ -134,16 +136,17 @@ def test_a_body_that_says_it_is_longer_is_not_read() -> None:
 def test_a_body_that_was_refused_is_not_read_and_thrown_away() -> None:
     """5 GB in a minute were, at the cost of everybody else."""
     with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
-        made.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
+        made.sendall(f"POST {FLEET} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n".encode())
         with pytest.raises(ConnectionError):
             made.sendall(bytes(10**8))
 
 
-def test_a_body_that_does_not_say_so_is_read_no_further() -> None:
+@pytest.mark.parametrize("more", [[], ["Content-Length: 1"]])
+def test_a_body_that_does_not_say_so_is_not_read(more: list[str]) -> None:
     chunks = b"".join(b"200\r\n" + bytes(0x200) + b"\r\n" for _ in range(4))
     with serving() as port:
-        call(port, head("Transfer-Encoding: chunked") + chunks + b"0\r\n\r\n")
-    assert read == [-1]
+        assert b"200 OK" not in call(port, head("Transfer-Encoding: chunked", *more) + chunks + b"0\r\n\r\n")
+    assert read == []
 
 
 @pytest.mark.parametrize("begun", [b"", b"POST / HTTP/1.1\r\nHost:", head("Content-Length: 10") + b"12345"])
@@ -332,8 +335,7 @@ def test_flowers_own_server_answers_strangers_only_about_the_fleet(monkeypatch: 
     for caller, refused in (("192.0.2.7", closed), ("127.0.0.1", set())):
         client = TestClient(app, client=(caller, 1234))
         assert {path for path in closed | opened if client.post(path).status_code == 403} == refused
-    for path in ("/v1/fleet/activate-node", "/v1/control/start-run"):
-        assert client.post(path, headers={"Content-Length": str(10**9)}).status_code == 413
+    assert client.post("/v1/fleet/activate-node", headers={"Content-Length": str(10**9)}).status_code == 413
     monkeypatch.setattr(superlink, "serve", served := Mock())
     superlink.serve_checked(app, port=1)
     served.assert_called_once_with(app, port=1)
@@ -392,7 +394,7 @@ def test_one_site_has_a_rate_and_another_is_not_slowed(monkeypatch: pytest.Monke
 
 
 def test_one_site_has_so_many_bytes_in_flight() -> None:
-    gate, size = asyncio.Event(), superlink.MAX_FLEET_BODY
+    gate, size = asyncio.Event(), superlink.MAX_BODY
 
     async def passed(*args: object) -> None:
         await gate.wait()
