@@ -43,13 +43,13 @@ class NodeRegistry:
         self._grid, self._expected, self._classes, self._on_progress = grid, list(clients), list(classes), on_progress
         self._registered_only = registered_only
         self._known: dict[int, list[str]] = {}  # clients by node; empty for an excluded node
-        self._versions: dict[str, str] = {}  # of packages, by client
+        self._versions: dict[str, str] = {}  # of packages, by client that has said so
         self._rivals: dict[int, str] = {}  # nodes that must wait until another one is gone, and what was said of them
 
     def refresh(self) -> dict[str, int]:
-        """{client: node} of all connected nodes; new ones are asked, and reported."""
-        before, found = set(self._known), self._ask_new_nodes()
-        if not before.issuperset(found.values()):
+        """{client: node} of all connected nodes; new ones are asked, and what else than before they run is reported."""
+        before, found = dict(self._versions), self._ask_new_nodes()
+        if self._versions != before:
             self._report_connected(len(found), phase="")
         return found
 
@@ -105,7 +105,7 @@ class NodeRegistry:
         taken = {client for others in self._known.values() for client in others}
         if taken.isdisjoint(clients):
             self._known[node] = clients
-            self._versions.update(dict.fromkeys(clients, versions))
+            self._versions.update(dict.fromkeys(clients if versions else [], versions))
             return
         problem = f"another node already speaks for {', '.join(sorted(taken.intersection(clients)))}"
         if self._rivals.get(node) != problem:  # said once; it is asked again, as the other may be gone by then

@@ -77,9 +77,7 @@ def test_what_nodes_run_is_reported_also_of_one_that_comes_later() -> None:
     found, grid, _ = made([(*answer("berlin"), "fedaux 1\n"), answer("paris")], ["berlin", "paris"])
     found._on_progress = told.append
     found.wait_for_clients(10, 2)
-    assert told[-1] == SitesConnected(
-        "sites connected", 2, 2, phase="connect", versions={"berlin": "fedaux 1 ", "paris": ""}
-    )
+    assert told[-1] == SitesConnected("sites connected", 2, 2, phase="connect", versions={"berlin": "fedaux 1 "})
     told.clear()
     assert len(found.refresh()) == 2
     assert told == []
