@@ -87,7 +87,7 @@ def test_records_of_plain_training_do_not_reach_a_private_model(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without its noise, the model after the switch is the same to the bit, whatever plain training saw before."""
-    monkeypatch.setattr("fedaux.privacy.dp_sgd.add_noise", lambda values, scale: values)
+    monkeypatch.setattr("fedaux.privacy.mechanism.add_noise", lambda values, scale: values)
     sent = []
     for name, seen in (("one", 0.0), ("other", 300.0)):
         folder, x = tmp_path / name, np.ones((16, 4), np.float32)

@@ -40,6 +40,7 @@ from fedaux.server.server import make_server
 NODES = ("2", "3", "4", "5")  # how an in-process grid calls its clients
 CONFIG = Config(
     rounds=2,
+    head_init="random",  # the strategy begins with the app's own weights
     prototypes=(PrototypeSpec("model"),),  # what the strategy calls the app's network
     data=DataConfig(clients=4, alpha=0.5),
     pretrain=PretrainConfig(epochs=0),

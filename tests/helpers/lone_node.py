@@ -66,7 +66,7 @@ if __name__ == "__main__":
     folder = Path(sys.argv.pop(1))
 
     @contextmanager
-    def connect(**options: Any) -> Iterator[tuple[Any, ...]]:
+    def connect(server_address: str, **options: Any) -> Iterator[tuple[Any, ...]]:
         yield connection(folder)
 
     internal._init_connection = connect

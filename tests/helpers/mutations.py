@@ -347,7 +347,6 @@ def noise(make: Callable[[Any, float], Any]) -> Patch:
 
     def put(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(mechanism, "add_noise", make)
-        patch.setattr(private, "add_noise", make)
 
     return put
 

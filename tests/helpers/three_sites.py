@@ -19,7 +19,7 @@ CONFIG = Config(
     pretrain=PretrainConfig(epochs=1, batch_size=128, flip=False),
     distill=DistillConfig(lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8),
-    federation=FederationConfig(connect_timeout=120, timeout=180, reconnect_timeout=60),
+    federation=FederationConfig(connect_timeout=600, timeout=180, reconnect_timeout=60),
 )
 SITES = ["client-000", "client-001", "client-002"]
 

@@ -11,15 +11,14 @@ cut shows as well. Approvals are read from the log alone: whoever lacks the key 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -29,7 +28,7 @@ from typing import Any, TypeVar
 
 from fedaux.client.site import Site
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.io import write_atomically
+from fedaux.core.io import locked, write_atomically
 from fedaux.core.messages import DataOrder, PrepareOrder, SumsOrder, SumTerms
 from fedaux.models.inference import fingerprint_arrays
 
@@ -96,6 +95,9 @@ class Entry:
     facts: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
+Log = tuple[list[Entry], str]  # all lines, and the code of the last one
+
+
 class ApprovalLog:
     """The log below `folder`, a site's vault."""
 
@@ -110,15 +112,15 @@ class ApprovalLog:
     def append(self, event: str, proposal: Proposal | str, by: str) -> None:
         """Add a line, on disk when this returns."""
         with self._locked():
-            self._append(event, proposal, by)
+            self._append(self._read(), event, proposal, by)
 
     def decide(self, identity: str, event: str, by: str) -> None:
         """Approve or refuse a proposal; the last word counts."""
         with self._locked():
-            known = {entry.id for entry in self._read()[0]}
-            if identity not in known:
+            log = self._read()
+            if identity not in {entry.id for entry in log[0]}:
                 raise ApprovalError(f"there is no proposal {identity}; `fedaux site pending` lists them")
-            self._append(event, identity, by)
+            self._append(log, event, identity, by)
 
     def pending(self) -> list[Entry]:
         """The proposals that nobody has decided, oldest first."""
@@ -133,15 +135,16 @@ class ApprovalLog:
     def admit(self, proposal: Proposal, standing: tuple[str, ...]) -> None:
         """Raise an `ApprovalError` unless the proposal is approved; write down one that is new."""
         with self._locked():
-            words = [entry.event for entry in self._read()[0] if entry.id == proposal.id]
+            log = self._read()
+            words = [entry.event for entry in log[0] if entry.id == proposal.id]
             last = next((word for word in reversed(words) if word in ("approved", "refused")), "")
             if not words:
-                self._append("proposed", proposal, "server")
+                log = self._append(log, "proposed", proposal, "server")
             if not last and (rule := next((one for one in standing if fnmatchcase(proposal.rule, one)), "")):
-                self._append("approved", proposal.id, f"standing rule {rule}")
+                log = self._append(log, "approved", proposal.id, f"standing rule {rule}")
                 last = "approved"
             if last != "approved":
-                self._append("rejected", proposal.id, "site")
+                self._append(log, "rejected", proposal.id, "site")
         if last != "approved":
             what = "was refused by" if last else "waits for"
             raise ApprovalError(f"{proposal.rule} {what} this site's owner: fedaux site approve {proposal.id}")
@@ -161,20 +164,23 @@ class ApprovalLog:
         if not (count.isdigit() and 0 < int(count) <= len(lines) and lines[int(count) - 1].startswith(f"{code} ")):
             raise LogError(f"the log does not go on from the head {noted}: it was written anew, or cut")
 
-    def _append(self, event: str, proposal: Proposal | str, by: str) -> None:
-        entries, before = self._read()
+    def _append(self, log: Log, event: str, proposal: Proposal | str, by: str) -> Log:
+        """Add a line to the log as it was read, and return the log with it."""
+        entries, before = log
         identity = proposal if isinstance(proposal, str) else proposal.id
         facts = {} if isinstance(proposal, str) else {"rule": proposal.rule, **proposal.facts}
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
-        text = json.dumps({"time": moment, "event": event, "id": identity, "by": by, "facts": facts}, sort_keys=True)
+        entry = Entry(moment, event, identity, by, facts)
+        text = json.dumps(vars(entry), sort_keys=True)
         code = self._code(before, text)
         with (self.folder / LOG).open("a", encoding="utf-8") as file:
             file.write(f"{code} {text}\n")
             file.flush()
             os.fsync(file.fileno())
         write_atomically(self.folder / HEAD, self._head(len(entries) + 1, code).encode(), private=True)
+        return [*entries, entry], code
 
-    def _read(self) -> tuple[list[Entry], str]:
+    def _read(self) -> Log:
         """(entries, code of the last one)."""
         path, code, before, found = self.folder / LOG, "", "", list[Entry]()
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
@@ -207,12 +213,8 @@ class ApprovalLog:
             write_atomically(path, secrets.token_bytes(32), private=True)
         return path.read_bytes()
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.folder / ".approvals.lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def _locked(self) -> AbstractContextManager[None]:
+        return locked(self.folder / ".approvals.lock")
 
 
 def with_approval(handler: Callable[[Asked, Site], R]) -> Callable[[Asked, Site], R]:

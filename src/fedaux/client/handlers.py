@@ -7,6 +7,7 @@ the server's run configuration decides nothing either. `privacy.ledger` lists ev
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -85,12 +86,17 @@ def sums(order: SumsOrder, site: Site) -> Sums | Masked:
         raise OrderError(
             f"the order asks for unprotected {order.sends} of features; this client's own method and head_init do not"
         )
-    features, records = load_mapped(order, site)
-    found = analytic_hooks(config).summarise(features, labelled(records), order.classes, order.sends)
+
+    def found() -> tuple[Arrays, int]:
+        features, records = load_mapped(order, site)
+        summed = analytic_hooks(config).summarise(features, labelled(records), order.classes, order.sends)
+        return summed.to_arrays(), public_size(records, config.privacy)
+
     if order.sum:
-        return Participation.of(order, site).answer(order, lambda request: to_vector(found.to_arrays()))
+        return Participation.of(order, site).answer(order, lambda request: to_vector(found()[0]))
     account = BudgetStore(site.account_folder(order.client), config.privacy).account()
-    return Sums(order.client, public_size(records, config.privacy), account.to_json(), found.to_arrays())
+    arrays, size = found()
+    return Sums(order.client, size, account.to_json(), arrays)
 
 
 @with_approval
@@ -103,17 +109,22 @@ def train(order: TrainOrder, site: Site) -> Update | Masked:
     rows = cache(lambda: load_task(order, site))
     if order.sum and site.config.privacy.private_training:
         return train_in_sum(task, rows)
-    result = train_with_privacy(task, rows) if site.config.privacy.private_training else train_plainly(task, rows)
-    task.results.drop_old()
-    return as_sent(task, task.update(result, lambda: rows()[0]))
+
+    def update() -> Update:
+        private = site.config.privacy.private_training
+        result = train_with_privacy(task, rows) if private else train_plainly(task, rows)
+        task.results.drop_old()
+        return task.update(result, lambda: rows()[0])
+
+    return as_sent(task, update)
 
 
-def as_sent(task: ClientTask, update: Update) -> Update | Masked:
-    """Return the update, or in a secure sum the client's contribution under masks."""
+def as_sent(task: ClientTask, update: Callable[[], Update]) -> Update | Masked:
+    """Return the update, or in a secure sum the client's contribution under masks, computed once."""
     if not task.order.sum:
-        return update
-    contribution = summed_update(task.order, update, task.hooks)
-    return Participation.of(task.order, task.site).answer(task.order, lambda request: contribution)
+        return update()
+    part = Participation.of(task.order, task.site)
+    return part.answer(task.order, lambda request: summed_update(task.order, update(), task.hooks))
 
 
 def open_task(order: TrainOrder, site: Site) -> ClientTask:

@@ -25,7 +25,7 @@ from safetensors.numpy import load, load_file, save
 
 from fedaux.config.sections import Colour
 from fedaux.core.io import delete_all_but_newest, hashed_name, write_atomically
-from fedaux.core.messages import Arrays, TrainOrder
+from fedaux.core.messages import Arrays, DataOrder, TrainOrder
 from fedaux.models.inference import fingerprint_arrays
 from fedaux.privacy.accounting import Mechanism
 
@@ -112,10 +112,15 @@ class LocalResult:
 
 def training_identity(order: TrainOrder, private: bool) -> str:
     """Hash everything that determines the trained model; the hash is the same in a run that continues after a fault."""
-    fields = {name: value for name, value in vars(order).items() if name not in _NOT_IDENTITY}
+    return order_hash(order, _NOT_IDENTITY, private)
+
+
+def order_hash(order: DataOrder, ignored: frozenset[str], *more: object) -> str:
+    """Hash an order, to the bit, without the ignored fields, and with whatever else decides."""
+    fields = {name: value for name, value in vars(order).items() if name not in ignored}
     arrays = {name: value for name, value in fields.items() if isinstance(value, dict)}
     facts = sorted((name, value) for name, value in fields.items() if name not in arrays)
-    return fingerprint_arrays(*(arrays[name] for name in sorted(arrays)), facts=[private, *facts])
+    return fingerprint_arrays(*(arrays[name] for name in sorted(arrays)), facts=[*more, *facts])
 
 
 @dataclass(frozen=True)

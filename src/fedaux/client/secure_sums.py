@@ -8,7 +8,6 @@ a run: the difference of two sums over almost the same sites would be what one s
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -23,8 +22,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from fedaux.client.kept_state import order_hash
 from fedaux.client.site import Site
-from fedaux.core.io import delete_all_but_newest, hashed_name, write_atomically
+from fedaux.core.io import delete_all_but_newest, hashed_name, locked, write_atomically
 from fedaux.core.messages import (
     DataOrder,
     Masked,
@@ -50,6 +50,7 @@ from fedaux.privacy.secure_sum import (
 
 FOLDER, KEPT = "sums", 8  # below the account: the sums that a site remembers
 UNPROTECTED = "unprotected.json"  # which sums without noise this site has taken part in
+_NOT_ASKED = frozenset({"known_entries", "known_signature", "extractor"})  # what the server knows, what the site has
 Steps = NDArray[np.int64]
 
 
@@ -137,9 +138,7 @@ class Participation:
     @contextmanager
     def locked(self) -> Iterator[Remembered | None]:
         """Yield what the site remembers of this sum, while no other process takes part in it."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self.folder / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.folder / ".lock"):
             yield Remembered.from_bytes(self.path.read_bytes(), self.settings) if self.path.exists() else None
 
     def begin(self) -> Remembered:
@@ -148,6 +147,7 @@ class Participation:
         keys = state.begin(self.signing_key).to_bytes()
         delete_all_but_newest(self.folder, "sum-*.json", KEPT)
         delete_all_but_newest(self.folder, "masked-*.bin", KEPT)
+        delete_all_but_newest(self.folder, "masked-*.gradient", KEPT)
         return Remembered(state, {"keys": ("", {self.client: keys.hex()})})
 
     def remember(self, known: Remembered) -> None:
@@ -164,7 +164,7 @@ class Participation:
         Returns:
             The masked vector.
         """
-        question = fingerprint_arrays(order.sealed, facts=_identity(order))
+        question = order_hash(order, _NOT_ASKED)
         self._check_terms(order, scale)
         with self.locked() as known:
             if known is None or not known.state.keys:
@@ -252,10 +252,3 @@ def _step(
 def _own_hash(state: SiteState) -> str:
     """Hash the sum with this site's keys in it, which are fresh in every sum: no other sum gets the same noise."""
     return hashlib.sha256(state.settings.context + state.keys[state.name].to_bytes()).hexdigest()
-
-
-def _identity(order: DataOrder) -> list[tuple[str, str]]:
-    """What decides on the vector, beside the records: everything in the order but what the server knows."""
-    fields = {name: value for name, value in vars(order).items() if name not in ("known_entries", "known_signature")}
-    fields |= {name: fingerprint_arrays(value) for name, value in fields.items() if isinstance(value, dict)}
-    return sorted((name, str(value)) for name, value in fields.items() if name not in ("extractor", "sealed"))

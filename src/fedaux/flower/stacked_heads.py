@@ -174,7 +174,7 @@ class StackedClient:
         )
 
     def update(self, result: LocalResult) -> Update | Masked:
-        return as_sent(self.task, self.task.update(result, lambda: self.model))
+        return as_sent(self.task, lambda: self.task.update(result, lambda: self.model))
 
     @property
     def nbytes(self) -> int:

@@ -10,7 +10,6 @@ Each is entered before a record is read. The client composes all entries, and re
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import json
@@ -29,7 +28,7 @@ import numpy as np
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.io import write_atomically
+from fedaux.core.io import locked, write_atomically
 from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import BudgetError, Mechanism, round_up, total_epsilon, training_noise_multiplier
 from fedaux.privacy.units import NEIGHBOURS
@@ -259,9 +258,7 @@ class BudgetStore:
     @contextmanager
     def _locked(self) -> Iterator[list[Entry]]:
         """Yield all entries, while no other process can add one."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self.folder / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.folder / ".lock"):
             yield self._read()
 
     def _read(self, repair: bool = True) -> list[Entry]:

@@ -19,7 +19,7 @@ from fedaux.data.records import Indices, Records, is_text
 from fedaux.models import Prototype
 from fedaux.models.optimizer import Optimizer, Term, add_to_gradients, flat
 from fedaux.privacy.accounting import Mechanism
-from fedaux.privacy.mechanism import GRID, add_noise, clip_rows, quantize
+from fedaux.privacy.mechanism import GRID, clip_rows, draw_noise, quantize
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.per_record import Replicas, gradient, parallel_apply, replicate, validate_placement, verified
 from fedaux.privacy.units import Units
@@ -88,7 +88,7 @@ def train_private(
         drawn = system_uniform(units.count) if seeded is None else seeded.random(units.count)
         sampled = np.flatnonzero(drawn < mechanism.sample_rate)
         total = sum_clipped_gradients(replicas, records, [units.rows[unit] for unit in sampled], clip)
-        total = _noisy(total, scale, seeded)
+        total = draw_noise(total, scale, seeded)
         noisy = torch.from_numpy(total * (clip / (GRID * mechanism.sample_rate * size))).float()
         descent.zero_grad()
         add_to_gradients(parameters, noisy if term is None else noisy + term(flat(parameters)))
@@ -102,7 +102,7 @@ def noisy_gradient_sum(
     """The sum of all units' clipped gradients plus noise of this scale, in steps: one site's part of a secure sum."""
     replicas = _private_replicas(model, records, units, clip)
     seeded = np.random.default_rng(unsafe_seed) if unsafe_seed >= 0 else None
-    return _noisy(sum_clipped_gradients(replicas, records, units.rows, clip), scale, seeded)
+    return draw_noise(sum_clipped_gradients(replicas, records, units.rows, clip), scale, seeded)
 
 
 def _private_replicas(model: Prototype, records: Records, units: Units, clip: float) -> Replicas:
@@ -117,12 +117,6 @@ def _private_replicas(model: Prototype, records: Records, units: Units, clip: fl
         return clipped_unit_gradient(replica, records, records.labels, units.rows[0], clip)
 
     return replicate(model, attempt, units.count)
-
-
-def _noisy(total: GridVector, scale: float, seeded: np.random.Generator | None) -> GridVector:
-    if seeded is None:
-        return add_noise(total, scale)
-    return total + np.rint(seeded.normal(0.0, scale, total.shape)).astype(np.int64)
 
 
 def system_uniform(count: int) -> Vector:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -215,6 +215,13 @@ def add_noise(values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     return np.asarray(noisy, dtype=np.int64)
 
 
+def draw_noise(values: NDArray[np.int64], scale: float, seeded: np.random.Generator | None = None) -> NDArray[np.int64]:
+    """`add_noise`, or in a study rounded Gaussian noise that a generator repeats, and that protects nothing."""
+    if seeded is None:
+        return add_noise(values, scale)
+    return values + np.rint(seeded.normal(0.0, scale, values.shape)).astype(np.int64)
+
+
 def _mechanism(size: int, scale: float) -> Any:
     from opendp.domains import atom_domain, vector_domain  # `opendp.prelude` would import scikit-learn and scipy.stats
     from opendp.measurements import make_gaussian
@@ -297,23 +304,28 @@ def release(summary: Summary, client: str, privacy: PrivacyConfig, honest: int =
     scale = noise_scale(len(summary.values), summary.sensitivity, privacy, honest)
     if not summary.bounded:
         values = summary.values
-    elif privacy.unsafe_seed >= 0:
-        rng = np.random.default_rng([privacy.unsafe_seed, *client.encode()])
-        values = summary.values + np.rint(rng.normal(0.0, scale, summary.values.shape)).astype(np.int64)
     else:
-        values = add_noise(summary.values, scale)
+        seed = privacy.unsafe_seed
+        values = draw_noise(
+            summary.values, scale, np.random.default_rng([seed, *client.encode()]) if seed >= 0 else None
+        )
+    return as_release(replace(summary, values=values), client, privacy, scale)
+
+
+def as_release(noisy: Summary, client: str, privacy: PrivacyConfig, scale: float) -> Release:
+    """Return a summary to which noise of this scale was added, as the message to send."""
     return Release(
         client=client,
         scorer=privacy.scorer,
-        records=summary.records,
+        records=noisy.records,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
-        adjacency=summary.adjacency,
+        adjacency=noisy.adjacency,
         calibration=privacy.calibration,
-        sensitivity=summary.sensitivity,
+        sensitivity=noisy.sensitivity,
         scale=scale,
-        step=summary.step,
+        step=noisy.step,
         unsafe=privacy.unsafe_seed >= 0,
         account="",  # the client's `BudgetStore` adds it
-        arrays={"values": values},
+        arrays={"values": noisy.values},
     )

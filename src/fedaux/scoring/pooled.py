@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import SettingsError
 from fedaux.core.messages import Arrays, Release
-from fedaux.privacy.mechanism import noise_scale
+from fedaux.privacy.mechanism import Summary, as_release, noise_scale
 from fedaux.scoring.base import Scorer, Vector
 
 
@@ -35,21 +35,8 @@ def pooled_release(
     """Return the sum of releases as a release; its records are those that its noisy counts add up to."""
     bound = scorer.bound(public, privacy.adjacency, 1)  # type: ignore[attr-defined]
     counts = scorer.counts(public, total * bound.step)  # type: ignore[attr-defined]
-    return Release(
-        client=name,
-        scorer=scorer.name,
-        records=max(1, round(float(counts.sum()))),
-        epsilon=privacy.epsilon,
-        delta=privacy.delta,
-        adjacency=privacy.adjacency,
-        calibration=privacy.calibration,
-        sensitivity=bound.sensitivity,
-        scale=scale,
-        step=bound.step,
-        unsafe=privacy.unsafe_seed >= 0,
-        account="",
-        arrays={"values": total},
-    )
+    records = max(1, round(float(counts.sum())))
+    return as_release(Summary(total, bound.step, bound.sensitivity, privacy.adjacency, records), name, privacy, scale)
 
 
 @dataclass(frozen=True)

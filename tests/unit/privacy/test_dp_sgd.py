@@ -14,7 +14,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.models import Extractor, Prototype, build, flatten_state, linear_head, load_state
 from fedaux.models.optimizer import Optimizer
-from fedaux.privacy import dp_sgd
+from fedaux.privacy import mechanism
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients, system_uniform, train_private
 from fedaux.privacy.mechanism import GRID
@@ -157,8 +157,8 @@ def test_noise_comes_from_the_operating_system_unless_told_otherwise(monkeypatch
     assert not np.array_equal(trained(-1), trained(-1))
     assert np.array_equal(trained(3), trained(3))
     drawn: list[float] = []
-    real = dp_sgd.add_noise
-    monkeypatch.setattr(dp_sgd, "add_noise", lambda values, scale: drawn.append(scale) or real(values, scale))
+    real = mechanism.add_noise
+    monkeypatch.setattr(mechanism, "add_noise", lambda values, scale: drawn.append(scale) or real(values, scale))
     trained(-1)
     assert drawn == [5.0 * GRID, 5.0 * GRID]
 
