@@ -1,4 +1,4 @@
-"""The fault matrix of docs/deploy.md: each row kills something real, and the run does what the table says.
+"""The fault matrix of docs/sites-operate.md: each row kills something real, and the run does what the table says.
 
 Whatever happens: nothing is released twice, no round counts twice, no finished round is lost.
 """
