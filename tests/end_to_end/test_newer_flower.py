@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     not NEWER, reason="FEDAUX_NEWER_FLOWER names no folder: pip install --no-deps --target FOLDER 'flwr==1.42.*'"
 )
 SITES = ("berlin", "paris", "rome")
-UNITS = ("flower_patches", "quotas", "superlink", "supernode", "link", "run_control")
+UNITS = ("flower_patches", "quotas", "superlink", "supernode", "run_control")
 
 
 @pytest.fixture
@@ -42,29 +42,38 @@ def test_each_change_to_flower_is_in_effect_in_the_newer_one(versions: dict[str,
     assert done.returncode == 0, done.stdout
 
 
-def test_three_sites_take_part_and_a_backup_is_the_way_back(
-    tmp_path: Path, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Registered with the older Flower, upgraded, and back: the newer one has changed the database for good."""
-    folder, archive = tmp_path / "d", tmp_path / "before.tar.gz"
-    with LiveDeployment(folder, SITES) as made:
-        link = made.server / "superlink.sh"
-        with playing(link):
-            until(lambda: bool(made.status()[1]["link"]))
-            made.register()
-            back_up(made.server, archive)
-            before = {name: node.key for name, node in made.nodes().items()}
+def test_three_sites_take_part(tmp_path: Path, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", versions["newer"])
-    with made:
+    with LiveDeployment(tmp_path / "d", SITES) as made:
         made.start("superlink.sh", "superexec.sh")
+        made.register()
         made.start_sites()
         run, apps = made.run(1), set[str]()
         until(lambda: apps.update(processes(made.server, "flwr-serverapp").values()) or run.poll() is not None)
         assert run.returncode == 0, (made.server / "run.log").read_text()
-        assert apps
-        assert not [line for line in apps if "--token " in line]  # that others could read
+        told = {site["versions"] for site in made.status()[1]["sites"]}
+    assert apps
+    assert not [line for line in apps if "--token " in line]  # that others could read
     (result,) = RunState.load(made.server / "run").history
     assert (sorted(result.client_metrics), result.failures) == (list(SITES), ())
+    assert [", flwr 1.42" in one for one in told] == [True]
+
+
+@pytest.mark.slow
+def test_a_backup_is_the_way_back(tmp_path: Path, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newer Flower changes the database when it opens it, for good."""
+    archive = tmp_path / "before.tar.gz"
+    made = LiveDeployment(tmp_path / "d", SITES)
+    link = made.server / "superlink.sh"
+    with playing(link):
+        until(lambda: bool(made.status()[1]["link"]))
+        made.register()
+        back_up(made.server, archive)
+        before = {name: node.key for name, node in made.nodes().items()}
+    monkeypatch.setenv("PYTHONPATH", versions["newer"])
+    with playing(link):
+        until(lambda: bool(made.status()[1]["link"]))
+        assert {name: node.key for name, node in made.nodes().items()} == before
     monkeypatch.setenv("PYTHONPATH", versions["older"])
     with playing(link):
         until(lambda: "it has ended" in link.with_suffix(".log").read_text(), 60)
