@@ -42,21 +42,30 @@ def test_each_change_to_flower_is_in_effect_in_the_newer_one(versions: dict[str,
     assert done.returncode == 0, done.stdout
 
 
-def test_three_sites_take_part(tmp_path: Path, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_sites_take_part_also_one_that_was_not_upgraded(
+    tmp_path: Path, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", versions["newer"])
     with LiveDeployment(tmp_path / "d", SITES) as made:
         made.start("superlink.sh", "superexec.sh")
         made.register()
-        made.start_sites()
+        made.start_sites("berlin", "paris")
+        monkeypatch.setenv("PYTHONPATH", versions["older"])
+        made.start_sites("rome")
+        monkeypatch.setenv("PYTHONPATH", versions["newer"])
         run, apps = made.run(1), set[str]()
         until(lambda: apps.update(processes(made.server, "flwr-serverapp").values()) or run.poll() is not None)
         assert run.returncode == 0, (made.server / "run.log").read_text()
-        told = {site["versions"] for site in made.status()[1]["sites"]}
+        told = {site["name"]: site["versions"] for site in made.status()[1]["sites"]}
     assert apps
     assert not [line for line in apps if "--token " in line]  # that others could read
     (result,) = RunState.load(made.server / "run").history
     assert (sorted(result.client_metrics), result.failures) == (list(SITES), ())
-    assert [", flwr 1.42" in one for one in told] == [True]
+    assert {name: text.partition("flwr ")[2][:4] for name, text in told.items()} == {
+        "berlin": "1.42",
+        "paris": "1.42",
+        "rome": "1.41",
+    }
 
 
 @pytest.mark.slow

@@ -122,11 +122,17 @@ class LiveDeployment(ExitStack):
     def register(self) -> None:
         subprocess.run([*self.inside("server"), str(self.server / "register.sh")], check=True, timeout=300)
 
-    def start_sites(self) -> None:
-        """Returns when all are online."""
-        for name in self.sites:
+    def start_sites(self, *names: str) -> None:
+        """Returns when these are online; all, if none is named."""
+        wanted = names or self.sites
+        for name in wanted:
             self.enter_context(playing(self.site(name) / "supernode.sh", on=self.inside(name)))
-        until(lambda: [site["connection"] for site in self.status()[1]["sites"]] == ["online"] * len(self.sites))
+
+        def online() -> bool:
+            found = {site["name"]: site["connection"] for site in self.status()[1]["sites"]}
+            return [found[name] for name in wanted] == ["online"] * len(wanted)
+
+        until(online)
 
     def run(self, rounds: int, more: str = "") -> subprocess.Popen[bytes]:
         """A quick run; `more` has further settings."""
