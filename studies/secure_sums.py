@@ -1,9 +1,10 @@
 """The private head from one exchange: noise once on the sum of all clients, against noise of each client's own.
 
     python -m studies.artifact restore studies/cifar10.toml
-    python -m studies.secure_sums
+    python -m studies.secure_sums                             # the extractor of studies/cifar10.toml
+    python -m studies.secure_sums studies/published.toml      # a published encoder; features take half an hour once
 
-Features of CIFAR-10 under the extractor of studies/cifar10.toml, 50,000 records, replace-one, δ = 1e-5. Dimension,
+Features of CIFAR-10 under the extractor of a config, 50,000 records, replace-one, δ = 1e-5. Dimension,
 split and floor are chosen on public data (`class_moments.plan`); test labels are read for the figures alone. Arms:
 
     secure          one sum under one noise: the same integers however many clients there are
@@ -15,6 +16,7 @@ The noise is seeded. A row that is already in the results file is not computed a
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from collections import defaultdict
@@ -50,7 +52,6 @@ from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.registry import make_scorer
 from studies.scorers import RESULTS, over_splits, prepared_server
 
-PATH = RESULTS / "secure-sums.json"
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 1000.0)  # the last stands for no noise
 SURVIVORS = {  # (honest, all), with federation.threshold = 0.8 and one colluder, or with all sites needed
     "20 sites": (15, 20),
@@ -84,7 +85,8 @@ class Setting:
         module = server.networks.whole[spec.label].features
         h0 = H0(spec, module, flatten_state(module), FeatureCache(cache_folder()))
         negatives = h0.features(data.aux).take(server.public.split.negatives).gather()
-        private, test = h0.features(data.private), h0.features(data.test)
+        test = h0.features(data.test)
+        private = replace(h0, cache=FeatureCache(cache_folder(), private=True)).features(data.private)
         assert data.private.rows is not None
         own = (private.gather(), private.labels, data.private.rows)
         return cls(config, negatives, *own, test.gather(), test.labels, len(data.classes))
@@ -200,9 +202,9 @@ def judge(setting: Setting, arm: str, split: int, privacy: PrivacyConfig) -> lis
     return setting.secure(privacy, math.sqrt(survivors / honest), kind)
 
 
-def study(config: Config) -> dict[str, list[float]]:
+def study(config: Config, path: Path) -> dict[str, list[float]]:
     """{`arm|ε|split|draw`: [accuracy, log-loss]} and {`chosen|arm|ε`: [k, a, b, m]}, kept after every arm."""
-    found: dict[str, list[float]] = json.loads(PATH.read_text()) if PATH.is_file() else {}
+    found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
     setting = Setting.of(config)
     setting.check_integers(
         PrivacyConfig(scorer="class-moments", embedding_dim=0, expected_records=len(setting.private), delta=1e-5)
@@ -216,9 +218,9 @@ def study(config: Config) -> dict[str, list[float]]:
             public = setting.published(replace(privacy, unsafe_seed=-1))[1]
             found[f"chosen|{arm}|{epsilon:g}"] = [public["basis"].shape[1], *np.round(public["split"], 3).tolist()]
         if draw == DRAWS - 1:
-            PATH.write_text(json.dumps(found, indent=0))
+            path.write_text(json.dumps(found, indent=0))
             print(key, np.round(found[key], 3), flush=True)
-    PATH.write_text(json.dumps(found, indent=0))
+    path.write_text(json.dumps(found, indent=0))
     return found
 
 
@@ -243,7 +245,11 @@ def table(found: dict[str, list[float]]) -> str:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path, nargs="?", default=Path("studies/cifar10.toml"))
+    config = parser.parse_args().config
     torch.set_num_threads(1)
-    found = study(Config.load(Path("studies/cifar10.toml")))
-    PATH.with_suffix(".md").write_text(table(found))
-    print(table(found))
+    results = RESULTS / f"secure-sums-{config.stem}.json"
+    text = table(study(Config.load(config), results))
+    results.with_suffix(".md").write_text(text)
+    print(text)

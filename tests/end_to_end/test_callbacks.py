@@ -161,6 +161,7 @@ def test_tensorboard_has_every_round_after_a_kill_and_a_stop(tmp_path: Path) -> 
     assert len(events.Scalars("accuracy")) == 3
 
 
+@pytest.mark.slow
 def test_mlflow_has_every_round_once_after_a_kill_and_a_stop(tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow", reason="the extra fedaux[mlflow] is not installed")
 

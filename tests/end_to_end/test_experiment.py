@@ -197,6 +197,7 @@ def test_resuming_a_finished_run_reads_it(tmp_path: Path) -> None:
     assert again.curve == first.curve
 
 
+@pytest.mark.slow
 def test_peak_memory_does_not_grow_with_the_number_of_clients() -> None:
     """20 MB models: 50 clients a round may cost at most 30 MB more than 10 (each in a process of its own)."""
     script = Path(__file__).parents[1] / "helpers" / "memory_probe.py"

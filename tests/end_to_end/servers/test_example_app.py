@@ -27,7 +27,8 @@ def simulate(servers: Servers, app: Path, settings: str, nodes: int, name: str =
     return servers.finish(name)
 
 
-@pytest.mark.parametrize("write", [example, pytest.param(write_app, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [example, write_app])
 def test_a_users_own_app_runs_in_flowers_simulation(tmp_path: Path, write: Callable[[Path], object]) -> None:
     write(tmp_path / "my-app")
     with Servers(tmp_path / "servers", plain=True) as servers:

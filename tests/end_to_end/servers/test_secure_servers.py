@@ -25,9 +25,19 @@ def secure(config: Config) -> Config:
     return replace(config, federation=replace(config.federation, secure=True, sites=tuple(SITES)))
 
 
-def test_the_head_and_the_models_are_those_of_a_server_that_sees_everything(tmp_path: Path) -> None:
-    """One run: the sums of all sites' features make the head that training starts from."""
-    config = replace(THREE, method="fedavg+p", head_only=True, head_init="ridge", rounds=1)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "ridge+p"},
+        pytest.param({"method": "fedavg+p", "head_init": "ridge"}, marks=pytest.mark.slow),
+    ],
+    ids=["head", "models"],
+)
+def test_the_head_and_the_models_are_those_of_a_server_that_sees_everything(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    """The sums of all sites' features make the head, from which training starts in the second run."""
+    config = replace(THREE, head_only=True, rounds=1, **settings)
     here = run(config, tmp_path / "here", cache=tmp_path / "cache").state
     with_roster(tmp_path)
     there, log = run_to_the_end(tmp_path, secure(config))
