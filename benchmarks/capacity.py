@@ -32,7 +32,7 @@ NODES = 150  # SuperNodes that a SuperLink with a database can keep: each asks f
 
 @dataclass(frozen=True)
 class Model:
-    """Per client and round, with teachers on the server and on the clients: docs/scale.md."""
+    """Per client and round, with teachers on the server and on the clients: benchmarks/measured.md."""
 
     name: str
     parameters: int

@@ -150,7 +150,7 @@ def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
     with LiveDeployment(tmp_path / AWKWARD) as made:
         folder, site = made.folder, made.site("berlin")
         with playing(made.server / "superlink.sh"):
-            until(lambda: bool(made.status()[1]["link"]))
+            until(lambda: made.connections() is not None)
             made.register()
             assert set(made.nodes()) == {"berlin", "paris"}
             assert "rotate-key" in fedaux("add-site", folder, "oslo")

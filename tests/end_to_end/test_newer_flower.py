@@ -49,10 +49,10 @@ def test_three_sites_take_part_also_one_that_was_not_upgraded(
     with LiveDeployment(tmp_path / "d", SITES) as made:
         made.start("superlink.sh", "superexec.sh")
         made.register()
-        made.start_sites("berlin", "paris")
         monkeypatch.setenv("PYTHONPATH", versions["older"])
-        made.start_sites("rome")
+        made.enter_context(playing(made.site("rome") / "supernode.sh"))
         monkeypatch.setenv("PYTHONPATH", versions["newer"])
+        made.start_sites("berlin", "paris")
         run, apps = made.run(1), set[str]()
         until(lambda: apps.update(processes(made.server, "flwr-serverapp").values()) or run.poll() is not None)
         assert run.returncode == 0, (made.server / "run.log").read_text()
@@ -75,13 +75,13 @@ def test_a_backup_is_the_way_back(tmp_path: Path, versions: dict[str, str], monk
     made = LiveDeployment(tmp_path / "d", SITES)
     link = made.server / "superlink.sh"
     with playing(link):
-        until(lambda: bool(made.status()[1]["link"]))
+        until(lambda: made.connections() is not None)
         made.register()
         back_up(made.server, archive)
         before = {name: node.key for name, node in made.nodes().items()}
     monkeypatch.setenv("PYTHONPATH", versions["newer"])
     with playing(link):
-        until(lambda: bool(made.status()[1]["link"]))
+        until(lambda: made.connections() is not None)
         assert {name: node.key for name, node in made.nodes().items()} == before
     monkeypatch.setenv("PYTHONPATH", versions["older"])
     with playing(link):
@@ -90,5 +90,5 @@ def test_a_backup_is_the_way_back(tmp_path: Path, versions: dict[str, str], monk
     made.server.rename(tmp_path / "newer")
     restore(archive, made.server)
     with playing(link):
-        until(lambda: bool(made.status()[1]["link"]))
+        until(lambda: made.connections() is not None)
         assert {name: node.key for name, node in made.nodes().items()} == before

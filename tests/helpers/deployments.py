@@ -22,7 +22,7 @@ from fedaux.config.sections import DataConfig, LocalConfig, PrivacyConfig
 from fedaux.deploy.certificates import generate_key_pair
 from fedaux.deploy.checks import CheckResult
 from fedaux.deploy.layout import Address, demo_config, init
-from fedaux.deploy.link import ControlLink, Node
+from fedaux.deploy.link import ControlLink, LinkError, Node
 from helpers.harness import Patience, free_port
 
 AWKWARD = "50% of $HOME & Anna's"
@@ -117,7 +117,18 @@ class LiveDeployment(ExitStack):
         """Scripts of the server; returns when the SuperLink answers."""
         for script in scripts:
             self.enter_context(playing(self.server / script, on=self.inside("server")))
-        until(lambda: bool(self.status()[1]["link"]))
+        until(lambda: self.connections() is not None)
+
+    def connections(self) -> dict[str, str] | None:
+        """The status of each site's connection; None while the SuperLink does not answer."""
+        if self.inside("server"):  # another machine, which this process cannot call
+            found = self.status()[1]
+            return {site["name"]: site["connection"] for site in found["sites"]} if found["link"] else None
+        try:
+            ControlLink(self.server).check()
+            return {name: node.status for name, node in self.nodes().items()}
+        except LinkError:
+            return None
 
     def register(self) -> None:
         subprocess.run([*self.inside("server"), str(self.server / "register.sh")], check=True, timeout=300)
@@ -129,8 +140,8 @@ class LiveDeployment(ExitStack):
             self.enter_context(playing(self.site(name) / "supernode.sh", on=self.inside(name)))
 
         def online() -> bool:
-            found = {site["name"]: site["connection"] for site in self.status()[1]["sites"]}
-            return [found[name] for name in wanted] == ["online"] * len(wanted)
+            found = self.connections() or {}
+            return [found.get(name) for name in wanted] == ["online"] * len(wanted)
 
         until(online)
 
