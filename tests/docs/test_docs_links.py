@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from functools import cache
 from pathlib import Path
@@ -158,3 +159,12 @@ def test_what_people_search_for_is_in_a_heading_of_the_right_page(words: str, pa
     }
     assert page in found
     assert found <= {page, "faq.md"}
+
+
+def test_facts_at_the_top_are_those_of_the_package() -> None:
+    """Python, licence and maturity, in README and overview."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    versions = [text.rpartition(" ")[2] for text in project["classifiers"] if ":: Python :: 3." in text]
+    alpha = [text for text in project["classifiers"] if "Alpha" in text]
+    facts = f"Python {versions[0]} to {versions[-1]} · Linux · {project['license']} · {'alpha' if alpha else 'stable'}"
+    assert all(facts in (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md"))
