@@ -131,6 +131,9 @@ def test_pages_are_few_words() -> None:
     assert len(tutorials) == 3
     assert {name: words[name] for name in tutorials if words[name] > 900} == {}
     assert sum(words[name] for name in ("README.md", "index.md", "concepts.md", "faq.md", *tutorials)) <= 10_000
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
+    tokens = [token for page in pages for token in page.read_text(encoding="utf-8").split()]
+    assert sum(bool(re.search(r"\w", token)) for token in tokens) <= 40_000  # bars of tables are no words
 
 
 def test_pages_say_for_whom_they_are() -> None:
