@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from functools import cache
 from pathlib import Path
@@ -130,6 +131,9 @@ def test_pages_are_few_words() -> None:
     assert len(tutorials) == 3
     assert {name: words[name] for name in tutorials if words[name] > 900} == {}
     assert sum(words[name] for name in ("README.md", "index.md", "concepts.md", "faq.md", *tutorials)) <= 10_000
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
+    tokens = [token for page in pages for token in page.read_text(encoding="utf-8").split()]
+    assert sum(bool(re.search(r"\w", token)) for token in tokens) <= 40_000  # bars of tables are no words
 
 
 def test_pages_say_for_whom_they_are() -> None:
@@ -158,3 +162,12 @@ def test_what_people_search_for_is_in_a_heading_of_the_right_page(words: str, pa
     }
     assert page in found
     assert found <= {page, "faq.md"}
+
+
+def test_facts_at_the_top_are_those_of_the_package() -> None:
+    """Python, licence and maturity, in README and overview."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    versions = [text.rpartition(" ")[2] for text in project["classifiers"] if ":: Python :: 3." in text]
+    alpha = [text for text in project["classifiers"] if "Alpha" in text]
+    facts = f"Python {versions[0]} to {versions[-1]} · Linux · {project['license']} · {'alpha' if alpha else 'stable'}"
+    assert all(facts in (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md"))
