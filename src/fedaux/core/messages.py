@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,9 +20,6 @@ from numpy.typing import NDArray
 from fedaux.core.errors import Exit, FedauxError
 
 VERSION = 1  # of messages: it grows with every change that an older reader could misread
-
-REPLY_GROUP = re.compile(r"at-most-([0-9]{1,12})-bytes")
-MAX_REPLY_BYTES = 2**26  # of a reply to an order that does not say
 
 Arrays = dict[str, NDArray[Any]]
 ArrayTree = dict[str, dict[str, Arrays]]  # arrays by room, label and name
@@ -341,14 +337,3 @@ class Federation(Protocol):
     """Sends orders to clients and streams their replies in any order; each can be processed and dropped."""
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]: ...
-
-
-def reply_group(limit: int) -> str:
-    """The group of an order, which Flower carries along: the bytes that its reply may have, for the SuperLink."""
-    return f"at-most-{limit}-bytes"
-
-
-def reply_bytes(group: str) -> int:
-    """The bytes that a reply may have, from the group of its order."""
-    found = REPLY_GROUP.fullmatch(group)
-    return int(found[1]) if found else MAX_REPLY_BYTES

@@ -6,6 +6,7 @@ would have no effect would leave a site or a server open without a sign, so it e
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ from importlib.metadata import version
 from inspect import signature
 from logging import WARNING
 from pathlib import Path
-from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -141,10 +141,10 @@ def hide_tokens_of_apps() -> None:
 
     def start(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         place = list(words).index("--token")
-        with TemporaryFile("w+") as file:
+        with os.fdopen(os.memfd_create("token"), "w") as file:
             file.write(words[place + 1])
-            file.seek(0)  # which writes it; a Mac's /dev/fd goes on where this file is
-            hidden = ["--token-file", f"/dev/fd/{file.fileno()}"]
+            file.flush()
+            hidden = ["--token-file", f"/proc/self/fd/{file.fileno()}"]
             return subprocess.Popen([*words[:place], *hidden, *words[place + 2 :]], pass_fds=[file.fileno()], **options)
 
     internal.subprocess = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 """Quotas of replies at the SuperLink, applied before its database: one keyed site costs its own contribution only.
 
-Each order says how many bytes its reply may have (`core.messages.reply_group`). A site may answer an order that
+Each order says how many bytes its reply may have (`flower.serialization.reply_group`). A site may answer an order that
 was sent to it, within that size, a number of objects and a time; the server's app sees the reply when it is complete
 and can be read. A site that breaks this is answered for by an error, at once, so that no round waits for it.
 
@@ -24,7 +24,8 @@ from flwr.common.logger import log
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from starlette.exceptions import HTTPException
 
-from fedaux.core.messages import Refusal, reply_bytes
+from fedaux.core.messages import Refusal
+from fedaux.flower.serialization import reply_bytes
 
 if TYPE_CHECKING:
     from flwr.proto.fleet_pb2 import PushMessagesRequest, PushMessagesResponse

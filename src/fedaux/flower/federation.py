@@ -27,9 +27,8 @@ from fedaux.core.messages import (
     SumsOrder,
     TrainOrder,
     Update,
-    reply_group,
 )
-from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize
+from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize, reply_group
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, max_reply_bytes, validate_reply
 from fedaux.privacy.mechanism import Bounds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from io import BytesIO
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -42,6 +43,10 @@ KINDS = (HelloOrder, Hello, PrepareOrder, SumsOrder, TrainOrder, SumOrder, Relea
 
 ANY_VERSION = (HelloOrder, Hello)  # they only grow, by fields with a default: both can say which version they speak
 T = TypeVar("T", bound=HelloOrder | Hello | Order | Answer)
+
+
+REPLY_GROUP = re.compile(r"at-most-([0-9]{1,12})-bytes")
+MAX_REPLY_BYTES = 2**26  # of a reply to an order that does not say
 
 
 class MessageError(ValueError):
@@ -127,6 +132,17 @@ class Serializer:
 
 def serialize(item: Order | Hello | HelloOrder | Answer) -> RecordDict:
     return Serializer().serialize(item)
+
+
+def reply_group(limit: int) -> str:
+    """The group id of an order: the bytes that its reply may have, for the SuperLink to enforce."""
+    return f"at-most-{limit}-bytes"
+
+
+def reply_bytes(group_id: str) -> int:
+    """The bytes that a reply may have, from the group id of its order."""
+    found = REPLY_GROUP.fullmatch(group_id)
+    return int(found[1]) if found else MAX_REPLY_BYTES
 
 
 def make_reply(message: Message, item: Hello | Answer) -> Message:

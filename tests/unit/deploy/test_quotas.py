@@ -24,9 +24,10 @@ from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.exceptions import HTTPException
 
-from fedaux.core.messages import MAX_REPLY_BYTES, Refusal, reply_bytes, reply_group
+from fedaux.core.messages import Refusal
 from fedaux.deploy.quotas import CHUNK_BYTES, MAX_OBJECTS, MAX_TRIES, PATIENCE, ReplyQuotas
 from fedaux.deploy.superlink import shrink_database
+from fedaux.flower.serialization import MAX_REPLY_BYTES, reply_bytes, reply_group
 
 LIMIT = 100_000
 HANDLERS = fleet_handlers.push_messages, fleet_handlers.push_object, runtime_handlers.pull_messages
