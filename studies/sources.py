@@ -21,6 +21,8 @@ from fedaux.data.text import csv_text
 ROOT = Path(os.environ.get("FEDAUX_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
+GREY = {"fashion-mnist": "fashion_mnist_train.npz", "mnist": "mnist_train.npz"}  # 28×28, one channel
+
 
 def cifar10(limit: int = 50_000, test_limit: int = 10_000) -> Corpus:
     """CIFAR-10: 50,000 and 10,000 images, or the first so many; their order is random as it is."""
@@ -40,6 +42,21 @@ def fashion_mnist() -> Corpus:
 def mnist() -> Corpus:
     """10,000 handwritten digits, 28×28, without labels."""
     return Corpus(Records(load("mnist_train.npz")[0]))
+
+
+def auxiliary(name: str, limit: int = 2280) -> Corpus:
+    """Public images for 32×32 clients in colour, as many of each kind: "tiny-imagenet", one of its groups ("device",
+    "invertebrate", "structure", "mammal"), "fashion-mnist" or "mnist"."""
+    if name in GREY:
+        grey = np.pad(load(GREY[name])[0][:limit], ((0, 0), (2, 2), (2, 2), (0, 0)))
+        return Corpus(Records(np.repeat(grey, 3, axis=3)))
+    x, y = load("tinyimagenet32_24k.webp.npz")
+    assert y is not None
+    groups = np.load(_file("tinyimagenet32_24k.webp.npz"))["group"]
+    chosen = np.arange(len(x)) if name == "tiny-imagenet" else np.flatnonzero(groups[y] == name)
+    if not len(chosen):
+        raise ValueError(f"no public images called {name!r}: tiny-imagenet, {', '.join([*sorted(set(groups)), *GREY])}")
+    return Corpus(Records(x[np.sort(np.random.default_rng(0).permutation(chosen)[:limit])]))
 
 
 def ag_news(limit: int = 0) -> Corpus:

@@ -11,7 +11,7 @@ from benchmarks.startup import write_site
 from typer.main import get_command
 
 from fedaux import cli
-from fedaux.sweeps.grid import studies
+from fedaux.sweeps.paper_studies import STUDIES
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -83,7 +83,7 @@ def test_the_list_is_quick_and_has_a_line_for_each() -> None:
         "try: main()\nfinally: print(sorted({'torch', 'flwr', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for name in studies():
+    for name in STUDIES:
         assert re.search(rf"^{name} +[\d.]+ min  \w.*\?$", done.stdout, flags=re.MULTILINE), name
     assert done.stdout.splitlines()[-1] == "[]"
 

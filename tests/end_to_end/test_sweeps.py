@@ -37,15 +37,15 @@ def test_a_study_runs_on_other_data(
     (tmp_path / "my_own.py").write_text(
         "from fedaux.data.sources import open_source\n\ndef load():\n    return open_source('digits')\n"
     )
-    words = ["--set", "data.source=my_own:load", "--set", "sweep.local.epochs=[1]", "--set", "data.clients=3"]
+    words = ["--set", "data.source=my_own:load", "--set", "sweep.data.alpha=[1.0]", "--set", "data.clients=3"]
     assert fedaux(monkeypatch, "study", "one-shot", *QUICK, *words, "--json") == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
-    assert "One shot. With a single round, how long" in paragraph(err)
+    assert "One shot. What does a single round reach" in paragraph(err)
     assert [arm["label"] for arm in found["arms"]] == [
-        f"{method}, local.epochs = 1" for method in ("FedAVG+P", "FedDF+P", "FedAUX")
+        f"{method}, α = 1" for method in ("FedAVG+P", "FedDF+P", "FedAUX")
     ]
-    folder = tmp_path / "runs" / "study-one-shot"
+    folder = tmp_path / "runs" / "study-one-shot-smoke"
     assert "my_own:load, 3 clients" in (folder / "table.md").read_text()
     for name in ("table.csv", "table.tex", "runs.csv", "sweep.json", "split.svg", "bars.svg"):
         assert (folder / name).is_file(), name

@@ -17,6 +17,7 @@ from fedaux.cli.common import (
     examples,
     loading,
     print_json,
+    print_result,
     set_threads,
     with_local_modules,
 )
@@ -131,16 +132,19 @@ def sweep(
 
 @app.command(
     epilog=examples(
-        "fedaux study                           # lists them",
-        "fedaux study heterogeneity --jobs 2",
-        "fedaux study privacy --set data.source=cifar10 --set data.path=DATA --set 'prototypes=[\"resnet8\"]'",
+        "fedaux study                              # lists them",
+        "fedaux study heterogeneity                # seconds, on digits",
+        "fedaux study linear --scale cpu --jobs 2  # minutes, on CIFAR-10; in the repository",
     )
 )
 def study(
     name: Annotated[str, typer.Argument(help="Which study; without a name, all of them are listed.")] = "",
+    scale: Annotated[
+        str, typer.Option(help="smoke: seconds, no download. cpu: real data. paper: its sizes.")
+    ] = "smoke",
     list_: Annotated[bool, typer.Option("--list", help="List the studies, and do nothing else.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/study-NAME.")
+        Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/study-NAME-SCALE.")
     ] = None,
     jobs: Jobs = 1,
     seeds: Seeds = None,
@@ -150,18 +154,21 @@ def study(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Run a study that comes with fedaux, on the bundled digits or with --set on data of your own."""
-    from fedaux.core.errors import unknown_name
-    from fedaux.sweeps.grid import Sweep, studies
+    """Run a study of the paper: on digits, on real data as far as a CPU goes, or at the paper's sizes."""
+    from fedaux.core.errors import import_function
+    from fedaux.sweeps.paper_studies import find_study
 
-    known = studies()
     if list_ or not name:
-        _list(known, as_json)
+        _list(scale, as_json)
         return
-    if name not in known:
-        raise unknown_name("study", name, known)
-    plan = Sweep.load(known[name], _overrides(set_, seeds), _chosen(tuned, preset, set_))
-    _sweep(plan, out or Path("runs") / f"study-{name}{_suffix(tuned, preset)}", jobs, threads, as_json)
+    found = find_study(name)
+    folder = out or Path("runs") / f"study-{name}-{scale}{_suffix(tuned, preset)}"
+    if found.alone:
+        text = import_function(found.alone, "study")(folder, seeds or found.grid(scale).seeds)
+        print_result(as_json, {"folder": str(folder), "table": text}, escape(text), f"Files: {folder}")
+        return
+    plan = found.sweep(scale, _overrides(set_, seeds), _chosen(tuned, preset, set_))
+    _sweep(plan, folder, jobs, threads, as_json, after=found.after)
 
 
 def method_names(text: str) -> list[str]:
@@ -191,24 +198,32 @@ def _overrides(settings: list[str] | None, seeds: int | None) -> list[str]:
     return [*(settings or []), *([f"sweep.seeds={seeds}"] if seeds else [])]
 
 
-def _list(paths: dict[str, Path], as_json: bool) -> None:
-    from fedaux.config.schema import read_table
+def _list(scale: str, as_json: bool) -> None:
+    from fedaux.sweeps.paper_studies import STUDIES
 
-    tables = {name: read_table(path)["sweep"] for name, path in paths.items()}
+    grids = {name: one.grid(scale) for name, one in STUDIES.items()}
     if as_json:
-        print_json({name: {key: one[key] for key in ("title", "about", "minutes")} for name, one in tables.items()})
+        rows = {name: (one.title, one.question, grids[name].minutes) for name, one in STUDIES.items()}
+        print_json({name: dict(zip(("title", "question", "minutes"), row, strict=True)) for name, row in rows.items()})
         return
     console = console_for(as_json)
-    for name, one in tables.items():
-        question = one["about"][: one["about"].index("?") + 1]
-        minutes = f"{one['minutes']:g} min"
-        console.print(f"[bold]{name:<14}[/bold] {minutes:>8}  {escape(question)}")
-    console.print("\n`fedaux study NAME --jobs 2` runs one; minutes are for two idle cores.")
+    for name, one in STUDIES.items():
+        minutes = f"{grids[name].minutes:g} min" if grids[name].minutes else "–"
+        console.print(f"[bold]{name:<14}[/bold] {minutes:>8}  {escape(one.question)}", soft_wrap=True)
+    console.print("\n`fedaux study NAME --scale smoke | cpu | paper` runs one; minutes are of one idle core.")
 
 
 def _sweep(
-    plan: Sweep, folder: Path, jobs: int, threads: int, as_json: bool, title: str = "", cache: Path | None = None
+    plan: Sweep,
+    folder: Path,
+    jobs: int,
+    threads: int,
+    as_json: bool,
+    title: str = "",
+    cache: Path | None = None,
+    after: str = "",
 ) -> None:
+    from fedaux.core.errors import import_function
     from fedaux.report.busy import busy
     from fedaux.report.live import Live
 
@@ -223,10 +238,13 @@ def _sweep(
         result = run_sweep(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress, cache=cache)
     with busy(console, "writing the report"):
         result = write_results(result)
+        more = import_function(after, "study")(result) if after and not result.failures else ""
     if as_json:
-        print_json({**result.to_dict(), "report": str(result.report)})
+        print_json({**result.to_dict(), "report": str(result.report), "more": more})
     else:
         show(result, console, title)
+        if more:
+            console.print(more, soft_wrap=True, markup=False)
     result.raise_failures()
 
 

@@ -33,11 +33,6 @@ _EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
 _OF_A_RUN = ("seed", "method", "device", "data.test_seed")  # and federation, method_options: no part of what is tuned
 
 
-def studies() -> dict[str, Path]:
-    """Return the sweeps that come with the package, by name: short files to run as they are, or to copy and change."""
-    return {path.stem: path for path in sorted((Path(__file__).parent / "studies").glob("*.toml"))}
-
-
 @dataclass(frozen=True)
 class MethodSettings:
     """Settings for each method of a comparison, tuned or from presets."""

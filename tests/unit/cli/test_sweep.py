@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.core.errors import Exit
-from fedaux.sweeps.grid import studies
+from fedaux.sweeps.paper_studies import STUDIES
 from helpers.commands import fedaux, paragraph
 
 
@@ -15,6 +15,8 @@ from helpers.commands import fedaux, paragraph
     [
         (["compare", "tiny.toml", "--methods", "fedaux,fedvag"], "unknown method 'fedvag' (did you mean 'fedavg'?)"),
         (["study", "privcy"], "unknown study 'privcy' (did you mean 'privacy'?)"),
+        (["study", "privacy", "--scale", "gpu"], "unknown scale 'gpu'"),
+        (["study", "privacy", "--scale", "paper"], "needs FEDAUX_DATA, a folder with the official files"),
         (["sweep", "grid.toml"], "the sweep cannot have an arm with rounds=0: rounds must be at least 1"),
         (["tune", "tiny.toml", "--methods", "fedavg,fedvag"], "did you mean 'fedavg'?"),
         (["tune", "tiny.toml", "--set", "tune.local.lrr=[1]"], "did you mean 'local.lr'?"),
@@ -25,6 +27,7 @@ from helpers.commands import fedaux, paragraph
 def test_a_wrong_plan_is_one_paragraph_and_leaves_no_folder(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], fragment: str
 ) -> None:
+    monkeypatch.delenv("FEDAUX_DATA", raising=False)
     Path("grid.toml").write_text(f"{config.read_text()}[sweep]\nrounds = [1, 0]\n")
     assert fedaux(monkeypatch, *words, "--out", "out") == Exit.SETTINGS
     err = capsys.readouterr().err
@@ -35,4 +38,4 @@ def test_a_wrong_plan_is_one_paragraph_and_leaves_no_folder(
 
 def test_the_list_of_studies_for_scripts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert fedaux(monkeypatch, "study", "--list", "--json") == 0
-    assert list(json.loads(capsys.readouterr().out)) == list(studies())
+    assert list(json.loads(capsys.readouterr().out)) == list(STUDIES)

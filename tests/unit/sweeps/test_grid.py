@@ -9,11 +9,10 @@ import pytest
 from fedaux.config.parsing import ConfigError
 from fedaux.config.presets import DEMO, PRESETS
 from fedaux.config.schema import Config
-from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings, Sweep, format_value, ignores, make_arm, studies
+from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings, Sweep, format_value, ignores, make_arm
 from helpers.tiny import TINY, TINY_CONFIG, TINY_TOML
 
 TABLE: dict[str, Any] = {**TINY, "privacy": {"unsafe_seed": 0}}
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "studies.md"
 
 
 def grid(seeds: int = 1, **axes: Any) -> dict[str, Any]:
@@ -134,20 +133,6 @@ def test_a_file_without_a_sweep_and_a_sweep_that_is_no_table(tmp_path: Path) -> 
         Sweep.load(tmp_path / "plain.toml")
     with pytest.raises(ConfigError, match="sweep must be a table"):
         Sweep.from_dict({**TABLE, "sweep": 3})
-
-
-@pytest.mark.parametrize("name", ["auxiliary", "heterogeneity", "one-shot", "participation", "privacy", "prototypes"])
-def test_a_study_of_the_package_needs_no_download_and_fits_in_an_evening(name: str) -> None:
-    sweep = Sweep.load(studies()[name])
-    assert sweep.title
-    assert "?" in sweep.about  # the list shows the question
-    assert 0 < sweep.minutes <= 30
-    assert sweep.seeds >= 3
-    assert len(sweep.axes) == 2
-    assert {arm.config.data.source for arm in sweep.arms} == {"digits"}
-    assert {arm.config.privacy.unsafe_seed for arm in sweep.arms} == {-1}
-    assert len({arm.config.hash for arm in sweep.arms}) == len(sweep.arms)
-    assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -1,0 +1,363 @@
+"""The paper, study by study: `fedaux study NAME --scale smoke | cpu | paper`.
+
+One table. A study is a grid of settings for each scale, and runs as any sweep does; some write one more table of what
+their runs left behind (`after`), and the toys are functions of their own (`alone`).
+
+- smoke: seconds, on data that come with scikit-learn. Shows that a study works, not what it finds.
+- cpu: minutes to an hour of one core, on the data in FEDAUX_DATA, read by `studies/sources.py` of the repository. Heads
+  on one frozen extractor stand for whole networks, unless the study is about these.
+- paper: the paper's own sizes, on the official files in FEDAUX_DATA. Days of a GPU; nobody has run these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from fedaux.config.parsing import ConfigError, set_key
+from fedaux.config.presets import PRESETS
+from fedaux.core.errors import unknown_name
+from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings, Sweep
+
+Table = Mapping[str, Any]  # settings by dotted key
+SCALES = ("smoke", "cpu", "paper")
+PRESET = PRESETS["paper"].settings
+PRETRAINED = ["fedavg+p", "feddf+p", "fedaux"]
+NINE = ["fedavg", "fedprox", "feddf", "fedbe", "fedavg+p", "fedprox+p", "feddf+p", "fedbe+p", "fedaux"]
+ALPHAS = [0.01, 0.04, 0.16, 0.64, 2.56, 10.24]
+RESNET = [{"name": "resnet8", "width": 16}]  # 78,000 parameters; the paper's has 4.9 million
+THREE = [{"name": "resnet8"}, {"name": "mobilenetv2"}, {"name": "shufflenet"}]
+WHOLE = {"head_only": False, "prototypes": RESNET, "pretrain.epochs": 24, "distill.lr": 5e-5}  # studies/networks.toml
+
+BASES: dict[str, Table] = {
+    "smoke": {
+        "rounds": 2,
+        "head_init": "random",
+        "prototypes": ["cnn"],
+        "data.source": "digits",
+        "data.clients": 5,
+        "aux.limit": 300,
+        "pretrain.epochs": 2,
+        "pretrain.batch_size": 100,
+        "pretrain.min_crop_area": 0.5,
+        "pretrain.flip": False,
+        "distill.lr": 1e-3,
+        "privacy.epsilon": 1.0,
+        "privacy.embedding_dim": 12,
+    },
+    "cpu": {  # the extractor of studies/cifar10.toml
+        **PRESET,
+        "rounds": 20,
+        "fraction": 0.4,
+        "head_only": True,
+        "prototypes": [{"name": "resnet8", "width": 32}],
+        "data.source": "studies.sources:cifar10",
+        "data.clients": 80,
+        "aux.source": "studies.sources:tinyimagenet",
+        "pretrain.epochs": 60,
+        "pretrain.batch_size": 256,
+        "distill.lr": 1e-3,  # a head on frozen features takes larger steps than a network
+        "privacy.epsilon": 1.0,
+    },
+    "paper": {
+        **PRESET,
+        "rounds": 100,
+        "fraction": 0.4,
+        "prototypes": [{"name": "resnet8", "width": 64}],
+        "data.source": "cifar10",
+        "data.path": "{data}",
+        "data.clients": 80,
+        "aux.source": "stl10",
+        "aux.path": "{data}",
+        "aux.options.part": "unlabeled",
+        "aux.options.size": 32,
+    },
+}
+NO_NOISE = 1000.0  # the least noise that is ever drawn: far below the differences between clients
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a study has at one scale: settings beside those of the scale, and the lists that are swept."""
+
+    axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    settings: Table = field(default_factory=dict)
+    minutes: float = 0.0  # of one core, with all seeds; 0: not known
+    seeds: int = 3
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study of the paper at each scale."""
+
+    title: str
+    question: str
+    smoke: Grid
+    cpu: Grid
+    paper: Grid
+    after: str = ""  # module:function of the sweep's result: writes further files, and returns what to print
+    alone: str = ""  # module:function of a folder and a number of seeds, instead of a sweep
+
+    def grid(self, scale: str) -> Grid:
+        """Return what the study has at a scale, or raise with the scales that there are."""
+        if scale not in SCALES:
+            raise ConfigError(str(unknown_name("scale", scale, SCALES)))
+        found: Grid = getattr(self, scale)
+        return found
+
+    def sweep(self, scale: str, overrides: Sequence[str] = (), chosen: MethodSettings = AS_CONFIGURED) -> Sweep:
+        """Return the sweep of a scale. `overrides` are those of `Sweep.from_dict`."""
+        grid = self.grid(scale)
+        table: dict[str, Any] = {}
+        folder = _data_folder(scale)
+        for key, value in {**BASES[scale], **grid.settings}.items():
+            set_key(table, key, value.replace("{data}", folder) if isinstance(value, str) else value, key)
+        facts = {"title": self.title, "about": self.question, "minutes": grid.minutes, "seeds": grid.seeds}
+        return Sweep.from_dict({**table, "sweep": {**facts, **grid.axes}}, overrides, chosen)
+
+
+def _data_folder(scale: str) -> str:
+    """Return FEDAUX_DATA, `{data}` in the settings; raise if a scale lacks what it needs."""
+    folder = os.environ.get("FEDAUX_DATA", "")
+    if scale == "cpu" and find_spec("studies") is None:
+        raise ConfigError(
+            "--scale cpu reads its data with studies/sources.py: run it in the root of fedaux's repository, with "
+            "FEDAUX_DATA set to the folder of the data sets; or take --scale smoke."
+        )
+    if scale == "paper" and not folder:
+        raise ConfigError(
+            "--scale paper needs FEDAUX_DATA, a folder with the official files of CIFAR-10, STL-10 and what else the "
+            "study names, unpacked; or take --scale smoke."
+        )
+    return folder
+
+
+STUDIES: dict[str, Study] = {
+    "heterogeneity": Study(
+        "Heterogeneity",
+        "How uneven may the split be, from about one class a client to nearly even?",
+        Grid({"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, seeds=1, minutes=0.2),
+        Grid(
+            {"method": PRETRAINED, "data.alpha": [0.01, 0.1, 1.0]},
+            {
+                **WHOLE,
+                "rounds": 5,
+                "data.clients": 20,
+                "data.options.limit": 5000,
+                "data.options.test_limit": 1000,
+                "teachers.examples": 1000,
+            },
+        ),
+        Grid({"method": ["feddf", "feddf+p", "fedaux"], "data.alpha": ALPHAS}),
+    ),
+    "participation": Study(
+        "Participation",
+        "How many clients must answer in each round?",
+        Grid({"method": PRETRAINED, "fraction": [0.4, 0.8]}, seeds=1, minutes=0.2),
+        Grid({"method": PRETRAINED, "fraction": [0.2, 0.4, 0.8]}, {"data.clients": 20}),
+        Grid({"method": NINE, "fraction": [0.2, 0.4, 0.8], "data.alpha": [0.01, 100.0]}, {"data.clients": 20}),
+    ),
+    "auxiliary": Study(
+        "Auxiliary data",
+        "How much do the public data matter, from similar images to others?",
+        Grid(
+            {
+                "method": ["feddf+p", "fedaux"],
+                "aux.source": [f"fedaux.sweeps.smoke_data:{x}" for x in ("photos", "noise")],
+            },
+            seeds=1,
+            minutes=0.2,
+        ),
+        Grid(
+            {
+                "method": ["feddf+p", "fedaux"],
+                "aux.options.name": ["tiny-imagenet", "device", "invertebrate", "structure", "fashion-mnist", "mnist"],
+            },
+            {
+                "rounds": 10,
+                "prototypes": RESNET,
+                "data.clients": 40,
+                "data.options.limit": 10_000,
+                "data.options.test_limit": 2000,
+                "aux.source": "studies.sources:auxiliary",
+                "pretrain.epochs": 10,
+            },
+        ),
+        Grid(
+            {"method": ["feddf", "feddf+p", "fedaux"], "data.alpha": [0.01, 100.0]},
+            {
+                "data.clients": 40
+            },  # repeated with --set aux.source=cifar100, svhn and imagenet32's groups (aux.options.wnids)
+        ),
+    ),
+    "one-shot": Study(
+        "One shot",
+        "What does a single round reach, in which every client trains for long?",
+        Grid(
+            {"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, {"rounds": 1, "local.epochs": 5}, seeds=1, minutes=0.2
+        ),
+        Grid(
+            {"method": PRETRAINED, "data.alpha": [0.01, 0.04, 0.16, 10.24]},
+            {"rounds": 1, "fraction": 1.0, "local.epochs": 40, "data.clients": 100, "distill.epochs": 5},
+        ),
+        Grid(
+            {
+                "method": ["fedavg", "fedprox", "feddf", "fedavg+p", "fedprox+p", "feddf+p", "fedaux"],
+                "data.alpha": [0.01, 0.04, 0.16, 10.24],
+                "prototypes": [["mobilenetv2"], ["shufflenet"]],
+            },
+            {"rounds": 1, "fraction": 1.0, "local.epochs": 40, "data.clients": 100},
+        ),
+    ),
+    "linear": Study(
+        "Linear evaluation",
+        "If only heads train, does accuracy still depend on the split?",
+        Grid({"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, {"head_only": True}, seeds=1, minutes=0.2),
+        Grid({"method": PRETRAINED, "data.alpha": [0.01, 0.04, 0.16, 10.24]}),
+        Grid({"method": PRETRAINED, "data.alpha": ALPHAS}, {"head_only": True}),
+    ),
+    "privacy": Study(
+        "Privacy",
+        "What does the noise on the scores cost?",
+        Grid(
+            {"privacy.scorer": ["class-embedding", "logistic"], "privacy.epsilon": [0.1, 10.0]},
+            {"head_only": True},
+            seeds=1,
+            minutes=0.2,
+        ),
+        Grid(
+            {
+                "privacy.scorer": ["logistic", "mean-embedding", "class-embedding"],
+                "privacy.epsilon": [0.04, 0.1, 1.0, NO_NOISE],
+            },
+            {"rounds": 10, "data.clients": 40},
+        ),
+        Grid(
+            {
+                "privacy.epsilon": [0.01, 0.04, 0.1, 0.4, NO_NOISE],
+                "privacy.delta": [1e-6, 1e-5, 1e-4],
+                "privacy.ridge": [0.001, 0.01, 0.1, 1.0],
+            },
+            {"rounds": 10, "data.clients": 40, "privacy.scorer": "logistic", "teachers.weights": "certainty"},
+        ),
+    ),
+    "text": Study(
+        "Text",
+        "Does it work for text as it does for images?",
+        Grid(
+            {"method": PRETRAINED},
+            {
+                "prototypes": [{"name": "bert", "layers": 1, "width": 32, "heads": 2, "inner": 64, "length": 12}],
+                "data.source": "fedaux.sweeps.smoke_data:sentences",
+                "aux.source": "fedaux.sweeps.smoke_data:sentences",
+                "aux.options.seed": 1,
+            },
+            seeds=1,
+            minutes=0.2,
+        ),
+        Grid(
+            {"method": PRETRAINED, "data.alpha": [0.01, 1.0]},
+            {
+                "fraction": 1.0,
+                "prototypes": ["encoder"],
+                "data.source": "studies.sources:ag_news",
+                "data.clients": 10,
+                "aux.source": "studies.sources:books",
+                "aux.limit": 20_000,
+            },
+        ),
+        Grid(
+            {"method": PRETRAINED, "data.alpha": [0.01, 1.0]},
+            {
+                "rounds": 20,
+                "fraction": 1.0,
+                "prototypes": ["bert"],
+                "data.source": "csv",
+                "data.path": "{data}/ag_news/train.csv",
+                "data.options.test": "{data}/ag_news/test.csv",
+                "data.clients": 10,
+                "aux.source": "csv",
+                "aux.path": "{data}/bookcorpus.csv",
+                "aux.options": {"label": ""},
+                "local.lr": 1e-5,
+                "distill.lr": 1e-5,
+                "distill.batch_size": 32,
+            },
+        ),
+    ),
+    "mixed": Study(
+        "Mixed architectures",
+        "What do clients with different networks reach together?",
+        Grid({"method": PRETRAINED}, {"prototypes": ["mlp", "cnn"]}, seeds=1, minutes=0.2),
+        Grid(
+            {"method": PRETRAINED, "data.alpha": [0.1]},
+            {
+                **WHOLE,
+                "rounds": 10,
+                "prototypes": [*RESNET, {"name": "mobilenetv2"}, {"name": "shufflenet"}],
+                "data.clients": 21,
+                "data.options.limit": 10_000,
+                "data.options.test_limit": 2000,
+                "teachers.examples": 2000,
+            },
+        ),
+        Grid(
+            {"method": ["feddf", "feddf+p", "fedaux"], "data.alpha": ALPHAS}, {"prototypes": THREE, "data.clients": 60}
+        ),
+    ),
+    "toys": Study(
+        "Toys",
+        "Do weighted teachers find Iris, and are scores the weights that theory asks for?",
+        Grid(seeds=1, minutes=0.1),
+        Grid(minutes=0.1),
+        Grid(minutes=0.1),
+        alone="fedaux.sweeps.toys:study",
+    ),
+    "leakage": Study(
+        "Leakage",
+        "Are the public images that a client scores highest closer to its records than to others?",
+        Grid(
+            {"privacy.scorer": ["class-embedding", "logistic"], "privacy.epsilon": [1.0, NO_NOISE]},
+            {"rounds": 1, "head_only": True},
+            seeds=1,
+            minutes=0.2,
+        ),
+        Grid(
+            {"privacy.scorer": ["logistic", "class-embedding"], "privacy.epsilon": [0.1, 1.0, NO_NOISE]},
+            {"rounds": 1, "fraction": 1.0, "data.clients": 20, "data.options.limit": 10_000},
+        ),
+        Grid(
+            {"privacy.epsilon": [0.1, NO_NOISE]},
+            {"rounds": 1, "fraction": 1.0, "privacy.scorer": "logistic", "privacy.ridge": 0.1},
+        ),
+        after="fedaux.sweeps.leakage:study",
+    ),
+    "cost": Study(
+        "Cost",
+        "What does each method cost in bytes and seconds?",
+        Grid({"method": ["fedavg", "feddf+p", "fedaux"]}, seeds=1, minutes=0.2),
+        Grid(
+            {"method": NINE},
+            {
+                **WHOLE,
+                "rounds": 2,
+                "data.clients": 20,
+                "data.options.limit": 2000,
+                "data.options.test_limit": 500,
+                "teachers.examples": 500,
+            },
+        ),
+        Grid({"method": NINE}, {"rounds": 2}),
+        after="fedaux.sweeps.costs:study",
+    ),
+}
+
+
+def find_study(name: str) -> Study:
+    """Return a study by its name, or raise with the nearest names."""
+    if name not in STUDIES:
+        raise unknown_name("study", name, STUDIES)
+    return STUDIES[name]
