@@ -66,33 +66,33 @@ def leaks(folder: Path) -> tuple[list[Leak], list[NDArray[np.uint8]]]:
     A picture has a row for each top image: the image, then its nearest records of the client.
     """
     state = RunState.load(folder)
-    config, data, server = state.config, open_data(state.config), make_server(state.config, state=state)
+    data, server = open_data(state.config), make_server(state.config, state=state)
     embedding = server.restore(state)
     assert embedding is not None, "leakage is of methods that score"
-    weights, rng = embedding.teacher_weights(state.releases, sorted(state.releases)), numpy_stream(config.seed, "leak")
+    clients, rng = sorted(state.releases), numpy_stream(state.config.seed, "leakage")
+    weights = embedding.teacher_weights(state.releases, clients)
+    private = {label: _private(h0) for label, h0 in server.public.h0.items()}
     found, pictures = list[Leak](), list[NDArray[np.uint8]]()
-    for client in sorted(state.releases):
-        h0 = _private_h0(server.public.h0[server.label_of(client)])
-        public = server.public.h0[server.label_of(client)].features(server.public.aux).take(server.public.split.distill)
-        records = data.client(data.index_of[client])
-        own, held_out = h0.features(data.private).take(data.parts[data.index_of[client]]), h0.features(data.test)
+    for client in clients:
+        label, place = server.label_of(client), data.index_of[client]
+        public = server.public.h0[label].features(server.public.aux).take(server.public.split.distill)
+        own, held_out = (private[label].features(records) for records in (data.private, data.test))
+        own = own.take(data.parts[place])
         top = np.argsort(-weights.log_odds(client), kind="stable")[:TOP]
-        others = rng.choice(len(public), TOP, replace=False)
         mine, theirs = matched(own.labels, held_out.labels, rng)
-        nearest = [
-            similarities(public.take(rows).gather(), records_.gather()).max(axis=1).mean()
-            for rows, records_ in ((top, own.take(mine)), (top, held_out.take(theirs)), (others, own.take(mine)))
-        ]
-        found.append(Leak(*map(float, nearest)))
+        near, far = own.take(mine).gather(), held_out.take(theirs).gather()
+        best, drawn = (public.take(rows).gather() for rows in (top, rng.choice(len(public), TOP, replace=False)))
+        pairs = ((best, near), (best, far), (drawn, near))
+        found.append(Leak(*(float(similarities(*pair).max(axis=1).mean()) for pair in pairs)))
+        records = data.client(place)
         if len(pictures) < SHOWN and is_image(records.gather()[:1]):
-            ranked = np.argsort(-similarities(public.take(top).gather(), own.gather()), axis=1)[:, :NEIGHBOURS]
-            pictures.append(
-                tiled(server.public.distill.take(top).gather(), [records.take(row).gather() for row in ranked])
-            )
+            ranked = np.argsort(-similarities(best, own.gather()), axis=1)[:, :NEIGHBOURS]
+            images = server.public.distill.take(top).gather()
+            pictures.append(tiled(images, [records.take(row).gather() for row in ranked]))
     return found, pictures
 
 
-def _private_h0(h0: H0) -> H0:
+def _private(h0: H0) -> H0:
     """The same extractor for private records, whose features clients have computed already."""
     return H0(h0.spec, h0.module, h0.arrays, FeatureCache(cache_folder(), private=True))
 

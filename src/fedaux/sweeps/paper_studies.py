@@ -200,8 +200,8 @@ STUDIES: dict[str, Study] = {
             {"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, {"rounds": 1, "local.epochs": 5}, seeds=1, minutes=0.2
         ),
         Grid(
-            {"method": PRETRAINED, "data.alpha": [0.01, 0.04, 0.16, 10.24]},
-            {"rounds": 1, "fraction": 1.0, "local.epochs": 40, "data.clients": 100, "distill.epochs": 5},
+            {"method": PRETRAINED, "data.alpha": [0.01, 0.16, 10.24]},
+            {"rounds": 1, "fraction": 1.0, "local.epochs": 20, "data.clients": 100, "distill.epochs": 5},
         ),
         Grid(
             {
