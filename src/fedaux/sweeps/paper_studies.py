@@ -44,6 +44,7 @@ BASES: dict[str, Table] = {
         "pretrain.batch_size": 100,
         "pretrain.min_crop_area": 0.5,
         "pretrain.flip": False,
+        "local.epochs": 1,
         "distill.lr": 1e-3,
         "privacy.epsilon": 1.0,
         "privacy.embedding_dim": 12,
@@ -197,7 +198,7 @@ STUDIES: dict[str, Study] = {
         "One shot",
         "What does a single round reach, in which every client trains for long?",
         Grid(
-            {"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, {"rounds": 1, "local.epochs": 5}, seeds=1, minutes=0.2
+            {"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, {"rounds": 1, "local.epochs": 2}, seeds=1, minutes=0.2
         ),
         Grid(
             {"method": PRETRAINED, "data.alpha": [0.01, 0.16, 10.24]},
