@@ -129,7 +129,7 @@ def tuned(cells: Cells, name: str) -> dict[str, Any]:
 
 def row(cells: Cells, name: str) -> str:
     chosen = tuned(cells, name)
-    arms = {"default": {}, "tuned": chosen, "head": {"method": "closed-form+p"}, "ridge": {"method": "ridge+p"}}
+    arms = {"default": {}, "tuned": chosen, "head": {"method": "private-head"}, "ridge": {"method": "ridge+p"}}
     figures = {
         arm: 100 * np.array([cells.of(name, settings, seed) for seed in SEEDS]) for arm, settings in arms.items()
     }

@@ -39,17 +39,17 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
     "FedAUX, class embedding": ("fedaux", {"privacy": BASE}, True),
     "the same, ε = 1": ("fedaux", {"privacy": ONE}, True),
     "the same, ε = 1, standing teachers": ("fedaux", {"privacy": ONE, "teachers": STANDING}, True),
-    "the same, closed-form start": ("fedaux", {"privacy": BASE, "head_init": "closed-form"}, False),
-    "the same, ε = 1, closed-form start": (
+    "the same, private-head start": ("fedaux", {"privacy": BASE, "head_init": "private-head"}, False),
+    "the same, ε = 1, private-head start": (
         "fedaux",
-        {"privacy": replace(BASE, epsilon=1.0), "head_init": "closed-form"},
+        {"privacy": replace(BASE, epsilon=1.0), "head_init": "private-head"},
         False,
     ),
-    "the same, ε = .3, closed-form start, heads trained at ε = 1": (  # what scores leave of 1.05
+    "the same, ε = .3, private-head start, heads trained at ε = 1": (  # what scores leave of 1.05
         "fedaux",
         {
             "privacy": replace(BASE, epsilon=0.3, epsilon_total=1.05, private_training=True, sample_rate=0.25),
-            "head_init": "closed-form",
+            "head_init": "private-head",
         },
         False,  # exact noise is slow: one draw
     ),

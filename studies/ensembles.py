@@ -88,7 +88,7 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
                 rows = {
                     "weights of the releases": [here.scored(config.privacy)[0] for _ in range(draws)],
                     "the releases alone": [here.scores_alone()[0] for _ in range(draws)],
-                    "closed-form head": [here.closed_form(config.privacy)[0] for _ in range(draws)],
+                    "private head": [here.private_head(config.privacy)[0] for _ in range(draws)],
                     "weights by the true class": [here.true_labels()[0]],
                     "equal weights": [here.uniform()[0]],
                 }

@@ -41,29 +41,29 @@ OF_FEDAUX = {**STANDING, **DIMENSIONS}
 
 ALL: dict[str, Any] = {"prepare": "all"}
 LESS: dict[str, Any] = {"privacy.epsilon": 0.1}
-CLOSED, RIDGE = {"head_init": "closed-form", **ALL}, {"head_init": "ridge", **ALL}
+PRIVATE, RIDGE = {"head_init": "private-head", **ALL}, {"head_init": "ridge", **ALL}
 AUX: dict[str, Any] = {"own": OF_FEDAUX}
 ARMS: dict[str, Arm] = {  # what decides most comes first
-    "closed form, ε = 1": Arm("closed-form+p", ALL, DIMENSIONS),
+    "private head, ε = 1": Arm("private-head", ALL, DIMENSIONS),
     "ridge": Arm("ridge+p", ALL),
     "discriminant": Arm("discriminant+p", ALL),
     "class means": Arm("class-means+p", ALL),
     "FedAVG+P": Arm("fedavg+p"),
     "FedAUX, ε = 1": Arm("fedaux", **AUX),
     "SCAFFOLD+P": Arm("scaffold+p"),
-    "FedAUX, ε = 1, closed-form start": Arm("fedaux", CLOSED, **AUX),
-    "FedAUX-SCAFFOLD, ε = 1, closed-form start": Arm("fedaux-scaffold", CLOSED, **AUX),
+    "FedAUX, ε = 1, private-head start": Arm("fedaux", PRIVATE, **AUX),
+    "FedAUX-SCAFFOLD, ε = 1, private-head start": Arm("fedaux-scaffold", PRIVATE, **AUX),
     "FedDyn+P": Arm("feddyn+p"),
-    "SCAFFOLD+P, closed-form start": Arm("scaffold+p", CLOSED, DIMENSIONS),
-    "FedAVG+P, closed-form start": Arm("fedavg+p", CLOSED, DIMENSIONS),
+    "SCAFFOLD+P, private-head start": Arm("scaffold+p", PRIVATE, DIMENSIONS),
+    "FedAVG+P, private-head start": Arm("fedavg+p", PRIVATE, DIMENSIONS),
     "SCAFFOLD+P, FedAUX-SCAFFOLD's settings": Arm(
-        "scaffold+p", {"teachers.standing": False}, like="FedAUX-SCAFFOLD, ε = 1, closed-form start"
+        "scaffold+p", {"teachers.standing": False}, like="FedAUX-SCAFFOLD, ε = 1, private-head start"
     ),
     "FedAUX, ε = 1, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1"),
     "FedAUX, ε = 0.1": Arm("fedaux", LESS, **AUX),
-    "FedAUX, ε = 0.1, closed-form start": Arm("fedaux", {**CLOSED, **LESS}, **AUX),
-    "FedAUX-SCAFFOLD, ε = 0.1, closed-form start": Arm("fedaux-scaffold", {**CLOSED, **LESS}, **AUX),
-    "closed form, ε = 0.1": Arm("closed-form+p", {**ALL, **LESS}, DIMENSIONS),
+    "FedAUX, ε = 0.1, private-head start": Arm("fedaux", {**PRIVATE, **LESS}, **AUX),
+    "FedAUX-SCAFFOLD, ε = 0.1, private-head start": Arm("fedaux-scaffold", {**PRIVATE, **LESS}, **AUX),
+    "private head, ε = 0.1": Arm("private-head", {**ALL, **LESS}, DIMENSIONS),
     "FedAvgM+P": Arm("fedavgm+p"),
     "FedAdam+P": Arm("fedadam+p"),
     "FedPROX+P": Arm("fedprox+p"),

@@ -35,7 +35,7 @@ def row(method: str, label: str, curves: Sequence[Sequence[float]], epsilon: flo
     at = [one for one in ROUNDS if one <= values.shape[1]]
     columns = values[:, [one - 1 for one in at]]
     mean, spread = columns.mean(axis=0), columns.std(axis=0, ddof=1)
-    released = METHODS[method].scores or METHODS[method].sends == "releases" or start == "closed-form"
+    released = METHODS[method].scores or METHODS[method].sends == "releases" or start == "private-head"
     rounded = [tuple(round(float(one), 4) for one in part) for part in (mean, spread)]
     return Row(method, label, tuple(at), rounded[0], rounded[1], epsilon if released else 0.0, start)
 

@@ -3,8 +3,8 @@
     python -m studies.artifact restore studies/networks.toml
     python -m studies.networks --splits 1                          # 10,000 images: half an hour of one core an arm
     python -m studies.networks --splits 1 --cases "10,000 images, everybody, α = 0.16" --rounds 1 --budget 3 \\
-        --arms "ridge" "closed form, ε = 1" "FedAUX, ε = 1, 10 epochs" "FedAVG+P, closed-form start, 10 epochs" \\
-        "FedDF+P, closed-form start, 10 epochs"                    # one-shot
+        --arms "ridge" "private head, ε = 1" "FedAUX, ε = 1, 10 epochs" "FedAVG+P, private-head start, 10 epochs" \\
+        "FedDF+P, private-head start, 10 epochs"                    # one-shot
     python -m studies.networks --cases "50,000 images" --splits 3  # all of them: on a GPU, with --budget 8
     python -m studies.networks --table                             # of what there is
 
@@ -35,26 +35,26 @@ ALL: dict[str, Any] = {"prepare": "all"}
 STANDING = {
     "teachers.standing": True
 }  # as heads preferred it: two fifths of the clients are asked, and have few classes
-CLOSED, RIDGE = {"head_init": "closed-form", **ALL}, {"head_init": "ridge", **ALL}
+PRIVATE, RIDGE = {"head_init": "private-head", **ALL}, {"head_init": "ridge", **ALL}
 ARMS: dict[str, Arm] = {  # what decides most comes first
     "ridge": Arm("ridge+p", ALL),
     "discriminant": Arm("discriminant+p", ALL),
-    "closed form, ε = 1": Arm("closed-form+p", ALL),
+    "private head, ε = 1": Arm("private-head", ALL),
     "FedAUX-SCAFFOLD, ε = 1, ridge start": Arm("fedaux-scaffold", {**RIDGE, **STANDING}),
     "SCAFFOLD+P, ridge start": Arm("scaffold+p", RIDGE),
     "FedAUX, ε = 1, ridge start": Arm("fedaux", {**RIDGE, **STANDING}),
     "FedAVG+P, ridge start": Arm("fedavg+p", RIDGE),
     "FedDF+P, ridge start": Arm("feddf+p", RIDGE),
     "all images in one place, ridge start": Arm("fedavg+p", {**RIDGE, "data.clients": 1, "fraction": 1.0}),
-    "FedAUX, ε = 1": Arm("fedaux", {**CLOSED, **STANDING}),
-    "FedAVG+P, closed-form start": Arm("fedavg+p", CLOSED),
+    "FedAUX, ε = 1": Arm("fedaux", {**PRIVATE, **STANDING}),
+    "FedAVG+P, private-head start": Arm("fedavg+p", PRIVATE),
     "SCAFFOLD+P": Arm("scaffold+p", own=RANDOM),
     "FedAVG+P": Arm("fedavg+p", own=RANDOM),
     "FedDF+P": Arm("feddf+p", own=RANDOM),
     "FedPROX+P": Arm("fedprox+p", own=RANDOM),
-    "FedAUX, ε = 1, 10 epochs": Arm("fedaux", CLOSED, LONG, tuned_rounds=1),
-    "FedAVG+P, closed-form start, 10 epochs": Arm("fedavg+p", CLOSED, LONG, tuned_rounds=1),
-    "FedDF+P, closed-form start, 10 epochs": Arm("feddf+p", CLOSED, LONG, tuned_rounds=1),
+    "FedAUX, ε = 1, 10 epochs": Arm("fedaux", PRIVATE, LONG, tuned_rounds=1),
+    "FedAVG+P, private-head start, 10 epochs": Arm("fedavg+p", PRIVATE, LONG, tuned_rounds=1),
+    "FedDF+P, private-head start, 10 epochs": Arm("feddf+p", PRIVATE, LONG, tuned_rounds=1),
     "FedAVG+P, 10 epochs": Arm("fedavg+p", own={**RANDOM, **LONG}, tuned_rounds=1),
     "FedDF+P, 10 epochs": Arm("feddf+p", own={**RANDOM, **LONG}, tuned_rounds=1),
     "FedAUX, ε = 1, ridge start, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1, ridge start"),

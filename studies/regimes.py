@@ -32,16 +32,16 @@ PRESET = (
     "local.lr=0.001",
     "distill.lr=5e-5",
 )
-CLOSED = ("head_init=closed-form", "prepare=all")
+PRIVATE = ("head_init=private-head", "prepare=all")
 STANDING = "teachers.standing=true"
 ARMS: dict[str, tuple[str, ...]] = {  # what decides most comes first
-    "FedAUX, closed-form start, standing": ("method=fedaux", *CLOSED, STANDING),
-    "FedAVG+P, closed-form start": ("method=fedavg+p", *CLOSED),
+    "FedAUX, private-head start, standing": ("method=fedaux", *PRIVATE, STANDING),
+    "FedAVG+P, private-head start": ("method=fedavg+p", *PRIVATE),
     "FedAVG+P": ("method=fedavg+p",),
     "FedAUX": ("method=fedaux",),
-    "FedAUX, closed-form start": ("method=fedaux", *CLOSED),
+    "FedAUX, private-head start": ("method=fedaux", *PRIVATE),
     "FedDF+P": ("method=feddf+p",),
-    "FedDF+P, closed-form start, standing": ("method=feddf+p", *CLOSED, STANDING),
+    "FedDF+P, private-head start, standing": ("method=feddf+p", *PRIVATE, STANDING),
 }
 SHOWN = (1, 5, 10, 20, 50)
 

@@ -63,9 +63,7 @@ SCORERS: dict[str, PrivacyConfig] = {
     "not private: logistic": replace(REFERENCES, scorer="studies.references:logistic_nonprivate"),
 }
 HEADS = {
-    f"closed-form head, k = {embedding_dim}, ε = {epsilon:g}": replace(
-        BASE, epsilon=epsilon, embedding_dim=embedding_dim
-    )
+    f"private head, k = {embedding_dim}, ε = {epsilon:g}": replace(BASE, epsilon=epsilon, embedding_dim=embedding_dim)
     for embedding_dim in (32, 64, 128)
     for epsilon in (0.1, 1.0, 1000.0)
 }
@@ -134,7 +132,7 @@ class Setting:
             sent.append(release(made, f"client-{index:03d}", privacy))
         return sent
 
-    def closed_form(self, privacy: PrivacyConfig) -> tuple[float, float, float]:
+    def private_head(self, privacy: PrivacyConfig) -> tuple[float, float, float]:
         """One shot, end-to-end private: the head from the releases that score."""
         classes = len(self.data.classes)
         scorer = cast(ClassEmbeddingScorer, make_scorer(privacy, classes))
@@ -195,7 +193,7 @@ def _rows(draws: int) -> dict[tuple[str, int], Callable[[Setting], Judged]]:
             rows[name, draw] = partial(Setting.scored, privacy=seeded)
     for name, privacy in HEADS.items():
         for draw in range(draws):
-            rows[name, draw] = partial(Setting.closed_form, privacy=privacy)
+            rows[name, draw] = partial(Setting.private_head, privacy=privacy)
     return rows
 
 

@@ -16,7 +16,7 @@ from studies import heads
 from studies.tuned import main
 
 KEPT = (
-    "closed form, ε = 1",
+    "private head, ε = 1",
     "ridge",
     "discriminant",
     "FedAVG+P",
@@ -24,10 +24,10 @@ KEPT = (
     "FedDF+P",
     "FedET+P",
     "FedAUX, ε = 1",
-    "FedAVG+P, closed-form start",
-    "SCAFFOLD+P, closed-form start",
-    "FedAUX, ε = 1, closed-form start",
-    "FedAUX-SCAFFOLD, ε = 1, closed-form start",
+    "FedAVG+P, private-head start",
+    "SCAFFOLD+P, private-head start",
+    "FedAUX, ε = 1, private-head start",
+    "FedAUX-SCAFFOLD, ε = 1, private-head start",
 )
 DESIGN = replace(
     heads.DESIGN,

@@ -78,14 +78,14 @@ def test_clients_join_as_they_are_chosen_and_the_rest_changes_nothing(cache: Pat
         ({"method": "fedpft+p", "method_options": (("components", 2),)}, 0.5),
         ({"method": "class-means+p"}, 0.4),
         ({"method": "class-means+p", "method_options": (("covariance", "identity"),)}, 0.4),
-        ({"method": "closed-form+p"}, 0.2),
-        ({"method": "closed-form+p", "privacy": MOMENTS}, 0.6),
-        ({"method": "fedaux", "head_init": "closed-form", "privacy": MOMENTS}, 0.4),
+        ({"method": "private-head"}, 0.2),
+        ({"method": "private-head", "privacy": MOMENTS}, 0.6),
+        ({"method": "fedaux", "head_init": "private-head", "privacy": MOMENTS}, 0.4),
         ({"method": "fedavg+p", "head_init": "ridge"}, 0.6),
         ({"method": "fedavg+p", "head_init": "ridge", "head_only": False}, 0.4),
         ({"method": "fedavg+p", "head_init": "ridge", "random_features": 200}, 0.7),
         ({"method": "fedaux", "head_init": "class-means"}, 0.4),
-        ({"method": "feddf+p", "head_init": "closed-form", "head_only": False}, 0.15),
+        ({"method": "feddf+p", "head_init": "private-head", "head_only": False}, 0.15),
     ],
     ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
 )
@@ -107,7 +107,7 @@ def test_the_statement_says_what_is_protected(cache: Path, tmp_path: Path) -> No
     started = run(replace(CONFIG, method="fedavg+p", head_init="ridge"), tmp_path / "started", cache=cache)
     assert "local models" in started.statement
     assert "sums of clients' features" in started.statement
-    released = run(replace(CONFIG, method="closed-form+p"), tmp_path / "released", cache=cache)
+    released = run(replace(CONFIG, method="private-head"), tmp_path / "released", cache=cache)
     assert "(1, 1e-05)-differentially private" in released.statement
     assert "without differential privacy" not in released.statement
     assert released.ledger.to_dict()["weights_covered"]
@@ -123,7 +123,7 @@ def test_the_statement_says_what_is_protected(cache: Path, tmp_path: Path) -> No
         ({"method": "gaussian-head+p"}, False),
         ({"method": "fedpft+p"}, True),  # which sends something else
         ({"method": "fedaux"}, True),
-        ({"method": "closed-form+p"}, True),
+        ({"method": "private-head"}, True),
     ],
 )
 def test_a_client_sends_sums_only_if_its_own_settings_do(

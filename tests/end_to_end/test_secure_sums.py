@@ -76,7 +76,7 @@ def test_the_run_is_that_of_a_server_that_sees_everything(config: Config, tmp_pa
 @pytest.fixture(scope="module")
 def private_head(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     folder = tmp_path_factory.mktemp("private")
-    config = replace(CONFIG, method="closed-form+p", rounds=1, privacy=replace(CONFIG.privacy, unsafe_seed=-1))
+    config = replace(CONFIG, method="private-head", rounds=1, privacy=replace(CONFIG.privacy, unsafe_seed=-1))
     return run(secure(config, colluders=2), folder / "run"), folder / "run"
 
 
@@ -118,7 +118,7 @@ def test_a_run_with_secure_sums_is_read_back(private_head: tuple[Result, Path]) 
 
 def test_fedaux_weights_itself_where_nobody_sees_a_client(tmp_path: Path) -> None:
     """The teachers' weights are those of the pooled release and a client's own classes: better than equal ones."""
-    config = replace(CONFIG, head_init="closed-form", teachers=AT_CLIENTS, rounds=3)
+    config = replace(CONFIG, head_init="private-head", teachers=AT_CLIENTS, rounds=3)
     config = replace(config, data=replace(config.data, alpha=0.05), distill=DistillConfig(lr=0.02, epochs=5))
     weighted = run(secure(config), tmp_path / "fedaux")
     equal = run(secure(replace(config, method="feddf+p")), tmp_path / "feddf")
@@ -173,16 +173,16 @@ def test_the_sum_is_that_of_the_survivors_and_below_the_threshold_there_is_none(
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("method", ["closed-form", "fedavg"])
+@pytest.mark.parametrize("method", ["private-head", "fedavg"])
 def test_a_server_that_was_killed_goes_on_with_the_same_sum(step: str, method: str, tmp_path: Path) -> None:
     """Whatever step it was killed before, and whoever comes back meanwhile: sites pay once, and the result is there."""
     config = secure(replace(CONFIG, method=method, rounds=1))
     with pytest.raises(KeyboardInterrupt):
         rounds(config, tmp_path / "run", {"shares": ["client-001"]}, killed_before=step)
     state = rounds(config, tmp_path / "run", {})
-    there = state.summed if method == "closed-form" else set(state.history[-1].client_metrics)
+    there = state.summed if method == "private-head" else set(state.history[-1].client_metrics)
     assert len(there) == (SITES if step in ("keys", "shares") else SITES - 1)
-    for client in there if method == "closed-form" else ():
+    for client in there if method == "private-head" else ():
         _, entries = read_account(tmp_path / "run" / "clients" / client)
         assert sum(entry.steps > 0 for entry in entries) == 1
 
@@ -202,7 +202,7 @@ class Times(dict[str, Sequence[str]]):
 def test_a_sum_is_tried_again_and_another_sum_is_paid_for(times: int, entries: int, tmp_path: Path) -> None:
     """Sites that come back answer as before; those of another sum enter another release."""
     config, lost = (
-        secure(replace(CONFIG, method="closed-form", rounds=1)),
+        secure(replace(CONFIG, method="private-head", rounds=1)),
         Times(survivors=["client-000", "client-001"]),
     )
     lost.times = times
@@ -217,7 +217,7 @@ def test_a_sum_is_tried_again_and_another_sum_is_paid_for(times: int, entries: i
 
 def test_a_site_with_an_old_copy_of_its_vault_takes_no_part(tmp_path: Path) -> None:
     """It would draw other noise for what it has sent; the server shows the count that the site has signed."""
-    config, folder = secure(replace(CONFIG, method="closed-form", rounds=1)), tmp_path / "run"
+    config, folder = secure(replace(CONFIG, method="private-head", rounds=1)), tmp_path / "run"
     config = replace(config, privacy=replace(config.privacy, epsilon_total=3.0))
     first = rounds(config, folder, {})
     known = AccountCounts(tmp_path / "accounts.json")
@@ -248,7 +248,7 @@ def test_private_training_in_secure_sums_keeps_one_budget(tmp_path: Path) -> Non
     """The release and each round's gradients, all summed with shared noise, cost what the owner allows in all."""
     privacy = replace(CONFIG.privacy, unsafe_seed=-1, epsilon_total=2.0, private_training=True)
     local = LocalConfig(optimizer="sgd", lr=1.0)
-    config = replace(CONFIG, method="fedavg+p", head_only=True, head_init="closed-form", rounds=3, local=local)
+    config = replace(CONFIG, method="fedavg+p", head_only=True, head_init="private-head", rounds=3, local=local)
     result = run(secure(replace(config, privacy=privacy)), tmp_path / "run")
     assert result.curve[-1] > 0.3
     for client in result.state.summed:
@@ -266,7 +266,7 @@ def test_a_step_of_private_training_goes_down_the_clipped_gradients_of_all_recor
     """Hardly any noise: the head moves as the oracle says, the gradients of softmax regression record by record."""
     privacy = replace(CONFIG.privacy, epsilon=400.0, epsilon_total=900.0, private_training=True, unsafe_seed=1)
     local = LocalConfig(optimizer="sgd", lr=0.7)
-    config = replace(CONFIG, method="fedavg+p", head_only=True, head_init="closed-form", local=local, privacy=privacy)
+    config = replace(CONFIG, method="fedavg+p", head_only=True, head_init="private-head", local=local, privacy=privacy)
     states = {rounds: run(secure(replace(config, rounds=rounds)), tmp_path / str(rounds)).state for rounds in (1, 2)}
     before, after = (states[rounds].weights[MLP.label]["parameters"].astype(np.float64) for rounds in (1, 2))
     site = Site(config, tmp_path / "1" / "clients", tuple(sorted(states[1].summed)))

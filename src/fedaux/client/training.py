@@ -257,7 +257,7 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
             )
         before = [entry.mechanism for entry in entries]
         if config.releases and len(trained) == len(entries):
-            before.append(release_mechanism(order.classes * (privacy.embedding_dim + 1), privacy))
+            before.append(release_mechanism(order.classes * (privacy.dimension + 1), privacy))
         previous, model = trained[-1].noise if trained else 0.0, rows()[0]
         validate_module(model, training=True)
         parameters = state_sizes(model)["parameters"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fedaux.config.methods import METHODS, Method
 
 WHEN = {
+    "private-head": "one exchange and all of it under ε, whatever the split: take this first",
     "fedavg": "the clients' data are alike, or rounds cost little",
     "fedprox": "as FedAVG, where clients drift apart in long local training",
     "feddf": "several architectures, no releases",
@@ -25,7 +26,6 @@ WHEN = {
     "gaussian-head": "a rival to compare with: discriminant is better and sends less",
     "fedpft": "as ridge, with few bytes and few clients",
     "class-means": "as ridge, with the fewest bytes",
-    "closed-form": "one exchange under noise: the private head",
 }
 """When to take a method, by its name without +p."""
 

@@ -30,6 +30,7 @@ class Method:
             each class, all unprotected; or their noisy releases.
         hooks: Whatever the other fields cannot express: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are
             the method's options, which `[method_options]` sets.
+        defaults: Settings by dotted key that `Config.from_dict` takes where a table leaves them out.
     """
 
     label: str
@@ -39,6 +40,7 @@ class Method:
     weights: Literal["uniform", "certainty", "variance"] = "uniform"
     sends: Literal["models", "class-sums", "moments", "moments-per-class", "mixtures", "releases"] = "models"
     hooks: str | type = ""
+    defaults: tuple[tuple[str, Any], ...] = ()
 
     @property
     def analytic(self) -> bool:
@@ -107,7 +109,6 @@ _ANALYTIC = {
     "gaussian-head": Method("Gaussian head", sends="moments-per-class", hooks=f"{_ROOM}.gaussian_head:GaussianHead"),
     "fedpft": Method("FedPFT", sends="mixtures", hooks=f"{_ROOM}.fedpft:FedPFT"),
     "class-means": Method("Class means", sends="class-sums", hooks=f"{_ROOM}.analytic_heads:ClassMeans"),
-    "closed-form": Method("Closed form", sends="releases"),
 }
 
 
@@ -124,11 +125,24 @@ PAPER = tuple(_PAPER)
 """The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
 
 _CORRECTED = {"fedaux-scaffold": replace(_PAPER["fedaux"], label="FedAUX-SCAFFOLD", hooks=_HOOKED["scaffold"].hooks)}
+_PRIVATE = {
+    "private-head": Method(
+        "Private head",
+        pretrained=True,
+        sends="releases",
+        defaults=(
+            ("rounds", 1),
+            ("head_only", True),
+            ("privacy.scorer", "class-moments"),
+            ("privacy.embedding_dim", 0),
+        ),
+    )
+}
 _MORE = {**_WEIGHTED, **_HOOKED, **_ANALYTIC}
-METHODS: dict[str, Method] = {**_PAPER, **_CORRECTED, **_MORE, **_pretrained(_MORE)}
-"""All methods by the name that `method` takes: those of the paper; fedaux-scaffold; and fedet, fedavgm, fedadam,
-fedyogi, fednova, scaffold, feddyn, ridge, discriminant, gaussian-head, fedpft, class-means, closed-form,
-each also with +p."""
+METHODS: dict[str, Method] = {**_PRIVATE, **_PAPER, **_CORRECTED, **_MORE, **_pretrained(_MORE)}
+"""All methods by the name that `method` takes: private-head; those of the paper; fedaux-scaffold; and fedet, fedavgm,
+fedadam, fedyogi, fednova, scaffold, feddyn, ridge, discriminant, gaussian-head, fedpft, class-means, each also with
++p."""
 
 
 def method_name(name: str) -> str:
@@ -140,6 +154,10 @@ def find_method(name: str) -> Method:
     """Return a row of `METHODS`, whatever the case of the name, or the user's own `module:attribute`."""
     if method_name(name) in METHODS:
         return METHODS[method_name(name)]
+    require(
+        name.lower() not in ("closed-form", "closed-form+p"),
+        f"the head that was called {name} is private-head now, with or without +p: write that name instead.",
+    )
     if ":" not in name:
         raise ConfigError(str(unknown_name("method", name, [*METHODS, "module:attribute"])))
     row: Method = _imported(name, "method", "Method", Method)

@@ -47,7 +47,7 @@ class Config(Settings):
     head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
     head_features: Literal["standardised", "raw"] = "standardised"  # head_only: h0's, by mean and deviation of D⁻'s
     random_features: RandomFeatures = 0  # head_only: number of random ReLU features to train heads on; 0: h0's own
-    head_init: str = "auto"  # closed-form where there are releases, else random; or ridge, discriminant, …
+    head_init: str = "auto"  # private-head where there are releases, else random; or ridge, discriminant, …
     prepare: Literal["auto", "selected", "all"] = "auto"  # who releases before round 1; auto: all, if a head needs it
     seed: int = 0  # of everything random except the privacy noise
     device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
@@ -127,7 +127,7 @@ class Config(Settings):
         if self.head_init != "auto":
             return self.head_init
         releases = find_method(self.method).scores and self.privacy.scorer in ("class-embedding", "class-moments")
-        return "closed-form" if releases and self.random_features == 0 else "random"
+        return "private-head" if releases and self.random_features == 0 else "random"
 
     @property
     def prepares_all(self) -> bool:
@@ -149,16 +149,16 @@ class Config(Settings):
         head.make_hooks(dict(self.method_options) if method.analytic else {})
         require(
             head.sends != "releases" or self.privacy.scorer in ("class-embedding", "class-moments"),
-            "a head of the releases, closed-form, needs privacy.scorer = 'class-embedding' or 'class-moments'.",
+            "the private head needs privacy.scorer = 'class-embedding' or 'class-moments'.",
         )
         require(
             head.sends != "releases" or self.random_features == 0,
-            "a head of the releases, closed-form, is one on h0's own features: set random_features = 0.",
+            "the private head is one on h0's own features: set random_features = 0.",
         )
         require(
             not self.privacy.private_training or (not head.sums and not method.analytic),
             f"{head.label} sends sums of features without noise, or trains nothing, and privacy.private_training is "
-            "for training: method = 'closed-form+p' or head_init = 'closed-form' compute a head under noise.",
+            "for training: method = 'private-head' and head_init = 'private-head' compute a head under noise.",
         )
 
     def _check_secure(self, method: Method) -> None:
@@ -177,7 +177,7 @@ class Config(Settings):
         require(
             not self.privacy.private_training or (self.releases and not method.distils),
             "private training in secure sums starts from the sum of releases, which also counts the records, and has "
-            "one model only: set head_init = 'closed-form', and a method such as fedavg+p or fedadam+p.",
+            "one model only: set head_init = 'private-head', and a method such as fedavg+p or fedadam+p.",
         )
         require(
             federation.over_selection == 0,
@@ -228,11 +228,12 @@ class Config(Settings):
             overrides: Settings that replace those of the table, as `key=value`: `local.lr=0.01`.
 
         Returns:
-            The validated settings; settings that the table leaves out have their defaults.
+            The validated settings; settings that the table leaves out have their defaults, or those of the method.
         """
         merged = copy.deepcopy(dict(table))
         for text in overrides:
             apply_override(merged, text)
+        _complete(merged)
         built = from_table(cls, merged)
         assert isinstance(built, cls)
         return built
@@ -276,6 +277,16 @@ class Config(Settings):
     def run_id(self) -> str:
         """An id that stays the same when a run continues with more rounds, other timeouts or another device."""
         return run_id(self.to_dict())
+
+
+def _complete(table: dict[str, Any]) -> None:
+    """Add the method's own defaults to a table, where it leaves these settings out."""
+    name = table.get("method", Config.method)
+    for key, value in find_method(name).defaults if isinstance(name, str) else ():
+        section, _, leaf = key.rpartition(".")
+        place = table.setdefault(section, {}) if section else table
+        if isinstance(place, dict):  # else a section that is made already, or an error that `from_table` describes
+            place.setdefault(leaf, value)
 
 
 def run_id(table: Mapping[str, Any]) -> str:

@@ -163,7 +163,7 @@ class PrivacyConfig(Settings):
     max_records_per_person: Count = 10  # unit = "person": records of a person beyond this number are not used
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"  # neighbouring datasets; or add-remove
     calibration: Literal["opendp", "analytic"] = "analytic"  # of the noise; or opendp: zCDP, 7 to 11 % more noise
-    embedding_dim: Natural = 32  # dimension of the public PCA; 0: chosen on public data (class-moments)
+    embedding_dim: Natural = 32  # dimension of the public PCA; 0: chosen on public data (class-moments), else 32
     expected_records: Natural = 0  # class-moments: in one sum under one noise, to choose for; public; 0: 10,000
     ridge: Annotated[float, Within("[1e-6, inf)")] = 0.01  # logistic: regularisation λ
     private_training: bool = False  # DP-SGD with what scores leave of epsilon_total; false: models are not private
@@ -182,10 +182,6 @@ class PrivacyConfig(Settings):
             "privacy.adjacency = 'add-remove' needs privacy.declared_records, a size that neighbours share.",
         )
         require(
-            self.embedding_dim >= 1 or self.scorer == "class-moments",
-            "privacy.embedding_dim must be at least 1; only the scorer class-moments chooses one.",
-        )
-        require(
             self.embedding_dim <= 512 or self.scorer != "class-moments",
             "privacy.embedding_dim must be at most 512 with the scorer class-moments, which sends its square.",
         )
@@ -202,6 +198,11 @@ class PrivacyConfig(Settings):
     def epsilon_budget(self) -> float:
         """ε of all releases and private training of a client, ever."""
         return self.epsilon_total or self.epsilon
+
+    @property
+    def dimension(self) -> int:
+        """`embedding_dim` of scorers that do not choose one."""
+        return self.embedding_dim or 32
 
     @property
     def colour(self) -> Colour:

@@ -7,12 +7,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fedaux.config.methods import find_method
+from fedaux.config.parsing import set_key
 from fedaux.config.schema import Config
 
 
 def to_commented_toml(config: Config, header: str, comments: Mapping[str, str]) -> str:
     """TOML of all keys that have a comment or differ from their default, each below its comment."""
     table, default = config.to_dict(), Config().to_dict()
+    for key, value in find_method(config.method).defaults:
+        set_key(default, key, value, key)
     parts = [_comment(header)]
     scalars = {key: value for key, value in table.items() if not isinstance(value, dict)}
     parts.append(_lines("", scalars, default, comments))

@@ -6,7 +6,8 @@ one costs, and the split (a, b, m) says which of them the noise disturbs least. 
 head is better than with the public one, where noise is low: few clients, many records, or one noise for the sum of all
 clients (secure sums).
 
-The dimension k and the split are chosen on public data and facts (`plan`), never on a record.
+The dimension k and the split are chosen on public data and facts (`plan`), never on a record. Where second moments
+would not pay, m is 0: they are not sent, and the head is that of the class embedding, with the public covariance.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +30,16 @@ from fedaux.scoring.embedding import (
     ClassValues,
     Head,
     Pooled,
+    Spectrum,
     embed,
     embed_per_record,
     linear_discriminant,
     on_features,
     pool_classes,
     posterior,
+    posterior_mean,
     public_map,
+    spectrum,
 )
 
 Rng = np.random.Generator
@@ -54,10 +59,15 @@ def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Vector]:
 
 
 def moment_rows(embedded: Vector, split: Vector) -> Vector:
-    """(N, k) → (N, k + 1 + k(k + 1)/2): what each record adds, its own class's slots first. All is elementwise."""
+    """(N, k) → (N, k + 1 + k(k + 1)/2): what each record adds, its own class's slots first. All is elementwise.
+
+    Without second moments, m = 0, there are k + 1 slots.
+    """
     a, b, m = split
-    row, column, weight = triangle(embedded.shape[1])
     first = np.concatenate([a * embedded, np.full((len(embedded), 1), b)], axis=1)
+    if m == 0:
+        return first
+    row, column, weight = triangle(embedded.shape[1])
     return np.concatenate([first, (m * weight) * (embedded[:, row] * embedded[:, column])], axis=1)
 
 
@@ -105,8 +115,9 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
 
     def publish(self, negatives: Features) -> Arrays:
         """Add the split to the public map, both chosen by `plan` unless a dimension is given."""
-        k, split = plan(negatives, self.classes, self.facts, self.embedding_dim)
-        mean, basis = public_map(negatives, k)
+        known = spectrum(negatives)
+        k, split = plan(negatives, self.classes, self.facts, self.embedding_dim, known)
+        mean, basis = public_map(negatives, k, known)
         return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32), "split": public_split(*split)}
 
     def counts(self, public: Arrays, values: Vector) -> Vector:
@@ -114,22 +125,23 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         return np.asarray(values[:first].reshape(self.classes, -1)[:, -1] / _split(public)[1])
 
     def pool(self, public: Arrays, releases: Sequence[Release]) -> Pooled:
-        return Moments.of(public, self.classes, releases).pooled
+        return pool_classes([_class_values(public, self.classes, release) for release in releases])
 
     def head(
         self, public: Arrays, reference: Reference, releases: Sequence[Release], kind: str = "discriminant"
     ) -> Head:
-        """Compute a head on h0's own features; `kind` is one of `HEADS`."""
+        """Compute a head on h0's own features; `kind` is one of `HEADS`, where there are second moments."""
+        if not _split(public)[2]:
+            return self.pool(public, releases).head(public, reference)
         moments = Moments.of(public, self.classes, releases)
         return on_features(public, *HEADS[kind](moments, reference))
 
     def size(self, public: Arrays) -> int:
         """Refuse a split that is none, and a map that is too wide: before anything is entered in the account."""
-        _split(public)
-        k = int(public["basis"].shape[1])
+        split, k = _split(public), int(public["basis"].shape[1])
         if k > MAX_DIMENSION:
             raise OrderError(f"the public map has {k} dimensions; second moments have at most {MAX_DIMENSION}")
-        return self.classes * (k + 1) + k * (k + 1) // 2
+        return self.classes * (k + 1) + _second_size(k, split)
 
     def summarise(
         self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
@@ -143,7 +155,7 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         split, labels = _split(public), np.asarray(labels)
         k, weights = public["basis"].shape[1], np.floor(np.asarray(shares, np.float64) * SHARE_STEPS).astype(np.int64)
         known = (labels >= 0) & (labels < self.classes) & (weights > 0)
-        first, second = np.zeros((self.classes, k + 1), np.int64), np.zeros(k * (k + 1) // 2, np.int64)
+        first, second = np.zeros((self.classes, k + 1), np.int64), np.zeros(_second_size(k, split), np.int64)
         for block in _blocks(np.flatnonzero(known), first.shape[1] + len(second)):
             rows = moment_rows(embed_per_record(public, features[block]), split)
             steps = quantize(rows, ROW_STEPS / GRID) * weights[block, None]
@@ -174,20 +186,17 @@ class Moments:
 
     @classmethod
     def of(cls, public: Arrays, classes: int, releases: Sequence[Release]) -> Moments:
-        """Classes are pooled as by the class embedding (`pool_classes`); Σ φφᵀ and its noise add up."""
-        (a, b, m), k = _split(public), public["basis"].shape[1]
-        first, slots = classes * (k + 1), np.zeros((k, k))
-        released, variance = [], 0.0
+        """Classes are pooled as by the class embedding (`pool_classes`); Σ φφᵀ and its noise add up; m > 0."""
+        (_, _, m), k = _split(public), public["basis"].shape[1]
+        first, slots, variance = classes * (k + 1), np.zeros((k, k)), 0.0
         row, column, weight = triangle(k)
         for release in releases:
-            values, noise = release.arrays["values"] * release.step, release.scale * release.step
-            own = values[:first].reshape(classes, k + 1)
-            released.append(ClassValues(own[:, :-1] / a, own[:, -1] / b, noise / a, noise / b, release.records))
-            slots[row, column] += values[first:] / (m * weight)
-            variance += (noise / m) ** 2
+            slots[row, column] += release.arrays["values"][first:] * release.step / (m * weight)
+            variance += (release.scale * release.step / m) ** 2
         records = sum(release.records for release in releases)
         second = (slots + np.triu(slots, 1).T) / records
-        return cls(pool_classes(released), second, math.sqrt(variance) / records)
+        pooled = pool_classes([_class_values(public, classes, release) for release in releases])
+        return cls(pooled, second, math.sqrt(variance) / records)
 
     @property
     def shares(self) -> Vector:
@@ -216,12 +225,12 @@ class Moments:
         floor = max(self.noise * math.sqrt(2 * len(values)), 1e-6 * float(values.max()), 1e-12)
         return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
 
-    def discriminant(self, reference: Reference) -> tuple[Vector, Vector]:
+    def discriminant(self, reference: Reference, tempered: bool = True) -> tuple[Vector, Vector]:
         """(weights (C, k), biases (C,)) on φ: Gaussians around the class means, of the covariance `within`."""
         covariance = self.within()
-        means, uncertainty = self._class_means(covariance, reference)
+        means = self._class_means(covariance, reference)
         weights, bias = linear_discriminant(means, covariance, self.pooled.log_priors)
-        calm = _tempered(covariance, uncertainty, reference)
+        calm = self._calm(covariance, reference) if tempered else 1.0
         return calm * weights, calm * (bias - weights @ self.mean)
 
     def ridge(self, reference: Reference) -> tuple[Vector, Vector]:
@@ -230,24 +239,30 @@ class Moments:
         Predictions estimate one-hot labels; divided by the variance of their error they are the logits of a posterior.
         """
         covariance, shares = self.total(), self.shares
-        means, uncertainty = self._class_means(covariance, reference)
-        targets = shares[:, None] * means
+        targets = shares[:, None] * self._class_means(covariance, reference)
         weights = solve(covariance, targets.T, assume_a="pos").T
         unexplained = 1 - float(np.square(shares).sum()) - float((weights * targets).sum())
-        scale = _tempered(covariance, uncertainty, reference) / max(unexplained / len(shares), 1e-6)
+        scale = self._calm(covariance, reference) / max(unexplained / len(shares), 1e-6)
         return scale * weights, scale * (shares - weights @ self.mean)
 
-    def _class_means(self, within: Vector, reference: Reference) -> tuple[Vector, Vector]:
-        """(class means around the mean of all, (C, k); covariance of what noise leaves uncertain, averaged).
+    def _class_means(self, within: Vector, reference: Reference) -> Vector:
+        """Return the class means around the mean of all, (C, k).
 
         As in `predictive`, half of the public variance is expected between classes: directions in which the noise is
         larger than that count for less.
         """
         between = BETWEEN_GROUPS * reference.covariance
-        columns = zip(self.pooled.means - self.mean, self.pooled.sigma, self.pooled.records, strict=True)
-        found = [posterior(shift, between, within, sigma, records) for shift, sigma, records in columns]
-        means, uncertainty = (np.stack(parts) for parts in zip(*found, strict=True))
-        return means, np.einsum("c,ckl->kl", self.shares, uncertainty)
+        return np.stack([posterior_mean(shift, between, within, *known) for shift, *known in self._columns()])
+
+    def _calm(self, covariance: Vector, reference: Reference) -> float:
+        """A factor ≤ 1 on all logits for what noise leaves uncertain of the class means."""
+        between = BETWEEN_GROUPS * reference.covariance
+        found = [posterior(shift, between, covariance, *known)[1] for shift, *known in self._columns()]
+        return _tempered(covariance, np.einsum("c,ckl->kl", self.shares, np.stack(found)), reference)
+
+    def _columns(self) -> Iterator[tuple[Vector, float, float]]:
+        """(mean around that of all, its noise, records) of each class."""
+        yield from zip(self.pooled.means - self.mean, self.pooled.sigma, self.pooled.records, strict=True)
 
 
 def _tempered(covariance: Vector, uncertainty: Vector, reference: Reference) -> float:
@@ -270,46 +285,57 @@ HEADS: dict[str, Callable[[Moments, Reference], tuple[Vector, Vector]]] = {
 DIMENSIONS = (16, 32, 64, 128, 256)
 SPLITS = tuple(  # (a, b, m) of norm 1, the counts' share first
     (math.sqrt(1 - b * b) * math.cos(angle), b, math.sqrt(1 - b * b) * math.sin(angle))
-    for b in (0.1, 0.2, 0.35)
+    for b in (0.1, 0.2)
     for angle in (math.pi / 3.3, math.pi / 4, math.pi / 5.7)
 )
+PLAIN_SPLITS = ((math.sqrt(0.5), math.sqrt(0.5), 0.0), (math.sqrt(0.96), 0.2, 0.0))  # without second moments
+LEAD = 0.02  # in accuracy on pseudo-classes, that second moments must have
 _CLUSTERS = 10  # of public rows to a pseudo-class: classes have several modes, and clusters are too easy to tell apart
 _PUBLIC_ROWS = 8192  # to plan with
 
 
-def plan(negatives: Features, classes: int, facts: PublicFacts, embedding_dim: int = 0) -> tuple[int, Split]:
+def plan(
+    negatives: Features, classes: int, facts: PublicFacts, embedding_dim: int = 0, known: Spectrum | None = None
+) -> tuple[int, Split]:
     """Choose (k, split) by the accuracy of noisy heads on pseudo-classes of D⁻: nothing is asked of a client.
 
     A pseudo-class is a union of clusters of public rows. The moments of two thirds of them, enlarged to the expected
     number of records and disturbed by seeded noise as strong as that of the release, make a head, which is judged on
-    the rest.
+    the rest. Second moments are sent where they are ahead by `LEAD`: within pseudo-classes, public rows vary as private
+    ones within classes only roughly do.
 
     Args:
         negatives: Features of D⁻, (|D⁻|, H).
         classes: The number of classes.
         facts: The budget and the expected number of records of a sum under one noise.
         embedding_dim: A dimension to choose the split for; 0: choose it as well.
+        known: The negatives' `spectrum`, if it is known.
 
     Returns:
         The dimension, and (a, b, m).
     """
+    known = known or spectrum(negatives)
     rows = negatives[np.random.default_rng(0).permutation(len(negatives))[:_PUBLIC_ROWS]]
     widest = min(rows.shape[1], len(rows) - 1, MAX_DIMENSION)
     dimensions = [embedding_dim] if embedding_dim else [*(k for k in DIMENSIONS if k < widest), widest]
-    groups = _pseudo_classes(rows, classes)
+    groups = _pseudo_classes(rows, classes, known)
     judged: dict[tuple[int, Split], float] = {}
     for k in dimensions:
-        mean, basis = public_map(rows, k)
+        mean, basis = public_map(rows, k, known)
         public = {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
         trial = _Trial(embed(public, rows), groups, classes, facts)
-        judged |= {(k, split): trial.accuracy(split) for split in SPLITS}
-    return max(judged, key=judged.__getitem__)
+        judged |= {(k, split): trial.accuracy(split) for split in (*PLAIN_SPLITS, *SPLITS)}
+    plain, moments = (
+        max((choice for choice in judged if (choice[1][2] > 0) is sent), key=judged.__getitem__)
+        for sent in (False, True)
+    )
+    return moments if judged[moments] >= judged[plain] + LEAD else plain
 
 
-def _pseudo_classes(rows: Features, classes: int) -> Labels:
+def _pseudo_classes(rows: Features, classes: int, known: Spectrum) -> Labels:
     from sklearn.cluster import KMeans
 
-    mean, basis = public_map(rows, 64)
+    mean, basis = public_map(rows, 64, known)
     clusters = min(len(rows), classes * max(1, min(_CLUSTERS, len(rows) // (10 * classes))))
     found = KMeans(clusters, n_init=1, random_state=0).fit_predict(unit_rows((rows - mean) @ basis))
     return np.asarray(np.random.default_rng(0).permutation(clusters)[found] % classes, np.int64)
@@ -324,25 +350,40 @@ class _Trial:
     classes: int
     facts: PublicFacts
 
+    @cached_property
+    def learn(self) -> NDArray[np.bool_]:
+        """Which rows moments are taken of."""
+        return np.arange(len(self.rows)) % 3 > 0
+
+    @cached_property
+    def reference(self) -> Reference:
+        return Reference(self.rows)
+
+    @cached_property
+    def sums(self) -> tuple[Vector, Vector, Vector]:
+        """(Σ φ of each pseudo-class, their counts, Σ φφᵀ), enlarged to the expected number of records."""
+        rows, one_hot = self.rows[self.learn], np.eye(self.classes)[self.groups[self.learn]]
+        more = self.facts.records / max(1, len(rows))
+        return more * (one_hot.T @ rows), more * one_hot.sum(axis=0), more * (rows.T @ rows)
+
     def accuracy(self, split: Split, draws: int = 3) -> float:
-        learn = np.arange(len(self.rows)) % 3 > 0
-        rows, groups, reference = self.rows[~learn], self.groups[~learn], Reference(self.rows)
-        found = []
+        rows, groups, found = self.rows[~self.learn], self.groups[~self.learn], []
         for draw in range(draws):
-            weights, bias = self._disturbed(learn, split, np.random.default_rng(draw)).discriminant(reference)
+            weights, bias = self._head(split, np.random.default_rng(draw))
             found.append(float(np.mean((rows @ weights.T + bias).argmax(axis=1) == groups)))
         return float(np.mean(found))
 
-    def _disturbed(self, learn: NDArray[np.bool_], split: Split, rng: Rng) -> Moments:
-        """The moments with the noise that one release of `facts.records` records would have."""
-        (a, b, m), facts, rows = split, self.facts, self.rows[learn]
-        k, more = rows.shape[1], facts.records / max(1, len(rows))
+    def _head(self, split: Split, rng: Rng) -> tuple[Vector, Vector]:
+        """The head of sums with the noise that one release of `facts.records` records would have."""
+        (a, b, m), facts, (sums, counts, second) = split, self.facts, self.sums
         noise = continuous_multiplier(facts.epsilon, facts.delta) * sensitivity(np.array(split), facts.adjacency)
-        counts = more * np.bincount(self.groups[learn], minlength=self.classes) + rng.normal(0, noise / b, self.classes)
-        sums = more * (np.eye(self.classes)[self.groups[learn]].T @ rows) + rng.normal(0, noise / a, (self.classes, k))
-        second = more * rows.T @ rows + symmetric_noise(k, noise / m, rng)
-        values = ClassValues(sums, counts, noise / a, noise / b, facts.records)
-        return Moments(pool_classes([values]), second / facts.records, noise / m / facts.records)
+        counts = counts + rng.normal(0, noise / b, counts.shape)
+        sums = sums + rng.normal(0, noise / a, sums.shape)
+        pooled = pool_classes([ClassValues(sums, counts, noise / a, noise / b, facts.records)])
+        if not m:
+            return pooled.discriminant(self.reference)
+        second = (second + symmetric_noise(len(second), noise / m, rng)) / facts.records
+        return Moments(pooled, second, noise / m / facts.records).discriminant(self.reference, tempered=False)
 
 
 def symmetric_noise(k: int, deviation: float, rng: Rng) -> Vector:
@@ -351,6 +392,17 @@ def symmetric_noise(k: int, deviation: float, rng: Rng) -> Vector:
     noise = np.zeros((k, k))
     noise[row, column] = rng.normal(0, deviation, len(row)) / weight
     return noise + np.triu(noise, 1).T
+
+
+def _class_values(public: Arrays, classes: int, release: Release) -> ClassValues:
+    (a, b, _), k = _split(public), public["basis"].shape[1]
+    values, noise = release.arrays["values"] * release.step, release.scale * release.step
+    own = values[: classes * (k + 1)].reshape(classes, k + 1)
+    return ClassValues(own[:, :-1] / a, own[:, -1] / b, noise / a, noise / b, release.records)
+
+
+def _second_size(k: int, split: Vector) -> int:
+    return k * (k + 1) // 2 if split[2] else 0
 
 
 def _blocks(rows: NDArray[np.intp], width: int) -> Iterator[NDArray[np.intp]]:

@@ -44,27 +44,41 @@ Head = tuple[NDArray[np.float32], NDArray[np.float32]]  # (weights (C, H), biase
 COUNT_THRESHOLD = 2.0  # counts below this many standard deviations of their noise count as 0
 
 
-def public_map(negatives: Features, embedding_dim: int) -> tuple[Vector, Vector]:
-    """(μ, B) such that (h − μ) B is the half-whitened PCA of h, scaled so that rows of D⁻ have norm 1 in the median.
+Spectrum = tuple[Vector, Vector, Vector]  # mean; variances, the largest first; directions, in columns
 
-    Half-whitening divides a direction of variance v by v^¼: it amplifies directions of low variance, in which classes
-    differ, without amplifying the noise of the lowest as much.
-    """
-    blocks = [slice(start, start + _BLOCK) for start in range(0, len(negatives), _BLOCK)]
+
+def spectrum(negatives: Features) -> Spectrum:
+    """Decompose the covariance of public features, once for maps of any dimension."""
     mean = negatives.mean(axis=0, dtype=np.float64)
-    covariance = sum((negatives[rows] - mean).T @ (negatives[rows] - mean) for rows in blocks) / len(negatives)
+    covariance = sum((negatives[rows] - mean).T @ (negatives[rows] - mean) for rows in _slices(negatives))
+    covariance = np.asarray(covariance) / len(negatives)
     if not np.isfinite(covariance).all():
         raise ValueError("the features of the auxiliary data are not finite; look for NaN and inf in it")
     variances, directions = np.linalg.eigh(covariance)
-    keep = np.argsort(variances)[::-1][: min(embedding_dim, len(negatives) - 1)]
+    order = np.argsort(variances)[::-1]
+    return mean, variances[order], directions[:, order]
+
+
+def public_map(negatives: Features, embedding_dim: int, known: Spectrum | None = None) -> tuple[Vector, Vector]:
+    """(μ, B) such that (h − μ) B is the half-whitened PCA of h, scaled so that rows of D⁻ have norm 1 in the median.
+
+    Half-whitening divides a direction of variance v by v^¼: it amplifies directions of low variance, in which classes
+    differ, without amplifying the noise of the lowest as much. `known` is the negatives' `spectrum`, if it is known.
+    """
+    mean, variances, directions = known or spectrum(negatives)
+    keep = np.arange(min(embedding_dim, len(negatives) - 1, len(variances)))
     keep = keep[variances[keep] > 1e-9 * variances.max(initial=1e-30)]
     if keep.size == 0:
         raise ValueError(
             "all features of the negatives are equal: there is nothing to score with; check the auxiliary data"
         )
     basis = directions[:, keep] * variances[keep] ** -0.25
-    norms = np.concatenate([np.linalg.norm((negatives[rows] - mean) @ basis, axis=1) for rows in blocks])
+    norms = np.concatenate([np.linalg.norm((negatives[rows] - mean) @ basis, axis=1) for rows in _slices(negatives)])
     return mean, basis / np.median(norms)
+
+
+def _slices(rows: Features) -> list[slice]:
+    return [slice(start, start + _BLOCK) for start in range(0, len(rows), _BLOCK)]
 
 
 def embed(public: Arrays, features: Features) -> Vector:
@@ -118,6 +132,12 @@ def posterior(shift: Vector, between: Vector, within: Vector, sigma: float, reco
     noise = sigma**2 * np.eye(len(between)) + within / records
     gain = np.linalg.solve(between + noise, between).T
     return gain @ shift, gain @ noise
+
+
+def posterior_mean(shift: Vector, between: Vector, within: Vector, sigma: float, records: float) -> Vector:
+    """The mean of `posterior` alone, which is faster."""
+    noise = sigma**2 * np.eye(len(between)) + within / records
+    return np.asarray(between @ solve(between + noise, shift, assume_a="pos"))
 
 
 class EmbeddingScorer(PortableScorer):
@@ -285,15 +305,24 @@ class Pooled:
     def head(self, public: Arrays, reference: Reference) -> Head:
         """(weights (C, H), biases (C,)) of a head on h0's own features, by discriminant analysis of the class means.
 
-        Rows of a class are taken to vary as public rows do, around means that are shrunk according to the noise, by
-        which logits are tempered as well. φ is taken to be linear in the features: it is a direction, and the public
-        map has norm 1 in the median. It works for clients with one class as for clients with all.
+        φ is taken to be linear in the features: it is a direction, and the public map has norm 1 in the median. It
+        works for clients with one class as for clients with all.
         """
-        rows, width = Gaussian(reference.mean, reference.covariance), len(reference.mean)
-        means = np.stack([density.mean for density in self.densities(rows)])
+        return on_features(public, *self.discriminant(reference))
+
+    def discriminant(self, reference: Reference) -> tuple[Vector, Vector]:
+        """(weights (C, k), biases (C,)) on φ.
+
+        Rows of a class are taken to vary as public rows do, around means that are shrunk according to the noise
+        (`predictive`), by which logits are tempered as well.
+        """
+        centre, rows, width = reference.mean, reference.covariance, len(reference.mean)
+        between, within = BETWEEN_GROUPS * rows, (1 - BETWEEN_GROUPS) * rows
+        columns = zip(self.means - centre, self.sigma, self.records, strict=True)
+        means = centre + np.stack([posterior_mean(shift, between, within, *known) for shift, *known in columns])
         noise = float(np.square(self.sigma).mean())  # of a mean: a row differs from it by its own variation and this
-        covariance = rows.covariance + (noise + 1e-6 * np.trace(rows.covariance) / width) * np.eye(width)
-        return on_features(public, *linear_discriminant(means, covariance, self.log_priors))
+        covariance = rows + (noise + 1e-6 * np.trace(rows) / width) * np.eye(width)
+        return linear_discriminant(means, covariance, self.log_priors)
 
     @property
     def log_priors(self) -> Vector:

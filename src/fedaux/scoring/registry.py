@@ -21,12 +21,12 @@ from fedaux.scoring.logistic import LogisticScorer
 
 def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
     if privacy.scorer == "class-embedding":
-        return ClassEmbeddingScorer(classes, privacy.embedding_dim)
+        return ClassEmbeddingScorer(classes, privacy.dimension)
     if privacy.scorer == "class-moments":
         facts = PublicFacts(privacy.epsilon, privacy.delta, privacy.adjacency, privacy.expected_records or 10_000)
         return ClassMomentsScorer(classes, privacy.embedding_dim, facts=facts)
     if privacy.scorer == "mean-embedding":
-        return MeanEmbeddingScorer(privacy.embedding_dim)
+        return MeanEmbeddingScorer(privacy.dimension)
     if privacy.scorer == "logistic":
         return LogisticScorer(privacy.ridge)
     scorer: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)

@@ -31,7 +31,7 @@ def compute_heads(server: Server, state: RunState, embedding: PublicEmbedding | 
     assert head is not None
     if head.sends == "releases":
         assert embedding is not None
-        return closed_form_heads(server, state, embedding)
+        return private_heads(server, state, embedding)
     hooks = analytic_hooks(server.config)
     for label, arrays in state.sums.items():
         mapped = head_features(server, state, label)
@@ -41,7 +41,7 @@ def compute_heads(server: Server, state: RunState, embedding: PublicEmbedding | 
     return replace(state, weights=weights)
 
 
-def closed_form_heads(server: Server, state: RunState, embedding: PublicEmbedding) -> RunState:
+def private_heads(server: Server, state: RunState, embedding: PublicEmbedding) -> RunState:
     """Compute heads from the releases received so far, which costs no further privacy."""
     weights, scorer = dict(state.weights), cast(ClassEmbeddingScorer, server.scorer)
     for label in weights:

@@ -68,7 +68,7 @@ def first_remedy(state: RunState) -> str:
     if not method.pretrained:
         return f"--set method={'fedaux' if method.distils else f'{config.method}+p'}; it starts from random features."
     if not method.analytic and config.head_start == "random" and config.privacy.scorer == "class-embedding":
-        return "--set head_only=true --set head_init=closed-form; heads then start from the clients' releases."
+        return "--set head_only=true --set head_init=private-head; heads then start from the clients' releases."
     return "more rounds, a larger privacy.epsilon, or public data that look more like the private ones."
 
 

@@ -31,7 +31,7 @@ GRID: dict[str, tuple[Value, ...]] = {
     "norm": ("batch", "group"),  # of all prototypes that have the option
 }
 OPTIONS: dict[str, dict[str, tuple[Value, ...]]] = {  # of a method and of its form with +p
-    "fedaux": {"teachers.standing": (False, True), "head_init": ("random", "closed-form")},
+    "fedaux": {"teachers.standing": (False, True), "head_init": ("random", "private-head")},
     "fedavgm": {"method_options.beta": (0.5, 0.9), "method_options.server_lr": (0.3, 1.0)},
     "fedadam": {"method_options.server_lr": (1e-3, 1e-2, 1e-1)},
     "fedyogi": {"method_options.server_lr": (1e-3, 1e-2, 1e-1)},

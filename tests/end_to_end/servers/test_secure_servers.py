@@ -53,7 +53,7 @@ def test_the_head_and_the_models_are_those_of_a_server_that_sees_everything(
 @pytest.mark.slow
 def test_fedaux_with_noise_that_the_sites_share(tmp_path: Path) -> None:
     with_roster(tmp_path)
-    config = replace(THREE, head_init="closed-form", teachers=TeachersConfig(run_on="clients"))
+    config = replace(THREE, head_init="private-head", teachers=TeachersConfig(run_on="clients"))
     there, _ = run_to_the_end(tmp_path, secure(config))
     assert sorted(there.summed) == SITES
     assert there.history[-1].distill_loss is not None

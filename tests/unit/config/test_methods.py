@@ -29,14 +29,13 @@ ANALYTIC = {
     "gaussian-head": "moments-per-class",
     "fedpft": "mixtures",
     "class-means": "class-sums",
-    "closed-form": "releases",
 }
 
 
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
     assert list(PAPER) == list(TABLE)
     more = ["fedet", *HOOKED, *ANALYTIC]
-    assert list(METHODS) == [*TABLE, "fedaux-scaffold", *more, *(f"{name}+p" for name in more)]
+    assert list(METHODS) == ["private-head", *TABLE, "fedaux-scaffold", *more, *(f"{name}+p" for name in more)]
 
 
 @pytest.mark.parametrize("hooks", ["", "fedaux.methods.fedavgm:FedAvgM"])
@@ -47,7 +46,8 @@ def test_sums_need_somebody_to_make_a_head_of_them(hooks: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_what_clients_send(name: str) -> None:
-    row, sends = METHODS[name], ANALYTIC.get(name.removesuffix("+p"), "models")
+    row = METHODS[name]
+    sends = {**ANALYTIC, "private-head": "releases"}.get(name.removesuffix("+p"), "models")
     assert row.sends == sends
     assert row.analytic is (sends != "models")
     assert row.sums is (
@@ -59,13 +59,13 @@ def test_what_clients_send(name: str) -> None:
     ("settings", "head", "releases"),
     [
         ({"method": "fedavg"}, None, False),
-        ({"method": "fedaux"}, "Closed form", True),
+        ({"method": "fedaux"}, "Private head", True),
         ({"method": "fedaux", "head_init": "random"}, None, True),
         ({"method": "fedaux", "privacy": {"scorer": "mean-embedding"}}, None, True),
         ({"method": "ridge+p"}, "Ridge+P", False),
-        ({"method": "closed-form"}, "Closed form", True),
+        ({"method": "private-head"}, "Private head", True),
         ({"method": "fedavg", "head_init": "ridge"}, "Ridge", False),
-        ({"method": "fedavg", "head_init": "closed-form"}, "Closed form", True),
+        ({"method": "fedavg", "head_init": "private-head"}, "Private head", True),
         ({"method": "fedaux", "head_init": "class-means"}, "Class means", True),
     ],
 )
@@ -81,8 +81,8 @@ def test_what_a_head_is_computed_from(settings: dict[str, Any], head: str | None
         ({"method": "ridge+p", "head_init": "ridge"}, "leave head_init out"),
         ({"head_init": "fedavg"}, "a method that computes its head"),
         ({"head_init": "zero"}, "unknown method 'zero'"),
-        ({"head_init": "closed-form", "privacy": {"scorer": "logistic"}}, "class-embedding"),
-        ({"method": "closed-form", "head_only": True, "random_features": 5}, "random_features = 0"),
+        ({"head_init": "private-head", "privacy": {"scorer": "logistic"}}, "class-embedding"),
+        ({"method": "private-head", "head_only": True, "random_features": 5}, "random_features = 0"),
         ({"method": "ridge", "privacy": {"private_training": True, "epsilon_total": 1.0}}, "without noise"),
         ({"head_init": "ridge", "privacy": {"private_training": True, "epsilon_total": 1.0}}, "without noise"),
         ({"prepare": "some"}, "prepare"),
@@ -93,6 +93,30 @@ def test_what_a_head_is_computed_from(settings: dict[str, Any], head: str | None
 def test_what_makes_no_sense_together(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         Config.from_dict(settings)
+
+
+def test_the_private_head_is_one_exchange_of_noisy_sums_on_a_pretrained_extractor() -> None:
+    row, config = METHODS["private-head"], Config.from_dict({"method": "Private-Head"})
+    assert (row.sends, row.pretrained, row.sums) == ("releases", True, False)
+    assert (config.rounds, config.head_only) == (1, True)
+    assert (config.privacy.scorer, config.privacy.embedding_dim) == ("class-moments", 0)
+    assert Config.from_dict(config.to_dict()) == config
+
+
+def test_defaults_of_a_method_are_those_of_what_is_left_out() -> None:
+    table = {"method": "private-head", "rounds": 3, "privacy": {"scorer": "class-embedding"}}
+    config = Config.from_dict(table, ["head_only=false"])
+    assert (config.rounds, config.head_only, config.privacy.scorer) == (3, False, "class-embedding")
+    assert table["privacy"] == {"scorer": "class-embedding"}
+    assert Config.from_dict({}, ["method=private-head"]).rounds == 1
+    assert Config.from_dict({"method": "fedaux"}) == Config()
+
+
+@pytest.mark.parametrize("key", ["method", "head_init"])
+@pytest.mark.parametrize("name", ["closed-form", "closed-form+p"])
+def test_the_old_name_of_the_private_head_is_refused_with_the_new_one(key: str, name: str) -> None:
+    with pytest.raises(ConfigError, match="is private-head now"):
+        Config.from_dict({key: name})
 
 
 @pytest.mark.parametrize("key", TABLE)

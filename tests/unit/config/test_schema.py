@@ -20,7 +20,7 @@ OTHER_CHOICE = {
     "federation.approval": "ask",
     "federation.standing": ["release:*"],
     "local.lr": 0.5,
-    "head_init": "closed-form",
+    "head_init": "private-head",
     "data.validation_fraction": 0.5,
     "head_features": "raw",
     "prepare": "all",
@@ -176,7 +176,7 @@ CHECKS = [
     ("data=3", "data must be a table: write [data] and its settings below"),
     ("local.lr", "--set 'local.lr' is not of the form key=value"),
     ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
-    ("method=fed", "choose from fedavg, fedprox, feddf, fedbe, fedavg+p"),
+    ("method=fed", "choose from private-head, fedavg, fedprox, feddf, fedbe, fedavg+p"),
 ]
 
 
@@ -209,10 +209,10 @@ def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes)
         Config.load(path)
 
 
-def test_a_closed_form_head_needs_the_releases_it_is_made_of() -> None:
-    assert Config.from_dict({"head_init": "closed-form", "method": "feddf+p"}).releases
-    with pytest.raises(ConfigError, match="closed-form, needs"):
-        Config.from_dict({"head_init": "closed-form"}, ["privacy.scorer=mean-embedding"])
+def test_a_private_head_needs_the_releases_it_is_made_of() -> None:
+    assert Config.from_dict({"head_init": "private-head", "method": "feddf+p"}).releases
+    with pytest.raises(ConfigError, match="private head needs"):
+        Config.from_dict({"head_init": "private-head"}, ["privacy.scorer=mean-embedding"])
 
 
 def test_a_run_keeps_its_id_when_it_goes_on_for_longer() -> None:

@@ -11,10 +11,19 @@ from fedaux.config.sections import DataConfig
 from fedaux.config.toml import to_commented_toml, to_complete_toml, toml_value
 
 OWN_OPTIONS = Config(method="fedavgm", method_options=(("beta", 0.5),))
+PRIVATE_HEAD = Config.from_dict({"method": "private-head"})
 
 
 @pytest.mark.parametrize(
-    "config", [OWN_OPTIONS, Config(), DEMO, replace(DEMO, data=DataConfig(path='a "quoted" path', clients=3))]
+    "config",
+    [
+        OWN_OPTIONS,
+        PRIVATE_HEAD,
+        replace(PRIVATE_HEAD, rounds=10),
+        Config(),
+        DEMO,
+        replace(DEMO, data=DataConfig(path='a "quoted" path', clients=3)),
+    ],
 )
 def test_all_settings_and_those_that_differ_read_back(config: Config) -> None:
     for text in (to_complete_toml(config), to_commented_toml(config, "a head\nof two lines", {})):

@@ -213,7 +213,7 @@ def test_a_site_names_the_method_that_sends_its_sums() -> None:
     assert set(comments("sums")) < set(site_notes(replace(base, head_init="ridge")))
     assert set(comments("sums")).isdisjoint(site_notes(base))
     assert (
-        site_config(replace(base, head_init="closed-form"), "a").head_init == Config.head_init
+        site_config(replace(base, head_init="private-head"), "a").head_init == Config.head_init
     )  # releases need no leave
 
 

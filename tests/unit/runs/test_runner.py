@@ -118,7 +118,7 @@ def test_regional_servers_are_told_of_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"teachers": TeachersConfig(standing=True)}, {"method": "ridge"}, {"head_init": "closed-form"}]
+    "settings", [{"teachers": TeachersConfig(standing=True)}, {"method": "ridge"}, {"head_init": "private-head"}]
 )
 def test_regions_refuse_what_they_cannot_hand_on(settings: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(RegionError, match="leave --regions out"):

@@ -19,12 +19,15 @@ from fedaux.privacy.units import Units
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_moments import (
     HEADS,
+    PLAIN_SPLITS,
     ROW_STEPS,
     SHARE_STEPS,
     ClassMomentsScorer,
     Moments,
     PublicFacts,
+    Split,
     moment_rows,
+    plan,
     public_split,
     sensitivity,
 )
@@ -226,11 +229,11 @@ def rows_of(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
 class Federation:
     """Public rows of another covariance, and clients' releases at some budget."""
 
-    def __init__(self, epsilon: float, clients: int = 1, records: int = 6000) -> None:
+    def __init__(self, epsilon: float, clients: int = 1, records: int = 6000, split: Split = (0.7, 0.14, 0.7)) -> None:
         rng = np.random.default_rng(11)
         self.scorer = ClassMomentsScorer(4, 12)
         negatives = (rng.normal(size=(600, 12)) * 2).astype(np.float32)
-        self.public = self.scorer.publish(negatives)
+        self.public = {**self.scorer.publish(negatives), "split": public_split(*split)}
         self.reference = Reference(self.scorer.embed(self.public, negatives))
         labels = rng.integers(0, 4, records)
         self.features, self.labels = rows_of(rng, labels), labels
@@ -271,6 +274,36 @@ def test_the_stated_noise_is_that_of_the_second_moments() -> None:
     assert np.array_equal(error, error.T)
     assert np.std(off) == pytest.approx(noisy.noise / np.sqrt(2), rel=0.3)
     assert np.std(np.diag(error)) == pytest.approx(noisy.noise, rel=0.6)
+
+
+def test_without_second_moments_it_is_the_class_embedding() -> None:
+    there = Federation(1000.0, clients=3, split=PLAIN_SPLITS[0])
+    assert there.scorer.size(there.public) == 4 * 13
+    plain, privacy = ClassEmbeddingScorer(4, 12), PrivacyConfig(epsilon=1000.0, unsafe_seed=3)
+    parts = np.array_split(np.arange(6000), 3)
+    rows = [
+        (there.public, there.features[part], there.labels[part], "replace-one", 2000, np.ones(2000)) for part in parts
+    ]
+    sent = [release(plain.summarise(*own), f"client {index}", privacy) for index, own in enumerate(rows)]
+    ours, theirs = there.scorer.pool(there.public, there.releases), plain.pool(there.public, sent)
+    assert np.allclose(ours.means, theirs.means, atol=1e-3)
+    assert np.allclose(ours.sigma, theirs.sigma, rtol=1e-3)  # the same noise, not only at this budget
+    heads = [
+        one.head(there.public, there.reference, own) for one, own in ((there.scorer, there.releases), (plain, sent))
+    ]
+    agree = there.logits(heads[0]).argmax(axis=1) == there.logits(heads[1]).argmax(axis=1)
+    assert agree.mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "records", "moments"), [(10.0, 100_000, True), (0.1, 1000, False)], ids=["low noise", "high noise"]
+)
+def test_second_moments_are_sent_where_noise_is_low(epsilon: float, records: int, moments: bool) -> None:
+    rng = np.random.default_rng(20)
+    modes = rng.normal(size=(40, 30)) * np.linspace(0.2, 2.0, 30)
+    negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30)) * np.linspace(6.0, 0.2, 30)
+    _, (_, _, m) = plan(negatives, 4, PublicFacts(epsilon, records=records))
+    assert (m > 0) is moments
 
 
 @pytest.mark.parametrize("kind", ["discriminant", "ridge"])
@@ -345,7 +378,6 @@ def test_what_is_published_is_chosen_on_public_data_and_facts_and_is_usable() ->
 def test_a_dimension_of_zero_is_for_the_scorer_that_chooses_one() -> None:
     chosen = PrivacyConfig(scorer="class-moments", embedding_dim=0, epsilon=2.0, expected_records=500)
     assert make_scorer(chosen, 3) == ClassMomentsScorer(3, 0, facts=PublicFacts(2.0, records=500))
-    with pytest.raises(ConfigError, match="only the scorer class-moments chooses one"):
-        PrivacyConfig(embedding_dim=0)
+    assert make_scorer(PrivacyConfig(embedding_dim=0), 3) == ClassEmbeddingScorer(3, 32)
     with pytest.raises(ConfigError, match="at most 1024"):
         PrivacyConfig(scorer="class-moments", unit="person", max_records_per_person=1025)

@@ -62,7 +62,7 @@ def test_what_the_user_forbids_is_left_out_with_the_reason() -> None:
     ("method", "start", "needs"),
     [
         ("fedavg", "", ()),
-        ("fedavg+p", "closed-form", ("public data", "releases")),
+        ("fedavg+p", "private-head", ("public data", "releases")),
         ("fedaux", "ridge", ("public data", "releases", "sums of features")),
         ("class-means", "", ("sums of features",)),
     ],

@@ -53,9 +53,9 @@ def test_fedaux_is_tuned_in_what_its_config_allows(override: str, key: str) -> N
 def test_privacy_concerns_whoever_starts_from_a_private_head() -> None:
     own = {"privacy.embedding_dim": [2, 4]}
     assert "privacy.embedding_dim" not in keys("fedavg", own=own)
-    base = Config.from_dict(TINY_CONFIG.to_dict(), ["head_init=closed-form"])
+    base = Config.from_dict(TINY_CONFIG.to_dict(), ["head_init=private-head"])
     assert "privacy.embedding_dim" in keys("fedavg", base, own)
-    assert "privacy.embedding_dim" in keys("closed-form", own=own)
+    assert "privacy.embedding_dim" in keys("private-head", own=own)
 
 
 def test_a_winner_at_the_edge_of_its_list_is_named() -> None:
@@ -70,7 +70,7 @@ def test_a_winner_at_the_edge_of_its_list_is_named() -> None:
         for lr in own:
             edges = at_edge(grid, {**inside, "local.optimizer": name, "local.lr": lr})
             assert edges == (["local.lr"] if lr in (min(own), max(own)) else [])
-    assert at_edge(grid, {**inside, "teachers.standing": True, "head_init": "closed-form"}) == []  # no numbers
+    assert at_edge(grid, {**inside, "teachers.standing": True, "head_init": "private-head"}) == []  # no numbers
 
 
 def test_every_value_of_the_table_is_a_setting() -> None:

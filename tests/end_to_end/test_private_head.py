@@ -1,4 +1,4 @@
-"""head_init = "closed-form": heads from the first releases, good before anybody has trained, at no further budget."""
+"""head_init = "private-head": heads from the first releases, good before anybody has trained, at no further budget."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +10,12 @@ from fedaux.config.presets import DEMO
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
 from fedaux.runs.runner import in_process
-from fedaux.server.analytic_round import closed_form_heads
+from fedaux.server.analytic_round import private_heads
 from fedaux.server.networks import evaluations
 from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.server import Server
 
-CONFIG = replace(DEMO, rounds=1, head_init="closed-form", pretrain=replace(DEMO.pretrain, epochs=3))
+CONFIG = replace(DEMO, rounds=1, head_init="private-head", pretrain=replace(DEMO.pretrain, epochs=3))
 
 
 @pytest.mark.parametrize("linear", [True, False])
@@ -28,7 +28,7 @@ def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Pat
     assert embedding is not None
     state, failures = collect_releases(server, in_process(config, tmp_path), state, data.clients, Costs())
     assert not failures
-    started = closed_form_heads(server, state, embedding)
+    started = private_heads(server, state, embedding)
     tests = [evaluations(server.networks, one.weights, server.public.test_inputs, 10) for one in (state, started)]
     before, after = (next(iter(one.values())).accuracy for one in tests)
     assert before < 0.3
