@@ -92,7 +92,12 @@ GRID: tuple[dict[str, Any], ...] = (
     {"privacy.embedding_dim": 12, "local.epochs": 20},
 )
 SEEDS, TUNING_SEED = (0, 1, 2), 1000
-BASE: dict[str, Any] = {"rounds": 5, "privacy.epsilon": 1.0}
+BASE: dict[str, Any] = {
+    "rounds": 5,
+    "head_only": False,
+    "privacy.epsilon": 1.0,
+    "privacy.scorer": "class-embedding",
+}  # for all methods
 
 
 def accuracy(settings: Mapping[str, Any], seed: int) -> float:

@@ -40,11 +40,12 @@ OF_FEDAUX = {**STANDING, **DIMENSIONS}
 
 
 ALL: dict[str, Any] = {"prepare": "all"}
+PLAIN: dict[str, Any] = {**ALL, "privacy.scorer": "class-embedding"}  # of the private head: no second moments
 LESS: dict[str, Any] = {"privacy.epsilon": 0.1}
 PRIVATE, RIDGE = {"head_init": "private-head", **ALL}, {"head_init": "ridge", **ALL}
 AUX: dict[str, Any] = {"own": OF_FEDAUX}
 ARMS: dict[str, Arm] = {  # what decides most comes first
-    "private head, ε = 1": Arm("private-head", ALL, DIMENSIONS),
+    "private head, ε = 1": Arm("private-head", PLAIN, DIMENSIONS),
     "ridge": Arm("ridge+p", ALL),
     "discriminant": Arm("discriminant+p", ALL),
     "class means": Arm("class-means+p", ALL),
@@ -63,7 +64,7 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedAUX, ε = 0.1": Arm("fedaux", LESS, **AUX),
     "FedAUX, ε = 0.1, private-head start": Arm("fedaux", {**PRIVATE, **LESS}, **AUX),
     "FedAUX-SCAFFOLD, ε = 0.1, private-head start": Arm("fedaux-scaffold", {**PRIVATE, **LESS}, **AUX),
-    "private head, ε = 0.1": Arm("private-head", {**ALL, **LESS}, DIMENSIONS),
+    "private head, ε = 0.1": Arm("private-head", {**PLAIN, **LESS}, DIMENSIONS),
     "FedAvgM+P": Arm("fedavgm+p"),
     "FedAdam+P": Arm("fedadam+p"),
     "FedPROX+P": Arm("fedprox+p"),

@@ -39,7 +39,7 @@ PRIVATE, RIDGE = {"head_init": "private-head", **ALL}, {"head_init": "ridge", **
 ARMS: dict[str, Arm] = {  # what decides most comes first
     "ridge": Arm("ridge+p", ALL),
     "discriminant": Arm("discriminant+p", ALL),
-    "private head, ε = 1": Arm("private-head", ALL),
+    "private head, ε = 1": Arm("private-head", {**ALL, "head_only": False, "privacy.scorer": "class-embedding"}),
     "FedAUX-SCAFFOLD, ε = 1, ridge start": Arm("fedaux-scaffold", {**RIDGE, **STANDING}),
     "SCAFFOLD+P, ridge start": Arm("scaffold+p", RIDGE),
     "FedAUX, ε = 1, ridge start": Arm("fedaux", {**RIDGE, **STANDING}),

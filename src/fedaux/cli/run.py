@@ -227,6 +227,12 @@ def show(result: FinishedRun, console: Console, as_json: bool, full: bool = Fals
     console.print(_beside(last), soft_wrap=True)
     if result.warning:
         console.print(f"[bold yellow]Warning:[/bold yellow] {escape(result.warning)}", soft_wrap=True)
+    if result.unknown_classes:
+        console.print(
+            f"[bold yellow]The head knows nothing of[/bold yellow] {escape('; '.join(result.unknown_classes))}: their "
+            "noise hides them.",
+            soft_wrap=True,
+        )
     if failed:
         client, reason = next(iter(failed.items()))
         console.print(

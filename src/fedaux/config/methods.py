@@ -133,6 +133,7 @@ _PRIVATE = {
         defaults=(
             ("rounds", 1),
             ("head_only", True),
+            ("aux.negatives", 0.9),
             ("privacy.scorer", "class-moments"),
             ("privacy.embedding_dim", 0),
         ),

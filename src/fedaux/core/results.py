@@ -51,6 +51,8 @@ class RoundResult:
         bytes_received: Bytes that the server received.
         seconds: Duration of each phase.
         metrics: Further test metrics by prototype, as in `Evaluation.summary`.
+        unknown_classes: Of a private head, the classes whose records noise alone would explain, by prototype: each with
+            its number, the noisy count of its records, and the standard deviation of that count.
         confusion: Counts of true class (rows) by predicted class, by prototype; None before the last round.
     """
 
@@ -69,6 +71,7 @@ class RoundResult:
     bytes_received: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    unknown_classes: dict[str, list[tuple[int, float, float]]] = field(default_factory=dict)
     confusion: dict[str, list[list[int]]] | None = None
 
     @property
@@ -108,5 +111,8 @@ class RoundResult:
             "client_metrics": {client: ClientMetrics(**item) for client, item in table["client_metrics"].items()},
             "failures": tuple(Failure(**item) for item in table["failures"]),
             "private_training": {client: PrivateTraining(**item) for client, item in table["private_training"].items()},
+            "unknown_classes": {
+                label: [tuple(one) for one in found] for label, found in table.get("unknown_classes", {}).items()
+            },
         }
         return cls(**{**table, **nested})

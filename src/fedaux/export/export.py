@@ -16,7 +16,7 @@ from fedaux.export.onnx_graph import check_onnx_support
 from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
 from fedaux.models.encoders import VisionExtractor
 from fedaux.models.inference import fingerprint_arrays
-from fedaux.server.result import last_evaluations
+from fedaux.server.result import last_evaluations, unknown_classes
 from fedaux.server.run_state import RunState, StateError
 
 
@@ -121,4 +121,10 @@ def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> 
     """Everything that belongs beside an accuracy, and what is wrong with the model, if anything is."""
     evaluation = last_evaluations(state)[spec.label]
     recalls = {name: vars(evaluation.of_class(label)) for label, name in enumerate(classes) if evaluation.counts[label]}
-    return {**evaluation.summary(), "recall": recalls, "warning": evaluation.collapse(classes)}
+    unknown = unknown_classes(state, spec.label)
+    return {
+        **evaluation.summary(),
+        "recall": recalls,
+        "warning": evaluation.collapse(classes),
+        "unknown_classes": unknown,
+    }

@@ -1,95 +1,32 @@
 """The server's side for an existing Flower app: Flower's messages in and out, everything in between is shared code.
 
-A file keeps what the clients of an app are asked with, since their privacy accounts identify a question by its bits.
 A round uses the replies that can be averaged, whereas Flower's FedAvg uses either all replies or none.
 """
 
 from __future__ import annotations
 
-import copy
-import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 from fedaux.config.distillation import DistillConfig, TeachersConfig
-from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig, LocalConfig, PrivacyConfig
-from fedaux.core.errors import Exit, FedauxError, SettingsError
-from fedaux.core.io import write_atomically
-from fedaux.core.messages import Arrays, Failure, PrepareOrder, Refusal, Release, Update
+from fedaux.core.messages import Arrays, Failure, Update
 from fedaux.core.timing import Costs
-from fedaux.data.records import Records
-from fedaux.flower.federation import GridFederation
+from fedaux.flower.release_strategy import AUTO, MAX_REASON, MODEL, ReleaseStrategy, log
 from fedaux.flower.serialization import MessageError, from_array
-from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
+from fedaux.flower.user_model import FeaturesOf
 from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_weights
 from fedaux.models import flatten_state, load_state
-from fedaux.models.compute import place_by_settings
-from fedaux.models.inference import fingerprint, predict
-from fedaux.privacy.module_validation import validate_module
-from fedaux.scoring.base import bound_function
-from fedaux.scoring.public_data import PublicData
-from fedaux.scoring.registry import make_scorer
 from fedaux.server.loop import quorum
-from fedaux.server.networks import Networks
-from fedaux.server.orders import Orders
-from fedaux.server.preparation import collect_releases
 from fedaux.server.round import Round
-from fedaux.server.run_state import RunState, pack, read
-from fedaux.server.server import Server
-
-log = logging.getLogger("flwr")  # where Flower's own strategies write
-MODEL = PrototypeSpec("model")  # the only prototype
-_MAX_REASON = 500  # characters to log: clients write some of the reasons
-AUTO = "auto"  # the file that `default_file` names
-
-
-class QuestionMismatchError(FedauxError, ValueError):
-    """The file was kept by another app."""
-
-
-def default_file(model: nn.Module, public: Records, privacy: Mapping[str, Any], classes: int, seed: int) -> Path:
-    """Return a file in ~/.fedaux named by everything but the weights, which differ between runs of an unseeded app."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    facts = type(model).__name__, sorted(shapes.items()), sorted(privacy.items()), classes, seed
-    return Path.home() / ".fedaux" / f"question-{fingerprint(public, facts)}.safetensors"
-
-
-def first_state(server: Server, label: str, keep: Path | None) -> RunState:
-    """Return h0 and what the scorer publishes, from the model as it is or from the file that kept them."""
-    extractor = server.networks.extractors[label]
-    validate_module(extractor)  # every client would refuse it, and keep the reason to itself
-    state = RunState(server.config, 0, {})
-    if keep is not None and keep.exists():
-        given = flatten_state(extractor)
-        try:
-            _, kept = read(keep)
-            load_state(extractor, kept["extractors"][label])
-        except ValueError as error:
-            raise QuestionMismatchError(
-                f"keep = {str(keep)!r} is of another model: name another file. To the clients that is another "
-                "question, which they answer if their epsilon_total allows it"
-            ) from error
-        if any(not np.array_equal(given[name], array) for name, array in kept["extractors"][label].items()):
-            text = "clients are asked with the weights of the first run, which %s has kept; the model's own differ"
-            log.warning(text, keep)
-        return replace(state, extractors=kept["extractors"], public=kept["public"])
-    state = replace(state, extractors={label: flatten_state(extractor)})
-    server.restore(state)
-    state = replace(state, public=server.public.publish(server.scorer))
-    if keep is not None:
-        write_atomically(keep, pack({}, {"extractors": state.extractors, "public": state.public}))
-    return state
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +88,7 @@ def form(content: RecordDict) -> str:
     return f"{sorted(content)} with metrics {lengths}"
 
 
-class BudgetExhaustedError(FedauxError, RuntimeError):
-    """Every client's budget is spent on another question."""
-
-    code = Exit.PRIVACY
-
-
-class FedAUX(FedAvg):
+class FedAUX(ReleaseStrategy):
     """Flower's FedAvg, followed each round by distillation on public data with teachers weighted by their releases.
 
     Args:
@@ -210,7 +141,6 @@ class FedAUX(FedAvg):
         device: str = "auto",
         **fedavg: Any,
     ) -> None:
-        super().__init__(**fedavg)
         config = Config(
             seed=seed,
             device=device,
@@ -224,43 +154,15 @@ class FedAUX(FedAvg):
             privacy=PrivacyConfig(scorer, embedding_dim=embedding_dim, ridge=ridge),
             federation=FederationConfig(timeout=release_timeout, quorum=quorum, max_records=max_records),
         )
-        self._model, rows = place_by_settings(copy.deepcopy(model), device, "float32"), UserRecords.of(public)
-        width = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
-        if width != (classes,):
-            raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {width} numbers for a row")
-        extractor = UserExtractor(self._model, features)
-        self.server = _server(config, self._model, extractor, rows, classes)
-        if keep == AUTO:
-            keep = default_file(model, self.server.public.aux, vars(config.privacy), classes, seed)
-        self.state = first_state(self.server, MODEL.label, None if keep is None else Path(keep).expanduser())
-        self._embedding = self.server.restore(self.state)
-        self._sent = Arrays()
+        super().__init__(config, model, features, public, classes, keep, **fedavg)
         self._round: Round | None = None
         self._asked = 0
-
-    @property
-    def releases(self) -> dict[str, Release]:
-        """The release of each client, by its node."""
-        return self.state.releases
-
-    @property
-    def privacy(self) -> str:
-        """A statement of what in this run is differentially private, and what is not."""
-        return self.state.ledger.statement()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask clients that are selected for the first time for their release (P2, P3); then proceed as FedAvg."""
-        self._sent = {name: from_array(array) for name, array in arrays.items()}
-        shapes = {name: tuple(tensor.shape) for name, tensor in self._model.state_dict().items()}
-        if {name: array.shape for name, array in self._sent.items()} != shapes:
-            raise SettingsError(
-                f"the arrays of round {server_round} are not those of {type(self._model).__name__}: start with "
-                "initial_arrays = ArrayRecord(model.state_dict()), of the model that FedAUX was given"
-            )
-        self._model.load_state_dict(arrays.to_torch_state_dict())
-        self.state = replace(self.state, round=server_round - 1, weights={MODEL.label: flatten_state(self._model)})
+        self._load(server_round, arrays)
         messages = list(super().configure_train(server_round, arrays, config, grid))
         nodes = {str(message.metadata.dst_node_id): message.metadata.dst_node_id for message in messages}
         failures = self._collect_releases(grid, nodes)
@@ -268,30 +170,6 @@ class FedAUX(FedAvg):
         self._round = Round.start(self.server, self._embedding, self.state, list(nodes), Costs())
         self._round.failures += failures
         return messages
-
-    def _collect_releases(self, grid: Grid, nodes: dict[str, int]) -> list[Failure]:
-        policy, bounds = self.server.config.federation, bound_function(self.server.scorer)
-        types: dict[type, str] = {PrepareOrder: f"query.{ACTION}"}
-        federation = GridFederation(
-            grid,
-            nodes,
-            policy.timeout,
-            policy.max_records,
-            bounds=bounds,
-            message_types=types,
-        )
-        self.state, failures = collect_releases(self.server, federation, self.state, list(nodes), Costs())
-        self.state = replace(self.state, releases=_without_repeats(self.state.releases))
-        for failure in failures:
-            log.warning("node %s has %s", failure.client, failure.reason[:_MAX_REASON])
-        if failures and not self.state.releases and all(_is_spent(failure) for failure in failures):
-            raise BudgetExhaustedError(
-                f"all {len(failures)} clients refuse to make a release: {Refusal.BUDGET.description}. They have "
-                "answered another question before: another network, other weights, other public data or another "
-                "scorer. Without releases this would be plain FedAvg. Give `keep` the file of the run that they have "
-                "answered, or let their owners raise epsilon_total"
-            )
-        return failures
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -310,7 +188,7 @@ class FedAUX(FedAvg):
         current.failures += failures
         for failure in current.failures[known:]:
             log.warning(
-                "node %s is left out of round %d: %s", failure.client, server_round, failure.reason[:_MAX_REASON]
+                "node %s is left out of round %d: %s", failure.client, server_round, failure.reason[:MAX_REASON]
             )
         kept = [reply.content for reply in good if reply.node in current.client_metrics]
         if len(kept) < quorum(config, self._asked):
@@ -335,22 +213,3 @@ class FedAUX(FedAvg):
             metrics["fedaux-distill-loss"] = result.distill_loss
             metrics["fedaux-teachers"] = result.effective_teachers
         return metrics
-
-
-def _server(config: Config, model: nn.Module, extractor: nn.Module, rows: Records, classes: int) -> Server:
-    """The parts of a server around one network that this package has not built; nothing is tested."""
-    networks = Networks({}, {MODEL.label: extractor}, {MODEL.label: model})
-    public = PublicData(rows, None, config.aux.negatives, config.seed)
-    scorer = make_scorer(config.privacy, classes)
-    orders = Orders(config, classes, scorer, networks, public, lambda node: MODEL)
-    return Server(config, classes, (), networks, public, scorer, orders)
-
-
-def _is_spent(failure: Failure) -> bool:
-    return failure.reason.endswith(Refusal.BUDGET.description)
-
-
-def _without_repeats(releases: Mapping[str, Release]) -> dict[str, Release]:
-    """A client whose node came back under a new id repeats its release to the bit: the old id is forgotten."""
-    latest = {release.arrays["values"].tobytes(): node for node, release in releases.items()}
-    return {node: releases[node] for node in latest.values()}

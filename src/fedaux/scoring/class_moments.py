@@ -124,8 +124,8 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         first = self.classes * (public["basis"].shape[1] + 1)
         return np.asarray(values[:first].reshape(self.classes, -1)[:, -1] / _split(public)[1])
 
-    def pool(self, public: Arrays, releases: Sequence[Release]) -> Pooled:
-        return pool_classes([_class_values(public, self.classes, release) for release in releases])
+    def class_values(self, public: Arrays, release: Release) -> ClassValues:
+        return _class_values(public, self.classes, release)
 
     def head(
         self, public: Arrays, reference: Reference, releases: Sequence[Release], kind: str = "discriminant"
@@ -289,7 +289,7 @@ SPLITS = tuple(  # (a, b, m) of norm 1, the counts' share first
     for angle in (math.pi / 3.3, math.pi / 4, math.pi / 5.7)
 )
 PLAIN_SPLITS = ((math.sqrt(0.5), math.sqrt(0.5), 0.0), (math.sqrt(0.96), 0.2, 0.0))  # without second moments
-LEAD = 0.02  # in accuracy on pseudo-classes, that second moments must have
+LEAD = 0.02  # in accuracy on pseudo-classes, with which second moments are left out
 _CLUSTERS = 10  # of public rows to a pseudo-class: classes have several modes, and clusters are too easy to tell apart
 _PUBLIC_ROWS = 8192  # to plan with
 
@@ -301,8 +301,8 @@ def plan(
 
     A pseudo-class is a union of clusters of public rows. The moments of two thirds of them, enlarged to the expected
     number of records and disturbed by seeded noise as strong as that of the release, make a head, which is judged on
-    the rest. Second moments are sent where they are ahead by `LEAD`: within pseudo-classes, public rows vary as private
-    ones within classes only roughly do.
+    the rest. Second moments are left out only where heads without them are ahead by `LEAD`: these have the public
+    covariance, which is the right one for pseudo-classes and not quite that of private rows.
 
     Args:
         negatives: Features of D⁻, (|D⁻|, H).
@@ -329,7 +329,7 @@ def plan(
         max((choice for choice in judged if (choice[1][2] > 0) is sent), key=judged.__getitem__)
         for sent in (False, True)
     )
-    return moments if judged[moments] >= judged[plain] + LEAD else plain
+    return plain if judged[plain] >= judged[moments] + LEAD else moments
 
 
 def _pseudo_classes(rows: Features, classes: int, known: Spectrum) -> Labels:

@@ -225,7 +225,11 @@ class ClassEmbeddingScorer(EmbeddingScorer):
 
     def pool(self, public: Arrays, releases: Sequence[Release]) -> Pooled:
         """Estimate the classes from all releases, and each client's mixture of them from its own."""
-        return pool(releases, self.classes)
+        return pool_classes([self.class_values(public, release) for release in releases])
+
+    def class_values(self, public: Arrays, release: Release) -> ClassValues:
+        """Return sums and counts of a release in units of records, with their noise."""
+        return class_values(release, self.classes)
 
     def head(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Head:
         """Compute a head on h0's own features from releases alone, which costs no further privacy."""

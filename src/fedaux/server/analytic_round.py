@@ -12,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.core.messages import Arrays, Failure
+from fedaux.core.messages import Arrays, Failure, Release
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import Costs
 from fedaux.methods.analytic_heads import Head, Matrix, analytic_hooks, shrunk
 from fedaux.models import HeadFeatures, Prototype, flatten_state
 from fedaux.models.inference import Rows, transform_rows
+from fedaux.scoring.class_counts import unknown_classes
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.teacher_weights import PublicEmbedding, cap_precision
 from fedaux.server.networks import evaluations
@@ -45,14 +46,31 @@ def private_heads(server: Server, state: RunState, embedding: PublicEmbedding) -
     """Compute heads from the releases received so far, which costs no further privacy."""
     weights, scorer = dict(state.weights), cast(ClassEmbeddingScorer, server.scorer)
     for label in weights:
-        clients = [client for client in sorted(state.releases) if server.label_of(client) == label]
-        releases = [state.pooled[label]] if label in state.pooled else [state.releases[client] for client in clients]
-        if releases:
+        if releases := prototype_releases(server, state, label):
             head = scorer.head(state.public[label], embedding.reference[label], cap_precision(releases))
             learner = cast(Prototype, server.networks.loaded(label, weights[label]))
             set_head(learner, *head)
             weights[label] = flatten_state(learner)
     return replace(state, weights=weights)
+
+
+def prototype_releases(server: Server, state: RunState, label: str) -> list[Release]:
+    """Return the releases of a prototype's clients, or the one of their secure sum."""
+    if label in state.pooled:
+        return [state.pooled[label]]
+    return [state.releases[client] for client in sorted(state.releases) if server.label_of(client) == label]
+
+
+def find_unknown_classes(server: Server, state: RunState) -> dict[str, list[tuple[int, float, float]]]:
+    """Return the classes that each prototype's private head knows nothing of; {} for heads that have other sources."""
+    if server.method.sends != "releases":
+        return {}
+    scorer, found = cast(ClassEmbeddingScorer, server.scorer), {}
+    for label in state.weights:
+        releases = prototype_releases(server, state, label)
+        if releases and (unknown := unknown_classes([scorer.class_values(state.public[label], r) for r in releases])):
+            found[label] = unknown
+    return found
 
 
 def head_features(server: Server, state: RunState, label: str) -> HeadFeatures:
@@ -114,6 +132,7 @@ def finish_round(
         bytes_received=costs.received,
         seconds=costs.seconds,
         metrics={label: one.summary() for label, one in tests.items()},
+        unknown_classes=find_unknown_classes(server, state),
         confusion={label: one.table.tolist() for label, one in tests.items()},
     )
     return state.after(state.weights, result)

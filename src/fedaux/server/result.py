@@ -51,6 +51,18 @@ def collapse_warning(state: RunState) -> str:
     return f"{'; '.join(found)}. First try: {first_remedy(state)}" if found else ""
 
 
+def unknown_classes(state: RunState, label: str = "") -> list[str]:
+    """Describe the classes that the private head of a prototype, or of any, knows nothing of: `cat: about 12 ± 30`."""
+    found = state.history[-1].unknown_classes if state.history else {}
+    rows = [(one, row) for one, unknown in found.items() for row in unknown if label in ("", one)]
+    names = names_of_classes(state.config, 1 + max(row[0] for _, row in rows)) if rows else ()
+    several = len(found) > 1 and not label
+    return [
+        f"{f'{one}, ' if several else ''}{names[row[0]]}: about {max(0.0, row[1]):,.0f} ± {row[2]:,.0f} records"
+        for one, row in rows
+    ]
+
+
 def first_remedy(state: RunState) -> str:
     """Suggest a change for the likeliest cause: too few local steps, a weak distillation, uninformative features."""
     config, method = state.config, find_method(state.config.method)
@@ -95,6 +107,11 @@ class FinishedRun:
         return collapse_warning(self.state)
 
     @property
+    def unknown_classes(self) -> list[str]:
+        """The classes that a private head knows nothing of, with their noisy counts of records."""
+        return unknown_classes(self.state)
+
+    @property
     def statement(self) -> str:
         """The privacy guarantee and what it does not cover, in one self-contained paragraph."""
         return self.ledger.statement()
@@ -112,6 +129,7 @@ class FinishedRun:
             "prototypes": self.state.history[-1].accuracy,
             "metrics": self.state.history[-1].metrics,
             "warning": self.warning,
+            "unknown_classes": self.unknown_classes,
             "failed": sorted({failure.client for result in self.state.history for failure in result.failures}),
             "privacy": {"epsilon": ledger.max_epsilon or None, "delta": ledger.delta, "statement": self.statement},
         }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import PAPER, Method
+from fedaux.config.methods import PAPER, Method, find_method
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.core import here
@@ -60,7 +60,8 @@ def compare(
     names = [method_name_of(method) for method in (methods if isinstance(what, Config) else what)]
     if not names:
         raise ConfigError("compare needs at least one method.")
-    start = what if isinstance(what, Config) else names[0]
+    plain = next((name for name in names if not find_method(name).defaults), Config.method)  # all have these settings
+    start = what if isinstance(what, Config) else plain
     config = make_config(start, data=data, public=public, test=test, model=model, size=size, **settings)
     own = config.session_keys
     if jobs > 1 and (own or any(name.startswith(here.PREFIX) for name in names)):

@@ -17,8 +17,8 @@ from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import SettingsError
 from fedaux.core.messages import Release
 from fedaux.flower import input_of
+from fedaux.flower.release_strategy import QuestionMismatchError
 from fedaux.flower.serialization import deserialize, serialize
-from fedaux.flower.strategy import QuestionMismatchError
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from helpers.drop_in_app import (
     CLIENTS,

@@ -300,8 +300,8 @@ def test_without_second_moments_it_is_the_class_embedding() -> None:
 )
 def test_second_moments_are_sent_where_noise_is_low(epsilon: float, records: int, moments: bool) -> None:
     rng = np.random.default_rng(20)
-    modes = rng.normal(size=(40, 30)) * np.linspace(0.2, 2.0, 30)
-    negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30)) * np.linspace(6.0, 0.2, 30)
+    modes = rng.normal(size=(40, 30)) * np.linspace(3.0, 0.5, 30)
+    negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
     _, (_, _, m) = plan(negatives, 4, PublicFacts(epsilon, records=records))
     assert (m > 0) is moments
 
