@@ -38,7 +38,7 @@ def advise(
     set_: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Recommend a method for this config: the best that was measured in the nearest setting."""
+    """Recommend a method for this config, by what was measured in the nearest setting."""
     from dataclasses import asdict
 
     from fedaux.config.schema import Config
@@ -57,17 +57,25 @@ def advise(
         print_json(
             {"setting": asdict(yours), "nearest": asdict(found.study.setting), "source": found.study.source}
             | {"differences": found.differences, "methods": rows, "left_out": found.left_out}
+            | {"first": found.first[0].method if found.first else None}
         )
         return
     console = console_for(as_json)
-    if found.rows:
-        best, position = found.rows[0]
+    if found.first is not None:
+        best, position = found.first
         console.print(
             f"Take [bold]{best.method}[/bold]: {100 * best.accuracy[position]:.1f} % in the nearest setting that was "
             f"measured, after {plural(best.rounds[position], 'round')}. {escape(advice.consequence(best))}",
             soft_wrap=True,
         )
         console.print(f"  fedaux run {config} {advice.options(best)}\n", soft_wrap=True, markup=False)
+        if found.first != found.rows[0]:
+            other, at = found.rows[0]
+            console.print(
+                f"Ahead of it, with less protection: {other.method}, {100 * other.accuracy[at]:.1f} % after "
+                f"{plural(other.rounds[at], 'round')}. {escape(advice.consequence(other))}",
+                soft_wrap=True,
+            )
     console.print(f"Your setting: {advice.describe(yours)}.", soft_wrap=True)
     console.print(
         f"Nearest measured: {escape(found.study.data)}, {advice.describe(found.study.setting)} "
@@ -120,7 +128,7 @@ def methods(as_json: Json = False) -> None:
     console.print(results_table("", header, lines, (0, 1, 2, 3, 4)))
     console.print(
         "Every name takes +p as well (scaffold+p): it then starts from an extractor pre-trained on public data. "
-        "fedaux and fedaux-scaffold always do. With privacy.private_training, models are under ε as well. "
-        "All methods send sizes of data and times of replies.",
+        "private-head, fedaux and fedaux-scaffold always do. With privacy.private_training, models are under ε as "
+        "well. All methods send sizes of data and times of replies.",
         soft_wrap=True,
     )

@@ -20,6 +20,7 @@ from fedaux.data.federated import open_data
 
 Need = Literal["public data", "sums of features", "releases"]
 _SENDS = {name: method.sends for name, method in METHODS.items() if method.analytic}  # by the head computed from it
+UNEVEN = 1.0  # α up to which classes are held unevenly
 FAR = math.log(3)  # two numbers further apart than three-fold are named as a difference
 
 
@@ -105,6 +106,7 @@ class Advice:
     rows: tuple[tuple[Row, int], ...]  # the best first, with the position of the evaluation that counts
     left_out: tuple[str, ...]
     differences: tuple[str, ...]
+    first: tuple[Row, int] | None = None  # to take first: the private head where it suits, else the best
 
 
 def setting_of(config: Config, records: int = 0, alpha: float = 0.0) -> Setting:
@@ -145,6 +147,8 @@ def evenness(counts: Any) -> float:
 def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = True) -> Advice:
     """Take advice from the nearest study of the same kind; for a method at several ε, the largest within the user's ε.
 
+    On a frozen extractor with uneven clients the private head comes first: it is the only one that is all under ε.
+
     `share_sums`: whether sums of features may leave the clients unprotected.
     """
     kind = [one for one in studies if _kind(one.setting) == _kind(setting)]
@@ -169,7 +173,10 @@ def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = Tru
     differences = setting.differences(study.setting)
     if rows and setting.rounds > 3 * study.setting.rounds:
         differences.append(f"rounds {setting.rounds}, measured {study.setting.rounds}")
-    return Advice(study, tuple(rows), tuple(left_out), tuple(differences))
+    private = [one for one in rows if METHODS[one[0].method].sends == "releases"]
+    suits = setting.frozen and setting.alpha <= UNEVEN
+    first = next(iter([*(private if suits else []), *rows]), None)
+    return Advice(study, tuple(rows), tuple(left_out), tuple(differences), first)
 
 
 def consequence(row: Row) -> str:
@@ -184,7 +191,8 @@ def consequence(row: Row) -> str:
 def options(row: Row) -> str:
     """Write the options of `fedaux run` that make it this method."""
     start = [f"--set head_init={row.start}", "--set prepare=all"] if row.start else []
-    return " ".join([f"--set method={row.method}", *start])
+    rounds = ["--set rounds=1"] if METHODS[row.method].sends == "releases" else []
+    return " ".join([f"--set method={row.method}", *rounds, *start])
 
 
 def _kind(setting: Setting) -> tuple[bool, bool]:

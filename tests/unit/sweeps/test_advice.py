@@ -7,7 +7,7 @@ import pytest
 
 from fedaux.config.methods import METHODS
 from fedaux.config.schema import Config
-from fedaux.sweeps.advice import Row, Setting, Study, advise, describe, evenness, measured, setting_of
+from fedaux.sweeps.advice import Row, Setting, Study, advise, describe, evenness, measured, options, setting_of
 
 HEADS = Setting(clients=20, records=2500, alpha=0.01, frozen=True, architectures=1, epsilon=1.0, rounds=20)
 
@@ -112,3 +112,28 @@ def test_what_was_measured_is_complete() -> None:
             assert len(one.rounds) == len(one.accuracy) == len(one.spread)
             assert all(0 <= value <= 1 for value in one.accuracy)
             assert list(one.rounds) == sorted(one.rounds)
+
+
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [
+        ({}, "private-head"),
+        ({"alpha": 100.0}, "ridge+p"),  # clients are alike
+        ({"epsilon": 0.05}, "ridge+p"),  # it was not measured at so small a budget
+    ],
+)
+def test_the_private_head_comes_first_where_heads_are_trained_on_uneven_clients(
+    change: dict[str, float], first: str
+) -> None:
+    study = replace(NEAR, rows=(*ROWS, row("private-head", "private head, ε = 1", 0.5, epsilon=1.0)))
+    found = advise(replace(HEADS, **change), [study])  # type: ignore[arg-type]
+    assert found.first is not None
+    assert found.first[0].method == first
+    assert found.rows[0][0].method == "ridge+p"  # the table is by accuracy
+
+
+def test_networks_that_train_are_not_advised_a_head() -> None:
+    study = replace(NETWORKS, rows=(*ROWS, row("private-head", "private head, ε = 1", 0.5, epsilon=1.0)))
+    found = advise(replace(HEADS, frozen=False), [study])
+    assert found.first == found.rows[0]
+    assert "--set method=private-head --set rounds=1" in options(study.rows[-1])
