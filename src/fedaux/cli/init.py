@@ -20,7 +20,8 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "fedaux init images            # writes images.toml for your own images",
+        "fedaux init head              # writes head.toml: one exchange under ε, on your own images",
+        "fedaux init images            # writes images.toml: several rounds, on your own images",
         "fedaux init images --data scans --public web --clients 3   # with settings chosen from these folders",
         "fedaux init images --data sites --public web --folders sites   # sites/berlin/normal/1.png: a client a site",
         "fedaux init text newsroom     # writes newsroom/text.toml",
@@ -28,7 +29,7 @@ app = typer.Typer()
     )
 )
 def init(
-    kind: Annotated[str, typer.Argument(help="images, text or model.")],
+    kind: Annotated[str, typer.Argument(help="head, images, text or model.")],
     folder: Annotated[Path, typer.Argument(help="Where to write; default here.")] = Path(),
     data: Annotated[Path | None, typer.Option(help="Your labelled images: choose settings from them.")] = None,
     public: Annotated[Path | None, typer.Option(help="With --data: the folder of public images.")] = None,
@@ -42,7 +43,10 @@ def init(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write a commented config to start from: for your images, your text, or a model and data of your own."""
+    """Write a commented config to start from: for your images, your text, or a model and data of your own.
+
+    head is the private head: one exchange under ε. The others train for several rounds.
+    """
     from fedaux.config.starters import write_starter
     from fedaux.config.toml import toml_value
 
@@ -66,8 +70,10 @@ def _choices(
     """Settings from folders of images; none where no folder is named."""
     if data is None and public is None:
         return []
-    if kind != "images" or data is None or public is None:
-        raise typer.BadParameter("--data and --public go together, and with `fedaux init images`", param_hint="--data")
+    if kind not in ("head", "images") or data is None or public is None:
+        raise typer.BadParameter(
+            "--data and --public go together, and with `fedaux init images` or `fedaux init head`", param_hint="--data"
+        )
     from fedaux.config.sections import AuxConfig, DataConfig
     from fedaux.data.choices import choose_for_images
     from fedaux.data.federated import refuse_same_source
@@ -77,7 +83,9 @@ def _choices(
     if folder.resolve() != Path.cwd():  # paths must hold from there as well
         data, public = data.absolute(), public.absolute()
     encoder = "" if pretrain else next(iter(installed()), "")
-    return choose_for_images(data, public, clients, folders=_folders(data, folders), encoder=encoder)
+    found = choose_for_images(data, public, clients, folders=_folders(data, folders), encoder=encoder)
+    trains, head = ("local.", "distill."), ("privacy.expected_records",)
+    return [one for one in found if not one.key.startswith(trains if kind == "head" else head)]
 
 
 def _folders(data: Path, answer: str) -> str:

@@ -14,6 +14,7 @@ from fedaux.core.errors import Exit, FedauxError, unknown_name
 from fedaux.core.io import write_atomically
 
 STARTERS = {  # the files of each
+    "head": ("head.toml",),  # the private head on images: one exchange under ε
     "images": ("images.toml",),  # a folder of images, and a folder of public ones
     "text": ("text.toml",),  # a table with a column of texts, and one of public texts
     "model": ("model.toml", "my_model.py"),  # a model and data in Python; runs as it is

@@ -48,6 +48,22 @@ def test_photos_get_a_published_encoder_where_one_is_installed(
     assert (config.pretrain.epochs == 0) == (expected == "efficientnet-lite0")
 
 
+def test_a_head_gets_what_it_chooses_its_dimensions_for_and_no_training(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index, image in enumerate(pictures(12, 8)):
+        folder = "public" if index > 9 else ("scans/ill" if index % 2 else "scans/well")
+        save_png(place / folder / f"{index}.png", image)
+    words = ("--data", "scans", "--public", "public", "--clients", "4")
+    assert fedaux(monkeypatch, "init", "head", *words) == 0
+    config = Config.load(place / "head.toml")
+    assert (config.method, config.rounds, config.head_only) == ("private-head", 1, True)
+    assert config.privacy.expected_records == 4  # 10 · 0.8 / √4
+    assert "[local]" not in (place / "head.toml").read_text()
+    assert fedaux(monkeypatch, "init", "images", *words) == 0
+    assert "expected_records" not in (place / "images.toml").read_text()
+
+
 def sites(place: Path) -> None:
     for i, image in enumerate(pictures(16, 8)):
         where = f"sites/{'oslo' if i < 6 else 'rome'}/{'ill' if i % 2 else 'well'}" if i < 12 else "public"

@@ -9,7 +9,8 @@ import pytest
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.sections import LocalConfig
 from fedaux.core.messages import Failure
-from fedaux.server.result import FinishedRun, collapse_warning, first_remedy, last_evaluations
+from fedaux.core.results import RoundResult
+from fedaux.server.result import FinishedRun, collapse_warning, first_remedy, last_evaluations, unknown_classes
 from fedaux.server.run_state import RunState
 from helpers.runs import finished_state
 from helpers.tiny import CNN, MLP, TINY_CONFIG
@@ -78,3 +79,20 @@ def test_before_the_first_round_there_is_nothing_to_say() -> None:
 )
 def test_the_likeliest_cause_comes_first(settings: dict[str, object], says: str) -> None:
     assert says in first_remedy(state([digits(True)], **settings))
+
+
+def test_classes_that_noise_hides_are_named_with_their_counts() -> None:
+    done = state([digits(False), digits(False)])
+    one, two = done.weights
+    last = replace(done.history[-1], unknown_classes={one: [(3, 12.4, 30.2)], two: [(0, -5.0, 1234.0)]})
+    done = replace(done, history=(last,))
+    result = FinishedRun(done, Path("runs/x"))
+    assert result.unknown_classes == [
+        f"{one}, 3: about 12 ± 30 records",
+        f"{two}, 0: about 0 ± 1,234 records",
+    ]
+    assert result.to_dict()["unknown_classes"] == result.unknown_classes
+    assert unknown_classes(done, one) == ["3: about 12 ± 30 records"]
+    assert FinishedRun(state([digits(False)]), Path("runs/x")).unknown_classes == []
+    again = RoundResult.from_dict(json.loads(json.dumps(last.to_dict())))
+    assert again.unknown_classes == last.unknown_classes
