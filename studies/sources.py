@@ -34,9 +34,9 @@ def tinyimagenet() -> Corpus:
     return Corpus(Records(load("tinyimagenet32_24k.webp.npz")[0]))
 
 
-def fashion_mnist() -> Corpus:
-    """20,000 and 5,000 images of clothes in ten classes, 28×28."""
-    return Corpus(*(Records(*load(f"fashion_mnist_{part}.npz")) for part in ("train", "test")))
+def fashion_mnist(limit: int = 20_000, test_limit: int = 5000) -> Corpus:
+    """20,000 and 5,000 images of clothes in ten classes, 28×28, or the first so many."""
+    return Corpus(_first("fashion_mnist_train.npz", limit), _first("fashion_mnist_test.npz", test_limit))
 
 
 def mnist() -> Corpus:
