@@ -162,7 +162,7 @@ STUDIES: dict[str, Study] = {
         "Participation",
         "How many clients must answer in each round?",
         Grid({"method": PRETRAINED, "fraction": [0.4, 0.8]}, seeds=1, minutes=0.2),
-        Grid({"method": PRETRAINED, "fraction": [0.2, 0.4, 0.8]}),
+        Grid({"method": PRETRAINED, "fraction": [0.2, 0.4, 0.8]}, minutes=2.5),
         Grid({"method": NINE, "fraction": [0.2, 0.4, 0.8], "data.alpha": [0.01, 100.0]}, {"data.clients": 20}),
     ),
     "auxiliary": Study(
@@ -206,6 +206,7 @@ STUDIES: dict[str, Study] = {
         Grid(
             {"method": PRETRAINED, "data.alpha": [0.01, 0.16, 10.24]},
             {"rounds": 1, "fraction": 1.0, "local.epochs": 40, "distill.epochs": 5},
+            minutes=1.5,
         ),
         Grid(
             {
@@ -220,7 +221,7 @@ STUDIES: dict[str, Study] = {
         "Linear evaluation",
         "If only heads train, does accuracy still depend on the split?",
         Grid({"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, {"head_only": True}, seeds=1, minutes=0.2),
-        Grid({"method": PRETRAINED, "data.alpha": [0.01, 0.04, 0.16, 10.24]}),
+        Grid({"method": PRETRAINED, "data.alpha": [0.01, 0.04, 0.16, 10.24]}, minutes=3.5),
         Grid({"method": PRETRAINED, "data.alpha": ALPHAS}, {"head_only": True}),
     ),
     "privacy": Study(
@@ -238,6 +239,7 @@ STUDIES: dict[str, Study] = {
                 "privacy.epsilon": [0.04, 0.1, 1.0, NO_NOISE],
             },
             {"rounds": 10},
+            minutes=3.5,
         ),
         Grid(
             {
@@ -315,9 +317,9 @@ STUDIES: dict[str, Study] = {
     "toys": Study(
         "Toys",
         "Do weighted teachers find Iris, and are scores the weights that theory asks for?",
-        Grid(seeds=1, minutes=0.1),
-        Grid(minutes=0.1),
-        Grid(minutes=0.1),
+        Grid(seeds=1, minutes=0.2),
+        Grid(minutes=0.3),
+        Grid(minutes=0.3),
         alone="fedaux.sweeps.toys:study",
     ),
     "leakage": Study(
@@ -332,6 +334,7 @@ STUDIES: dict[str, Study] = {
         Grid(
             {"privacy.scorer": ["logistic", "class-embedding"], "privacy.epsilon": [0.1, 1.0, NO_NOISE]},
             {"rounds": 1, "fraction": 1.0},
+            minutes=5,  # most of them features, which linear, privacy, one-shot and participation share
         ),
         Grid(
             {"privacy.epsilon": [0.1, NO_NOISE]},
