@@ -355,6 +355,7 @@ STUDIES: dict[str, Study] = {
                 "data.options.test_limit": 500,
                 "teachers.examples": 500,
             },
+            minutes=5,
         ),
         Grid({"method": NINE}, {"rounds": 2}),
         after="fedaux.sweeps.costs:study",
