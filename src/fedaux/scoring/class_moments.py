@@ -13,7 +13,7 @@ would not pay, m is 0: they are not sent, and the head is that of the class embe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -290,6 +290,7 @@ SPLITS = tuple(  # (a, b, m) of norm 1, the counts' share first
 )
 PLAIN_SPLITS = ((math.sqrt(0.5), math.sqrt(0.5), 0.0), (math.sqrt(0.96), 0.2, 0.0))  # without second moments
 LEAD = 0.02  # in accuracy on pseudo-classes, with which second moments are left out
+LEVEL = 0.01  # in the same: dimensions that are no further apart count as level, and the widest is taken
 _CLUSTERS = 10  # of public rows to a pseudo-class: classes have several modes, and clusters are too easy to tell apart
 _PUBLIC_ROWS = 8192  # to plan with
 
@@ -302,7 +303,8 @@ def plan(
     A pseudo-class is a union of clusters of public rows. The moments of two thirds of them, enlarged to the expected
     number of records and disturbed by seeded noise as strong as that of the release, make a head, which is judged on
     the rest. Second moments are left out only where heads without them are ahead by `LEAD`: these have the public
-    covariance, which is the right one for pseudo-classes and not quite that of private rows.
+    covariance, which is the right one for pseudo-classes and not quite that of private rows. Of dimensions that are
+    level the widest is taken: real classes are further apart than pseudo-classes, so noise costs them less.
 
     Args:
         negatives: Features of D⁻, (|D⁻|, H).
@@ -326,10 +328,15 @@ def plan(
         trial = _Trial(embed(public, rows), groups, classes, facts)
         judged |= {(k, split): trial.accuracy(split) for split in (*PLAIN_SPLITS, *SPLITS)}
     plain, moments = (
-        max((choice for choice in judged if (choice[1][2] > 0) is sent), key=judged.__getitem__)
-        for sent in (False, True)
+        {choice: found for choice, found in judged.items() if (choice[1][2] > 0) is sent} for sent in (False, True)
     )
-    return plain if judged[plain] >= judged[moments] + LEAD else moments
+    return widest_level(plain if max(plain.values()) >= max(moments.values()) + LEAD else moments)
+
+
+def widest_level(judged: Mapping[tuple[int, Split], float]) -> tuple[int, Split]:
+    """Return the best choice of the widest dimension that is level with the best of all."""
+    least = max(judged.values()) - LEVEL
+    return max((choice for choice in judged if judged[choice] >= least), key=lambda one: (one[0], judged[one]))
 
 
 def _pseudo_classes(rows: Features, classes: int, known: Spectrum) -> Labels:

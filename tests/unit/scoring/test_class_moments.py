@@ -30,6 +30,7 @@ from fedaux.scoring.class_moments import (
     plan,
     public_split,
     sensitivity,
+    widest_level,
 )
 from fedaux.scoring.embedding import ClassEmbeddingScorer, Head, embed_per_record
 from fedaux.scoring.registry import make_scorer
@@ -381,3 +382,10 @@ def test_a_dimension_of_zero_is_for_the_scorer_that_chooses_one() -> None:
     assert make_scorer(PrivacyConfig(embedding_dim=0), 3) == ClassEmbeddingScorer(3, 32)
     with pytest.raises(ConfigError, match="at most 1024"):
         PrivacyConfig(scorer="class-moments", unit="person", max_records_per_person=1025)
+
+
+def test_of_dimensions_that_are_level_the_widest_is_taken() -> None:
+    one, other = (0.7, 0.1, 0.7), (0.8, 0.1, 0.6)
+    judged = {(64, one): 0.500, (128, one): 0.489, (128, other): 0.492, (256, one): 0.480}
+    assert widest_level(judged) == (128, other)
+    assert widest_level({**judged, (64, other): 0.51}) == (64, other)
