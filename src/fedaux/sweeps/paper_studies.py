@@ -179,7 +179,7 @@ STUDIES: dict[str, Study] = {
         Grid(
             {
                 "method": ["feddf+p", "fedaux"],
-                "aux.options.name": ["tiny-imagenet", "device", "invertebrate", "fashion-mnist", "mnist"],
+                "aux.options.name": ["tiny-imagenet", "device", "fashion-mnist", "mnist"],
             },
             {
                 "rounds": 10,
