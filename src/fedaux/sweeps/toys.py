@@ -14,6 +14,7 @@ from fedaux.core.io import write_atomically
 from fedaux.data.partition import dirichlet
 from fedaux.privacy.mechanism import release
 from fedaux.report.tables import markdown
+from fedaux.report.terminal import plural
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.embedding import MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
@@ -145,8 +146,8 @@ def study(folder: Path, seeds: int) -> str:
     toys = {"iris": iris, "gaussians": gaussians}
     found = {name: [toy(seed) for seed in range(seeds)] for name, toy in toys.items()}
     text = (
-        f"Iris: test accuracy of the weighted mean of three clients, {seeds} splits.\n\n{_table(found['iris'], 100)}\n"
-        f"Gaussians: distance of the scores' shares from those of theory, {seeds} draws.\n\n"
+        f"Iris: test accuracy of the weighted mean of three clients, {plural(seeds, 'split')}.\n\n{_table(found['iris'], 100)}\n"
+        f"Gaussians: distance of the scores' shares from those of theory, {plural(seeds, 'draw')}.\n\n"
         f"{_table(found['gaussians'], 1)}"
     )
     write_atomically(folder / "toys.json", json.dumps(found, indent=1, ensure_ascii=False).encode())
