@@ -146,7 +146,8 @@ def study(folder: Path, seeds: int) -> str:
     toys = {"iris": iris, "gaussians": gaussians}
     found = {name: [toy(seed) for seed in range(seeds)] for name, toy in toys.items()}
     text = (
-        f"Iris: test accuracy of the weighted mean of three clients, {plural(seeds, 'split')}.\n\n{_table(found['iris'], 100)}\n"
+        f"Iris: test accuracy of the weighted mean of three clients, {plural(seeds, 'split')}.\n\n"
+        f"{_table(found['iris'], 100)}\n"
         f"Gaussians: distance of the scores' shares from those of theory, {plural(seeds, 'draw')}.\n\n"
         f"{_table(found['gaussians'], 1)}"
     )
