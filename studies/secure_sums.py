@@ -159,7 +159,7 @@ class Setting:
             sums += rng.normal(0, noise / a, sums.shape)
             released.append(ClassValues(sums, counts, noise / a, noise / b, len(part)))
         pooled, size = pool_classes(released), len(self.private)
-        if not moments:
+        if not moments or not m:
             return self.judged(pooled.head(public, reference))
         deviation = noise / m * math.sqrt(len(parts))
         second = (rows.T @ rows + symmetric_noise(k, deviation, rng)) / size

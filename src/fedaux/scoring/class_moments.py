@@ -376,11 +376,11 @@ class _Trial:
     def accuracy(self, split: Split, draws: int = 3) -> float:
         rows, groups, found = self.rows[~self.learn], self.groups[~self.learn], []
         for draw in range(draws):
-            weights, bias = self._head(split, np.random.default_rng(draw))
+            weights, bias = self.head(split, np.random.default_rng(draw))
             found.append(float(np.mean((rows @ weights.T + bias).argmax(axis=1) == groups)))
         return float(np.mean(found))
 
-    def _head(self, split: Split, rng: Rng) -> tuple[Vector, Vector]:
+    def head(self, split: Split, rng: Rng, tempered: bool = False) -> tuple[Vector, Vector]:
         """The head of sums with the noise that one release of `facts.records` records would have."""
         (a, b, m), facts, (sums, counts, second) = split, self.facts, self.sums
         noise = continuous_multiplier(facts.epsilon, facts.delta) * sensitivity(np.array(split), facts.adjacency)
@@ -390,7 +390,7 @@ class _Trial:
         if not m:
             return pooled.discriminant(self.reference)
         second = (second + symmetric_noise(len(second), noise / m, rng)) / facts.records
-        return Moments(pooled, second, noise / m / facts.records).discriminant(self.reference, tempered=False)
+        return Moments(pooled, second, noise / m / facts.records).discriminant(self.reference, tempered)
 
 
 def symmetric_noise(k: int, deviation: float, rng: Rng) -> Vector:
