@@ -54,7 +54,7 @@ def test_a_run_that_starts_so_costs_what_the_other_costs(tmp_path: Path) -> None
 def test_as_a_method_it_is_one_exchange_and_says_which_classes_it_does_not_know(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = {"clients": 4, "pretrain": {"epochs": 0}, "expected_records": 350, "model": "cnn", "cache": tmp_path}
+    settings = {"clients": 4, "pretrain": {"epochs": 0}, "expected_records": 700, "model": "cnn", "cache": tmp_path}
     good = fedaux.run("private-head", folder=tmp_path / "good", epsilon=10.0, **settings)
     assert good.state.round == 1
     assert good.accuracy > 0.6

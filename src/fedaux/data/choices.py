@@ -87,9 +87,7 @@ def choose_for_images(
         Choice("aux.options", options, "as the private ones"),
         *(_published(encoder) if encoder else _pretrained(size, mode, len(seen))),
         Choice("local.epochs", epochs, f"{batches} batches of {BATCH} each: {epochs * batches} steps a round"),
-        Choice(
-            "privacy.expected_records", round(share * math.sqrt(clients)), f"{share * clients:,.0f} over √{clients}"
-        ),
+        Choice("privacy.expected_records", round(share * clients), "of all clients"),
         Choice("distill.steps", DISTILL_STEPS, "steps, not epochs: they do not depend on how many public images"),
     ]
 

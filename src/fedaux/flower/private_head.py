@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from torch import nn
 
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, FederationConfig, PrivacyConfig
+from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PrivacyConfig
 from fedaux.core.errors import SettingsError
 from fedaux.flower.release_strategy import AUTO, MODEL, ReleaseStrategy, log
 from fedaux.flower.user_model import input_of
@@ -35,7 +35,8 @@ class PrivateHead(ReleaseStrategy):
         public: Unlabelled rows, an array or tensor, as the model takes them.
         classes: The number of classes.
         epsilon: The ε of one release that the clients allow: dimensions are chosen for it. No client is bound by it.
-        expected_records: Records of all clients over √clients, for the same choice; 0: 10,000.
+        clients: About how many clients there are, for the same choice.
+        expected_records: About how many records they have together, for the same choice; 0: 10,000.
         scorer: What clients send: class-moments, or class-embedding for sums alone.
         embedding_dim: The dimension of the embedding; 0: chosen on the public rows.
         quorum: The share of the selected clients whose releases are needed; with fewer, the head stays as it was.
@@ -55,6 +56,7 @@ class PrivateHead(ReleaseStrategy):
         public: Any,
         classes: int,
         epsilon: float = 1.0,
+        clients: int = 10,
         expected_records: int = 0,
         scorer: str = "class-moments",
         embedding_dim: int = 0,
@@ -71,6 +73,7 @@ class PrivateHead(ReleaseStrategy):
             seed=seed,
             device=device,
             prototypes=(MODEL,),
+            data=DataConfig(clients=clients),
             aux=AuxConfig(negatives=0.9),
             privacy=PrivacyConfig(scorer, epsilon, embedding_dim=embedding_dim, expected_records=expected_records),
             federation=FederationConfig(timeout=release_timeout, quorum=quorum, max_records=max_records),

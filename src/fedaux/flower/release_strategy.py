@@ -168,7 +168,7 @@ def _server(config: Config, model: nn.Module, extractor: nn.Module, rows: Record
     """The parts of a server around one network that this package has not built; nothing is tested."""
     networks = Networks({}, {MODEL.label: extractor}, {MODEL.label: model})
     public = PublicData(rows, None, config.aux.negatives, config.seed)
-    scorer = make_scorer(config.privacy, classes)
+    scorer = make_scorer(config.privacy, classes, config.data.clients)
     orders = Orders(config, classes, scorer, networks, public, lambda node: MODEL)
     return Server(config, classes, (), networks, public, scorer, orders)
 

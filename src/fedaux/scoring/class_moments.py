@@ -102,7 +102,8 @@ class PublicFacts:
     epsilon: float = 0.1
     delta: float = 1e-5
     adjacency: str = "replace-one"
-    records: int = 10_000
+    records: int = 10_000  # of all clients together
+    releases: int = 1  # under noise of their own: clients, or one for their secure sum
 
 
 @dataclass(frozen=True)
@@ -301,7 +302,7 @@ def plan(
     """Choose (k, split) by the accuracy of noisy heads on pseudo-classes of D⁻: nothing is asked of a client.
 
     A pseudo-class is a union of clusters of public rows. The moments of two thirds of them, enlarged to the expected
-    number of records and disturbed by seeded noise as strong as that of the release, make a head, which is judged on
+    number of records and disturbed by seeded noise as strong as that of the releases, make a head, which is judged on
     the rest. Second moments are left out only where heads without them are ahead by `LEAD`: these have the public
     covariance, which is the right one for pseudo-classes and not quite that of private rows. Of dimensions that are
     level the widest is taken: real classes are further apart than pseudo-classes, so noise costs them less.
@@ -309,7 +310,7 @@ def plan(
     Args:
         negatives: Features of D⁻, (|D⁻|, H).
         classes: The number of classes.
-        facts: The budget and the expected number of records of a sum under one noise.
+        facts: The budget, and how many records and releases are expected.
         embedding_dim: A dimension to choose the split for; 0: choose it as well.
         known: The negatives' `spectrum`, if it is known.
 
@@ -367,11 +368,13 @@ class _Trial:
         return Reference(self.rows)
 
     @cached_property
-    def sums(self) -> tuple[Vector, Vector, Vector]:
-        """(Σ φ of each pseudo-class, their counts, Σ φφᵀ), enlarged to the expected number of records."""
+    def moments(self) -> tuple[Vector, Vector, Vector]:
+        """(share and mean φ of each pseudo-class, mean φφᵀ); clients of one class each have them all alike."""
         rows, one_hot = self.rows[self.learn], np.eye(self.classes)[self.groups[self.learn]]
-        more = self.facts.records / max(1, len(rows))
-        return more * (one_hot.T @ rows), more * one_hot.sum(axis=0), more * (rows.T @ rows)
+        counts = one_hot.sum(axis=0)
+        shares = counts / counts.sum() if self.facts.releases == 1 else (counts > 0) / (counts > 0).sum()
+        weights = one_hot @ (shares / np.maximum(counts, 1.0))
+        return shares, (one_hot.T @ rows) / np.maximum(counts, 1.0)[:, None], (rows.T * weights) @ rows
 
     def accuracy(self, split: Split, draws: int = 3) -> float:
         rows, groups, found = self.rows[~self.learn], self.groups[~self.learn], []
@@ -381,16 +384,36 @@ class _Trial:
         return float(np.mean(found))
 
     def head(self, split: Split, rng: Rng, tempered: bool = False) -> tuple[Vector, Vector]:
-        """The head of sums with the noise that one release of `facts.records` records would have."""
-        (a, b, m), facts, (sums, counts, second) = split, self.facts, self.sums
-        noise = continuous_multiplier(facts.epsilon, facts.delta) * sensitivity(np.array(split), facts.adjacency)
-        counts = counts + rng.normal(0, noise / b, counts.shape)
-        sums = sums + rng.normal(0, noise / a, sums.shape)
-        pooled = pool_classes([ClassValues(sums, counts, noise / a, noise / b, facts.records)])
+        """The head of releases with the noise that they would have.
+
+        Each of several clients has one class, or as few as there are clients for, which is the hardest case: what it
+        has must stand out of the noise on its own counts.
+        """
+        (a, b, m), facts, (shares, means, second) = split, self.facts, self.moments
+        k, noise = len(second), continuous_multiplier(facts.epsilon, facts.delta)
+        noise *= sensitivity(np.array(split), facts.adjacency)
+        clients = min(facts.releases, max(1, _ENTRIES // means.size))  # of more, the noise on sums is that of the mean
+        fewer, held = noise / a * math.sqrt(clients / facts.releases), np.zeros((clients, self.classes))
+        turns = np.arange(max(clients, self.classes))
+        held[turns % clients, turns % self.classes] = shares[turns % self.classes]
+        records = facts.records / facts.releases
+        counts = records * held / np.maximum(held.sum(axis=1, keepdims=True), 1e-12)
+        released = [
+            ClassValues(
+                own[:, None] * means + rng.normal(0, fewer, means.shape),
+                own + rng.normal(0, noise / b, own.shape),
+                fewer,
+                noise / b,
+                records,
+            )
+            for own in counts
+        ]
+        pooled = pool_classes(released)
         if not m:
             return pooled.discriminant(self.reference)
-        second = (second + symmetric_noise(len(second), noise / m, rng)) / facts.records
-        return Moments(pooled, second, noise / m / facts.records).discriminant(self.reference, tempered)
+        deviation = noise / m * math.sqrt(facts.releases) / facts.records
+        second = second + symmetric_noise(k, deviation, rng)
+        return Moments(pooled, second, deviation).discriminant(self.reference, tempered)
 
 
 def symmetric_noise(k: int, deviation: float, rng: Rng) -> Vector:

@@ -19,11 +19,13 @@ from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 
 
-def make_scorer(privacy: PrivacyConfig, classes: int) -> Scorer:
+def make_scorer(privacy: PrivacyConfig, classes: int, releases: int = 1) -> Scorer:
+    """Make the scorer of these settings; `releases`, how many are expected, is for what a server publishes."""
     if privacy.scorer == "class-embedding":
         return ClassEmbeddingScorer(classes, privacy.dimension)
     if privacy.scorer == "class-moments":
-        facts = PublicFacts(privacy.epsilon, privacy.delta, privacy.adjacency, privacy.expected_records or 10_000)
+        records = privacy.expected_records or 10_000
+        facts = PublicFacts(privacy.epsilon, privacy.delta, privacy.adjacency, records, releases)
         return ClassMomentsScorer(classes, privacy.embedding_dim, facts=facts)
     if privacy.scorer == "mean-embedding":
         return MeanEmbeddingScorer(privacy.dimension)

@@ -57,7 +57,8 @@ class Server:
     ) -> Server:
         """Make a server for the networks of `config`. Sites `known` from a stored state keep their prototypes."""
         assignment = deal(clients, config.prototypes, known or {})
-        networks, scorer = Networks.build(config, test.shape, classes), make_scorer(config.privacy, classes)
+        releases = 1 if config.federation.secure else max(1, len(clients))
+        networks, scorer = Networks.build(config, test.shape, classes), make_scorer(config.privacy, classes, releases)
         public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
         orders = Orders(config, classes, scorer, networks, public, assignment.__getitem__)
         return cls(

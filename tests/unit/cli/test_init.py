@@ -58,7 +58,7 @@ def test_a_head_gets_what_it_chooses_its_dimensions_for_and_no_training(
     assert fedaux(monkeypatch, "init", "head", *words) == 0
     config = Config.load(place / "head.toml")
     assert (config.method, config.rounds, config.head_only) == ("private-head", 1, True)
-    assert config.privacy.expected_records == 4  # 10 · 0.8 / √4
+    assert config.privacy.expected_records == 8  # 10 · 0.8
     assert "[local]" not in (place / "head.toml").read_text()
     assert fedaux(monkeypatch, "init", "images", *words) == 0
     assert "expected_records" not in (place / "images.toml").read_text()

@@ -14,7 +14,7 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.messages import Arrays, OrderError
 from fedaux.core.order_fields import PUBLIC, ArrayGroup
 from fedaux.data.records import Records
-from fedaux.privacy.mechanism import GRID, release, unit_rows
+from fedaux.privacy.mechanism import GRID, continuous_multiplier, release, unit_rows
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_moments import (
@@ -305,6 +305,16 @@ def test_second_moments_are_sent_where_noise_is_low(epsilon: float, records: int
     negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
     _, (_, _, m) = plan(negatives, 4, PublicFacts(epsilon, records=records))
     assert (m > 0) is moments
+
+
+def test_counts_of_small_clients_of_one_class_stand_out_of_their_noise() -> None:
+    rng = np.random.default_rng(21)
+    modes = rng.normal(size=(40, 30)) * np.linspace(3.0, 0.5, 30)
+    negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
+    facts = PublicFacts(1.0, records=700, releases=10)
+    _, split = plan(negatives, 10, facts)
+    noise = continuous_multiplier(1.0, facts.delta) * sensitivity(np.array(split), "replace-one")
+    assert 3 * noise / split[1] < 70
 
 
 @pytest.mark.parametrize("kind", ["discriminant", "ridge"])
