@@ -304,8 +304,9 @@ def plan(
     A pseudo-class is a union of clusters of public rows. The moments of two thirds of them, enlarged to the expected
     number of records and disturbed by seeded noise as strong as that of the releases, make a head, which is judged on
     the rest. Second moments are left out only where heads without them are ahead by `LEAD`: these have the public
-    covariance, which is the right one for pseudo-classes and not quite that of private rows. Of dimensions that are
-    level the widest is taken: real classes are further apart than pseudo-classes, so noise costs them less.
+    covariance, which is the right one for pseudo-classes and not quite that of private rows. For one sum, of dimensions
+    that are level the widest is taken: real classes are further apart than pseudo-classes, so noise costs them less.
+    The noise of many clients leaves no room for that: ten clients of 70 digits went from .69 to .48.
 
     Args:
         negatives: Features of D⁻, (|D⁻|, H).
@@ -331,7 +332,8 @@ def plan(
     plain, moments = (
         {choice: found for choice, found in judged.items() if (choice[1][2] > 0) is sent} for sent in (False, True)
     )
-    return widest_level(plain if max(plain.values()) >= max(moments.values()) + LEAD else moments)
+    taken = plain if max(plain.values()) >= max(moments.values()) + LEAD else moments
+    return widest_level(taken) if facts.releases == 1 else max(taken, key=taken.__getitem__)
 
 
 def widest_level(judged: Mapping[tuple[int, Split], float]) -> tuple[int, Split]:
