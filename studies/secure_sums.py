@@ -109,8 +109,9 @@ class Setting:
         return [position[part] for part in data.parts]
 
     @lru_cache(maxsize=64)  # noqa: B019
-    def published(self, privacy: PrivacyConfig) -> tuple[ClassEmbeddingScorer, Arrays, Reference]:
-        scorer = make_scorer(privacy, self.classes)
+    def published(self, privacy: PrivacyConfig, releases: int = 1) -> tuple[ClassEmbeddingScorer, Arrays, Reference]:
+        """The scorer and what it publishes for so many releases under noise of their own."""
+        scorer = make_scorer(privacy, self.classes, releases)
         assert isinstance(scorer, ClassEmbeddingScorer)
         public = scorer.publish(self.negatives)
         return scorer, public, Reference(embed(public, self.negatives))
@@ -144,7 +145,7 @@ class Setting:
 
     def local(self, privacy: PrivacyConfig, clients: int, split: int) -> list[float]:
         """Noise of each client's own. Second moments and their noise only ever count as a sum, and are drawn as one."""
-        scorer, public, reference = self.published(replace(privacy, unsafe_seed=-1))
+        scorer, public, reference = self.published(replace(privacy, unsafe_seed=-1), clients)
         rows, parts = embed(public, self.private), self.parts(clients, split)
         k, rng = rows.shape[1], np.random.default_rng([privacy.unsafe_seed, clients, split])
         budget = (privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency)
@@ -183,11 +184,10 @@ def rows(size: int) -> Iterator[tuple[str, float, int, int, PrivacyConfig]]:
             for arm in ("secure", "secure, ridge", *(f"secure, {name}" for name in SURVIVORS)):
                 yield arm, epsilon, 0, draw, privacy
     for clients in CLIENTS:
-        expected = round(size / math.sqrt(clients))  # as many records under one noise would be as clear
         for epsilon in EPSILONS[:-1]:
             for split in range(SPLITS):
                 for draw in range(DRAWS):
-                    privacy = replace(moments, epsilon=epsilon, expected_records=expected, unsafe_seed=draw)
+                    privacy = replace(moments, epsilon=epsilon, unsafe_seed=draw)
                     yield f"local, {clients}, class moments", epsilon, split, draw, privacy
                     for k in (32, 64):
                         plain = PrivacyConfig(epsilon=epsilon, delta=1e-5, embedding_dim=k, unsafe_seed=draw)
@@ -215,7 +215,8 @@ def study(config: Config, path: Path) -> dict[str, list[float]]:
             continue
         found[key] = judge(setting, arm, split, privacy)
         if privacy.scorer == "class-moments":
-            public = setting.published(replace(privacy, unsafe_seed=-1))[1]
+            releases = int(arm.split(", ")[1]) if arm.startswith("local") else 1
+            public = setting.published(replace(privacy, unsafe_seed=-1), releases)[1]
             found[f"chosen|{arm}|{epsilon:g}"] = [public["basis"].shape[1], *np.round(public["split"], 3).tolist()]
         if draw == DRAWS - 1:
             path.write_text(json.dumps(found, indent=0))
