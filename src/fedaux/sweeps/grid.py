@@ -305,8 +305,12 @@ class Sweep:
             The sweep.
         """
         table = read_table(path)
-        require("sweep" in table, f"{path} has no table [sweep]: add one with lists of values, such as {_EXAMPLE}.")
-        return cls.from_dict(table, overrides, chosen)
+        listed = [text for text in overrides if text.startswith("sweep.") and not text.startswith("sweep.seeds")]
+        require(
+            "sweep" in table or bool(listed),
+            f"{path} has no table [sweep]: add one with lists of values, such as {_EXAMPLE}.",
+        )
+        return cls.from_dict({"sweep": {}, **table}, overrides, chosen)
 
     @classmethod
     def from_dict(

@@ -130,7 +130,8 @@ def test_a_wrong_sweep_names_its_remedy(tmp_path: Path, lines: str, fragment: st
 def test_a_file_without_a_sweep_and_a_sweep_that_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "plain.toml").write_text(TINY_TOML)
     with pytest.raises(ConfigError, match=r"has no table \[sweep\]: add one"):
-        Sweep.load(tmp_path / "plain.toml")
+        Sweep.load(tmp_path / "plain.toml", ["sweep.seeds=2"])
+    assert list(Sweep.load(tmp_path / "plain.toml", ["sweep.data.alpha=[0.1, 1.0]"]).axes) == ["data.alpha"]
     with pytest.raises(ConfigError, match="sweep must be a table"):
         Sweep.from_dict({**TABLE, "sweep": 3})
 
