@@ -306,7 +306,7 @@ def plan(
     the rest. Second moments are left out only where heads without them are ahead by `LEAD`: these have the public
     covariance, which is the right one for pseudo-classes and not quite that of private rows. For one sum, of dimensions
     that are level the widest is taken: real classes are further apart than pseudo-classes, so noise costs them less.
-    The noise of many clients leaves no room for that: ten clients of 70 digits went from .69 to .48.
+    The noise of many clients leaves no room for that (ten clients of 70 digits lost by it).
 
     Args:
         negatives: Features of D⁻, (|D⁻|, H).
