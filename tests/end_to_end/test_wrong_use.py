@@ -130,7 +130,7 @@ CASES = [
     Case("an option under a wrong key", RUN, Exit.SETTINGS, "did you mean 'data.options'?", ["data.option.size=3"]),
     Case("advice without a config", "advise none.toml", Exit.SETTINGS, "there is no config file none.toml"),
     Case("sweep of nothing", "sweep CONFIG --out OUT", Exit.SETTINGS, "tiny.toml has no table [sweep]: add one"),
-    Case("init what", "init pictures", Exit.SETTINGS, "choose from images, text, model"),
+    Case("init what", "init pictures", Exit.SETTINGS, "choose from head, images, text, model"),
     Case("study what", "study heterogenity", Exit.SETTINGS, "did you mean 'heterogeneity'?"),
     # data
     Case("no data there", RUN, Exit.DATA, "nowhere.npz is missing", ["data.source=npz", "data.path=nowhere.npz"]),
