@@ -4,6 +4,8 @@ It reads what `python -m studies.secure_sums studies/published.toml` and `python
 """
 
 import json
+import re
+from io import StringIO
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,6 +16,8 @@ from matplotlib.figure import Figure
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "studies" / "results"
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
+SPOKEN = """<title>Accuracy against ε</title>
+<desc>CIFAR-10 on a published encoder: the private head at four ε, beside methods without protection.</desc>"""
 CASE = "α = 0.01"
 HEADS = {
     "secure, 20 sites": ("private head, secure sum", "#0072B2"),
@@ -60,7 +64,10 @@ def main() -> None:
         draw(right, 20)
         left.set_ylabel("test accuracy, CIFAR-10")
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-        figure.savefig(DOCS / "images" / "epsilon.svg", metadata={"Date": None})
+        drawn = StringIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    text = re.sub(r"(<svg[^>]*>)", rf"\1\n{SPOKEN}", drawn.getvalue(), count=1)
+    (DOCS / "images" / "epsilon.svg").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
