@@ -4,69 +4,41 @@ It reads what `python -m studies.secure_sums studies/published.toml` and `python
 """
 
 import json
-import re
-from io import StringIO
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+
+from fedaux.report.charts import Line, LineChart
+from fedaux.report.svg import tone
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "studies" / "results"
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
+CASE = "α = 0.01"
+HEADS = {"secure, 20 sites": "private head, secure sum", "local, 20, class moments": "private head, local noise"}
+FLAT = (("ridge", 1), ("SCAFFOLD+P", 20), ("FedPFT", 1), ("FedAVG+P", 20), ("FedAVG+P", 1))  # arms and rounds
 SPOKEN = """<title>Accuracy against ε</title>
 <desc>CIFAR-10 on a published encoder: the private head at four ε, beside methods without protection.</desc>"""
-CASE = "α = 0.01"
-HEADS = {
-    "secure, 20 sites": ("private head, secure sum", "#0072B2"),
-    "local, 20, class moments": ("private head, noise at each site", "#56B4E9"),
-}
-FLAT = {"ridge": "#000000", "FedAVG+P": "#D55E00", "SCAFFOLD+P": "#CC79A7", "FedPFT": "#999999"}
 
 
 def main() -> None:
     heads = json.loads((RESULTS / "secure-sums-published.json").read_text(encoding="utf-8"))
     cells = json.loads((RESULTS / "heads-published.json").read_text(encoding="utf-8"))["cells"]
 
-    def trained(name: str, at: int) -> float:
-        curves = [cell["curve"] for key, cell in cells.items() if key.startswith(f"{CASE}|{name}|")]
-        return float(np.mean([curve[min(at, len(curve)) - 1] for curve in curves]))
+    def private(arm: str) -> list[float]:
+        each = [[value[0] for key, value in heads.items() if key.startswith(f"{arm}|{e:g}|")] for e in EPSILONS]
+        return [float(np.mean(values)) for values in each]
 
-    def draw(axes: Axes, at: int) -> None:
-        for arm, (label, colour) in HEADS.items():
-            means = [np.mean([v[0] for key, v in heads.items() if key.startswith(f"{arm}|{e:g}|")]) for e in EPSILONS]
-            axes.plot(EPSILONS, means, "o-", color=colour, label=label)
-        name = "FedAUX, ε = {:g}, private-head start"
-        known = [e for e in EPSILONS if f"{CASE}|{name.format(e)}|0" in cells]
-        axes.plot(
-            known,
-            [trained(name.format(e), at) for e in known],
-            "s--",
-            color="#009E73",
-            label="FedAUX (its models are not protected)",
-        )
-        for rival, colour in FLAT.items():
-            label = f"{rival.removesuffix('+P')}, no protection"
-            axes.axhline(trained(rival, at), color=colour, linestyle=":", label=label)
-        axes.set(xscale="log", xlabel="ε", xticks=EPSILONS, xticklabels=[f"{e:g}" for e in EPSILONS])
-        axes.set_title("one exchange" if at == 1 else f"{at} rounds", fontsize=10)
-        axes.minorticks_off()
-        axes.grid(axis="y", alpha=0.3)
+    def unprotected(arm: str, rounds: int) -> float:
+        return float(np.mean([cell["curve"][rounds - 1] for key, cell in cells.items() if f"{CASE}|{arm}|" in key]))
 
-    with mpl.rc_context(
-        {"svg.hashsalt": "fedaux", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    ):
-        figure = Figure(figsize=(8, 4.2), layout="constrained")
-        left, right = figure.subplots(1, 2, sharey=True)
-        draw(left, 1)
-        draw(right, 20)
-        left.set_ylabel("test accuracy, CIFAR-10")
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-        drawn = StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    text = re.sub(r"(<svg[^>]*>)", rf"\1\n{SPOKEN}", drawn.getvalue(), count=1)
+    lines = [Line(label, private(arm), f"{tone(i)} m0", best=i == 0) for i, (arm, label) in enumerate(HEADS.items())]
+    for i, (arm, rounds) in enumerate(FLAT, len(HEADS)):
+        label = f"{arm.removesuffix('+P')}, {rounds} round{'s' * (rounds > 1)}, unprotected"
+        lines.append(Line(label, [unprotected(arm, rounds)] * len(EPSILONS), tone(i), thin=True))
+    values = [f"{epsilon:g}" for epsilon in EPSILONS]
+    chart = LineChart(lines, "ε", "test accuracy, CIFAR-10", top=1.0, percent=True, x_values=values)
+    text = chart.svg().standalone().replace("<style>", f"{SPOKEN}<style>", 1)
     (DOCS / "images" / "epsilon.svg").write_text(text, encoding="utf-8")
 
 

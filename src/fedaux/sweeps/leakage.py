@@ -19,6 +19,7 @@ from fedaux.core.io import cache_folder, write_atomically
 from fedaux.core.rng import numpy_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import is_image
+from fedaux.privacy.mechanism import unit_rows
 from fedaux.report.tables import markdown
 from fedaux.scoring.features import H0, FeatureCache
 from fedaux.server.run_state import RunState
@@ -40,10 +41,7 @@ class Leak:
 
 def similarities(rows: Rows, others: Rows) -> NDArray[np.float64]:
     """Cosine similarity of each of `rows` to each of `others`."""
-    units = [
-        np.asarray(x, np.float64) / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (rows, others)
-    ]
-    return np.asarray(units[0] @ units[1].T)
+    return np.asarray(unit_rows(rows) @ unit_rows(others).T)
 
 
 def matched(
@@ -71,17 +69,22 @@ def leaks(folder: Path) -> tuple[list[Leak], list[NDArray[np.uint8]]]:
     assert embedding is not None, "leakage is of methods that score"
     clients, rng = sorted(state.releases), numpy_stream(state.config.seed, "leakage")
     weights = embedding.teacher_weights(state.releases, clients)
-    private = {label: _private(h0) for label, h0 in server.public.h0.items()}
+    rows = {
+        label: (
+            h0.features(server.public.aux).take(server.public.split.distill),
+            *(_private(h0).features(records) for records in (data.private, data.test)),
+        )
+        for label, h0 in server.public.h0.items()
+    }
     found, pictures = list[Leak](), list[NDArray[np.uint8]]()
     for client in clients:
-        label, place = server.label_of(client), data.index_of[client]
-        public = server.public.h0[label].features(server.public.aux).take(server.public.split.distill)
-        own, held_out = (private[label].features(records) for records in (data.private, data.test))
-        own = own.take(data.parts[place])
+        place = data.index_of[client]
+        public, everyone, held_out = rows[server.label_of(client)]
+        own = everyone.take(data.parts[place])
         top = np.argsort(-weights.log_odds(client), kind="stable")[:TOP]
         mine, theirs = matched(own.labels, held_out.labels, rng)
         near, far = own.take(mine).gather(), held_out.take(theirs).gather()
-        best, drawn = (public.take(rows).gather() for rows in (top, rng.choice(len(public), TOP, replace=False)))
+        best, drawn = (public.take(places).gather() for places in (top, rng.choice(len(public), TOP, replace=False)))
         pairs = ((best, near), (best, far), (drawn, near))
         found.append(Leak(*(float(similarities(*pair).max(axis=1).mean()) for pair in pairs)))
         records = data.client(place)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from fedaux.config.methods import PAPER
 from fedaux.config.parsing import ConfigError, set_key
 from fedaux.config.presets import PRESETS
 from fedaux.core.errors import unknown_name
@@ -26,7 +27,7 @@ Table = Mapping[str, Any]  # settings by dotted key
 SCALES = ("smoke", "cpu", "paper")
 PRESET = PRESETS["paper"].settings
 PRETRAINED = ["fedavg+p", "feddf+p", "fedaux"]
-NINE = ["fedavg", "fedprox", "feddf", "fedbe", "fedavg+p", "fedprox+p", "feddf+p", "fedbe+p", "fedaux"]
+NINE = list(PAPER)
 ALPHAS = [0.01, 0.04, 0.16, 0.64, 2.56, 10.24]
 RESNET = [{"name": "resnet8", "width": 16}]  # 78,000 parameters; the paper's has 4.9 million
 THREE = [{"name": "resnet8"}, {"name": "mobilenetv2"}, {"name": "shufflenet"}]
