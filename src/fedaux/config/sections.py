@@ -164,7 +164,7 @@ class PrivacyConfig(Settings):
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"  # neighbouring datasets; or add-remove
     calibration: Literal["opendp", "analytic"] = "analytic"  # of the noise; or opendp: zCDP, 7 to 11 % more noise
     embedding_dim: Natural = 32  # dimension of the public PCA; 0: chosen on public data (class-moments), else 32
-    expected_records: Natural = 0  # class-moments: of all clients together, to choose for; public; 0: 10,000
+    expected_records: Natural = 0  # class-moments: of all clients, to choose for; 0: simulated ones, else 10,000
     ridge: Annotated[float, Within("[1e-6, inf)")] = 0.01  # logistic: regularisation λ
     private_training: bool = False  # DP-SGD with what scores leave of epsilon_total; false: models are not private
     train_rounds: Natural = 0  # rounds of private training the budget is planned for; 0: the rounds of the run

@@ -67,6 +67,7 @@ class ServerData:
     test: Records
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    private_records: int = 0  # of simulated clients together; real sites' are not known here
 
 
 def client_names(config: Config) -> list[str]:
@@ -102,7 +103,7 @@ def open_public(config: Config) -> ServerData:
     """Read the server's data. A real server has its own labelled test data and auxiliary data."""
     if config.data.partition != "own":
         data = open_data(config)
-        return ServerData(data.aux, data.test, data.classes, data.notes)
+        return ServerData(data.aux, data.test, data.classes, data.notes, len(data.private))
     if not config.aux.source:
         raise ValueError("data.partition = 'own' needs aux.source: there is no private data here to hold some out of")
     classes = class_names(config)

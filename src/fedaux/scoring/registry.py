@@ -19,13 +19,16 @@ from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 
 
-def make_scorer(privacy: PrivacyConfig, classes: int, releases: int = 1) -> Scorer:
-    """Make the scorer of these settings; `releases`, how many are expected, is for what a server publishes."""
+def make_scorer(privacy: PrivacyConfig, classes: int, releases: int = 1, records: int = 0) -> Scorer:
+    """Make the scorer of these settings; how many `releases` and `records` are expected is for what a server publishes.
+
+    The settings' own number of records comes first.
+    """
     if privacy.scorer == "class-embedding":
         return ClassEmbeddingScorer(classes, privacy.dimension)
     if privacy.scorer == "class-moments":
-        records = privacy.expected_records or 10_000
-        facts = PublicFacts(privacy.epsilon, privacy.delta, privacy.adjacency, records, releases)
+        expected = privacy.expected_records or records or 10_000
+        facts = PublicFacts(privacy.epsilon, privacy.delta, privacy.adjacency, expected, releases)
         return ClassMomentsScorer(classes, privacy.embedding_dim, facts=facts)
     if privacy.scorer == "mean-embedding":
         return MeanEmbeddingScorer(privacy.dimension)

@@ -54,11 +54,18 @@ class Server:
         cache: Path,
         on_progress: OnProgress = no_progress,
         known: Mapping[str, str] | None = None,
+        records: int = 0,
     ) -> Server:
-        """Make a server for the networks of `config`. Sites `known` from a stored state keep their prototypes."""
+        """Make a server for the networks of `config`. Sites `known` from a stored state keep their prototypes.
+
+        `records`: of all clients together where that is known, for what is chosen on public data.
+        """
         assignment = deal(clients, config.prototypes, known or {})
         releases = 1 if config.federation.secure else max(1, len(clients))
-        networks, scorer = Networks.build(config, test.shape, classes), make_scorer(config.privacy, classes, releases)
+        networks = Networks.build(config, test.shape, classes)
+        scorer = make_scorer(
+            config.privacy, classes, releases, records or config.privacy.declared_records * len(clients)
+        )
         public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
         orders = Orders(config, classes, scorer, networks, public, assignment.__getitem__)
         return cls(
@@ -145,4 +152,5 @@ def make_server(
     folder = cache or cache_folder()
     for note in data.notes:
         on_progress(Notice(note))
-    return Server.of(config, data.aux, data.test, len(data.classes), names, folder, on_progress, known)
+    given = (config, data.aux, data.test, len(data.classes), names, folder)
+    return Server.of(*given, on_progress, known, data.private_records)

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from fedaux import Config
-from fedaux.config.sections import AuxConfig, DataConfig
+from fedaux.config.sections import AuxConfig, DataConfig, PrivacyConfig
+from fedaux.data.federated import open_data
+from fedaux.scoring.class_moments import ClassMomentsScorer
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import deal
 from fedaux.server.server import make_server as make_run_server
@@ -39,6 +43,20 @@ def test_a_run_has_the_data_and_networks_of_its_config(tmp_path: Path) -> None:
     assert (len(server.public.split.negatives), len(server.public.distill)) == (20, 30)
     assert server.method.label == "FedAUX"
     assert server.cache == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("privacy", "expected"),
+    [({}, None), ({"expected_records": 77}, 77), ({"adjacency": "add-remove", "declared_records": 9}, None)],
+)
+def test_what_is_chosen_is_chosen_for_the_records_that_are_simulated(
+    privacy: dict[str, Any], expected: int | None, tmp_path: Path
+) -> None:
+    data, moments = DataConfig(clients=3), PrivacyConfig("class-moments", **privacy)
+    config = Config(method="private-head", prototypes=(MLP,), data=data, privacy=moments)
+    scorer = make_run_server(config, cache=tmp_path).scorer
+    assert isinstance(scorer, ClassMomentsScorer)
+    assert scorer.facts.records == (expected or len(open_data(config).private))
 
 
 SPECS = (MLP, WIDE)
