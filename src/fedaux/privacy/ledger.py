@@ -267,7 +267,7 @@ class Ledger:
     def to_dict(self) -> dict[str, Any]:
         """Return the statement in machine-readable parts; ε and δ are the largest that a client reported."""
         safe = bool(self.clients) and not self.unsafe
-        covered = {"certainty scores": safe and bool(self.releases), "local models": safe and self.models_covered}
+        covered = {self._released: safe and bool(self.releases), "local models": safe and self.models_covered}
         limits = {_SEEDED: self.unsafe, self._model_text: self.models and not covered["local models"]}
         limits |= {self._sums_text: self.unprotected_sums > 0} | dict.fromkeys(self._always_seen, True)
         limits |= {_ELSEWHERE: any(covered.values())}
@@ -294,14 +294,18 @@ class Ledger:
             return ""
         covered = "scores and models" if self.models_covered else "scores only, models are not covered"
         if not self.models:
-            covered = "scores, which the head is made of" if not self.unprotected_sums else "scores only, not sums"
+            covered = "noisy sums, which the head is made of"
+            covered = covered if not self.unprotected_sums else "noisy sums only, not the others"
         return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self._accounts)} clients: {covered}"
 
     def short(self) -> tuple[str, str]:
         """Return the statement in two lines for a terminal: what noise protects, and what it does not."""
         if self.unsafe:
             return "NOT PRIVATE: the noise was drawn from a known seed.", "Nothing is protected."
-        covered = [*(["scores"] if self.releases else []), *(["models"] if self.models_covered else [])]
+        covered = [
+            *([self._released.removeprefix("certainty ")] if self.releases else []),
+            *(["models"] if self.models_covered else []),
+        ]
         what = " and ".join(covered).capitalize()
         against = f", as a secure sum {self.secure.assumption}" if self.secure else ""
         first = f"{what}: ε = {round_up(self.max_epsilon)}, δ = {self.delta:g} per client{against}." if covered else ""
@@ -322,8 +326,8 @@ class Ledger:
             return f"Nothing was released under differential privacy. Not covered: {rest}."
         if not self.releases and not self.models_covered:
             rest = "; ".join([*self._unprotected, *self._always_seen])
-            return f"No certainty scores were released. Not covered: {rest}."
-        covered = [*(["certainty scores"] if self.releases else []), *(["local models"] if self.models_covered else [])]
+            return f"Nothing was released under noise. Not covered: {rest}."
+        covered = [*([self._released] if self.releases else []), *(["local models"] if self.models_covered else [])]
         together = "together " if len(covered) > 1 else ""
         against = f", as a secure sum, {self.secure.assumption}" if self.secure else ""
         rest = "; ".join([*self._unprotected, *self._always_seen, _ELSEWHERE])
@@ -334,6 +338,11 @@ class Ledger:
             f"operating system; the largest total is that of {self.max_epsilon_client}.{self._unresponsive()} Not "
             f"covered: {rest}."
         )
+
+    @property
+    def _released(self) -> str:
+        """Releases score teachers, or are all that a head is made of."""
+        return "certainty scores" if self.models or self.unprotected_sums else "noisy sums"
 
     def _neighbours(self) -> list[str]:
         kinds = {(self.accounts[client].adjacency, self.accounts[client].unit) for client in self.clients}

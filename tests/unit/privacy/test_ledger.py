@@ -156,6 +156,8 @@ def test_a_head_of_releases_alone_is_covered() -> None:
     assert found.to_dict()["weights_covered"]
     assert "without differential privacy" not in found.statement()
     assert "the head is made of" in found.summary()
+    assert found.statement().startswith("The noisy sums of this run are (0.5, 1e-05)-")  # they score nobody
+    assert found.short()[0].startswith("Noisy sums: ε = 0.5")
 
 
 def test_two_lines_for_a_terminal() -> None:
