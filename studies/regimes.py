@@ -1,106 +1,69 @@
 """Whole networks on all 50,000 images of CIFAR-10, by heterogeneity: who rises above the head that is computed?
 
     python -m studies.artifact restore studies/networks.toml
-    python -m studies.regimes                                      # α = 0.1; about 100 s of one core a round
-    python -m studies.regimes --alphas 0.03 0.3 1 --arms "FedAUX" "FedAVG+P" --rounds 50 --splits 3
+    python -m studies.regimes --splits 3                           # α = 0.1
+    python -m studies.regimes --cases "α = 0.03" "α = 0.3" "α = 1"
+    python -m studies.regimes --arms "FedAUX" "FedAVG" --rounds 50 # goes on with the same runs
     python -m studies.regimes --table                              # of what there is
 
-ResNet-8 of width 16 at the paper's preset (Adam 1e-3, one epoch, distillation at 5e-5 on 6,000 images), nothing tuned.
-The curve is in the results after every round; a run that was stopped goes on below `--work`.
+ResNet-8 of width 16, C = 0.4, one epoch, 6,000 public images to distil on, all from the private head at ε = 1; products
+in bfloat16. Every method has four settings on validation data, two of them for ten rounds. A round takes about 30 s of
+one core with AMX, 60 s where the server distils. studies/tuned.py says how a study runs, stops and goes on.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
 from typing import Any
 
-import torch
+from studies.tuned import Arm, Design, main
 
-from fedaux.config.schema import Config
-from fedaux.core.io import write_atomically
-from fedaux.runs.callbacks import Callback
-from fedaux.runs.runner import run
-from fedaux.server.run_state import RunState
-
-RESULTS = Path(__file__).parent / "results" / "regimes-cifar10.json"
-PRESET = (
-    "aux.negatives=0.75",
-    "data.options={test_limit = 4000}",
-    "local.optimizer=adam",
-    "local.lr=0.001",
-    "distill.lr=5e-5",
-)
-PRIVATE = ("head_init=private-head", "prepare=all")
-STANDING = "teachers.standing=true"
-ARMS: dict[str, tuple[str, ...]] = {  # what decides most comes first
-    "FedAUX, private-head start, standing": ("method=fedaux", *PRIVATE, STANDING),
-    "FedAVG+P, private-head start": ("method=fedavg+p", *PRIVATE),
-    "FedAVG+P": ("method=fedavg+p",),
-    "FedAUX": ("method=fedaux",),
-    "FedAUX, private-head start": ("method=fedaux", *PRIVATE),
-    "FedDF+P": ("method=feddf+p",),
-    "FedDF+P, private-head start, standing": ("method=feddf+p", *PRIVATE, STANDING),
+START: dict[str, Any] = {"head_init": "private-head", "prepare": "all"}
+STANDING: dict[str, Any] = {**START, "teachers.standing": True}
+F32: dict[str, Any] = {"precision": "float32"}
+ADAM = {"local": tuple({"optimizer": "adam", "lr": lr} for lr in (1e-4, 3e-4, 1e-3, 3e-3))}
+TWO: dict[str, tuple[Any, ...]] = {"local": ADAM["local"][1:3], "distill.lr": (5e-5, 3e-4)}
+PLAIN: dict[str, Any] = {**START, "local.optimizer": "sgd", "local.lr": 0.3}
+SGD: dict[str, tuple[Any, ...]] = {
+    "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.01, 0.03, 0.1, 0.3)),
+    "method_options.server_lr": (1.0,),
 }
-SHOWN = (1, 5, 10, 20, 50)
-
-
-class Growing(Callback):
-    """Writes the curve to the results after every round."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def on_round_end(self, state: RunState) -> None:
-        found = read()
-        found[self.key] = [round(one.mean_accuracy, 4) for one in state.history]
-        write_atomically(RESULTS, json.dumps(found, indent=0, ensure_ascii=False).encode())
-
-
-def read() -> dict[str, list[float]]:
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
-
-
-def table(found: dict[str, list[float]]) -> str:
-    """A row for each cell, with the mean of the last five rounds: two fifths of the clients answer, so rounds swing."""
-    lines = [
-        "Whole networks, CIFAR-10, 50,000 images, 20 clients, C = 0.4, ε = 1 where scores are released. Not tuned.",
-        "Ridge on the same extractor, one exchange, unprotected: .488.",
-        "",
-        f"| α | method | split | {' | '.join(f'T = {at}' for at in SHOWN)} | last five | rounds |",
-        f"| {' | '.join(['---'] * (len(SHOWN) + 5))} |",
-    ]
-    for key, curve in sorted(found.items()):
-        alpha, arm, split = key.split("|")
-        at = [f"{curve[round_ - 1]:.3f}" if round_ <= len(curve) else "" for round_ in SHOWN]
-        last = sum(curve[-5:]) / len(curve[-5:])
-        lines.append(f"| {alpha} | {arm} | {split} | {' | '.join(at)} | {last:.3f} | {len(curve)} |")
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--alphas", nargs="+", type=float, default=[0.1])
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--splits", type=int, default=1)
-    parser.add_argument("--work", type=Path, default=Path("runs") / "regimes")
-    parser.add_argument("--table", action="store_true", help="only write the table")
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    cells: list[tuple[float, str, int]] = [
-        (a, arm, s) for s in range(asked.splits) for a in asked.alphas for arm in asked.arms
-    ]
-    for alpha, arm, split in [] if asked.table else cells:
-        key = f"{alpha:g}|{arm}|{split}"
-        given: list[Any] = [*PRESET, *ARMS[arm], f"data.alpha={alpha}", f"rounds={asked.rounds}", f"seed={split}"]
-        if len(read().get(key, [])) < asked.rounds:
-            config = Config.load("studies/networks.toml", given)
-            run(config, asked.work / "".join(c if c.isalnum() else "-" for c in key), callbacks=[Growing(key)])
-    RESULTS.with_suffix(".md").write_text(table(read()), encoding="utf-8")
-    print(table(read()))
-
+ARMS: dict[str, Arm] = {  # what decides most comes first
+    "FedAUX": Arm("fedaux", STANDING, {**TWO, "teachers.standing": (True,)}),
+    "FedAVG": Arm("fedavg+p", START, ADAM),
+    "SCAFFOLD": Arm("scaffold+p", PLAIN, SGD),
+    "FedDF": Arm("feddf+p", START, TWO),
+    "FedDyn": Arm("feddyn+p", PLAIN, {"local": SGD["local"], "method_options.alpha": (0.01,)}),
+    "FedPROX": Arm("fedprox+p", {**START, "local.mu": 0.01}, like="FedAVG"),
+    "ridge": Arm("ridge+p", {"prepare": "all"}, fixed=True),
+    "private head": Arm("private-head", {"head_only": False}, fixed=True),
+    "FedAUX, not tuned, float32": Arm("fedaux", {**STANDING, **F32}, fixed=True),  # from before there was bfloat16 here
+    "FedAVG, not tuned, float32": Arm("fedavg+p", {**START, **F32}, fixed=True),
+    "FedAVG, random head, not tuned, float32": Arm("fedavg+p", F32, fixed=True),
+    "FedAUX, equal weights": Arm("feddf+p", STANDING, like="FedAUX"),  # the ablation
+    "FedAUX, the round's teachers": Arm("fedaux", {"teachers.standing": False}, like="FedAUX"),
+    "FedAUX, random head": Arm("fedaux", {"head_init": "random"}, like="FedAUX"),
+    "FedAVG, random head": Arm("fedavg+p", {"head_init": "random", "prepare": "auto"}, like="FedAVG"),
+}
+DESIGN = Design(
+    name="regimes-cifar10",
+    config="studies/networks.toml",
+    base=(
+        "precision=bfloat16",
+        "aux.negatives=0.75",
+        "data.options={test_limit = 4000}",
+        "local.epochs=1",
+        "local.optimizer=adam",
+        "local.lr=0.001",
+        "distill.epochs=1",
+        "distill.lr=5e-5",
+    ),
+    cases={f"α = {alpha:g}": (f"data.alpha={alpha}",) for alpha in (0.1, 0.03, 0.3, 1)},
+    lists={"local.epochs": (1,), "distill.epochs": (1,)},
+    arms=ARMS,
+    tuned_rounds=10,
+    budget=4,
+    shown=(1, 5, 10, 20, 50),
+)
 
 if __name__ == "__main__":
-    main()
+    main(DESIGN, __doc__)

@@ -39,6 +39,11 @@ def fashion_mnist(limit: int = 20_000, test_limit: int = 5000) -> Corpus:
     return Corpus(_first("fashion_mnist_train.npz", limit), _first("fashion_mnist_test.npz", test_limit))
 
 
+def pneumonia() -> Corpus:
+    """4,707 and 624 chest X-rays of children, 28×28, with pneumonia or without."""
+    return Corpus(_first("pneumoniamnist_train.npz", 4707), _first("pneumoniamnist_test.npz", 624))
+
+
 def mnist() -> Corpus:
     """10,000 handwritten digits, 28×28, without labels."""
     return Corpus(Records(load("mnist_train.npz")[0]))

@@ -43,6 +43,7 @@ class Arm:
     own: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     like: str = ""  # the arm whose winner it takes
     tuned_rounds: int = 0  # as the design says, or so many
+    fixed: bool = False  # its settings stand: nothing is tuned
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Design:
     arms: Mapping[str, Arm]  # what decides most comes first
     tuned_rounds: int
     budget: int
+    shown: tuple[int, ...] = SHOWN  # rounds in the table
 
     @property
     def results(self) -> Path:
@@ -65,7 +67,9 @@ class Design:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"tuned": {}, "cells": {}}
 
     def write_table(self, found: Mapping[str, Any]) -> str:
-        text = table(found, list(self.arms), list(self.cases))
+        known = {key.split("|")[0] for key in found["cells"]}
+        cases = [_of_case(found, list(self.arms), case, self.shown) for case in self.cases if case in known]
+        text = "\n".join(part for parts in cases for part in parts)
         self.results.with_suffix(".md").write_text(text, encoding="utf-8")
         return text
 
@@ -90,6 +94,8 @@ class Study:
         """The settings of an arm, tuned where that has not been done."""
         arm, key = self.design.arms[name], f"{case}|{name}"
         rounds = self.rounds(arm, arm.tuned_rounds or self.design.tuned_rounds)
+        if arm.fixed:
+            return arm.settings
         if arm.like:
             tuned = dict(self.winner(case, arm.like))
             other = {} if arm.settings else {"teachers.standing": not tuned.get("teachers.standing", False)}
@@ -131,9 +137,10 @@ class Study:
             megabytes=[(one.bytes_sent + one.bytes_received) / 1e6 for one in history],
             seconds=known["seconds"] + time.process_time() - started,
         )
-        print(key, " ".join(f"{result.curve[at - 1]:.3f}" for at in SHOWN if at <= rounds), flush=True)
+        print(key, " ".join(f"{result.curve[at - 1]:.3f}" for at in self.design.shown if at <= rounds), flush=True)
 
     def save(self, kind: str, key: str, **facts: Any) -> None:
+        self.found.update(self.design.found())  # another process may have written
         self.found[kind][key] = facts
         write_atomically(self.design.results, json.dumps(self.found, indent=0, ensure_ascii=False).encode())
 
@@ -142,15 +149,10 @@ def _file_name(key: str) -> str:
     return "".join(char if char.isalnum() else "-" for char in key)
 
 
-def table(found: Mapping[str, Any], arms: Sequence[str], cases: Sequence[str]) -> str:
-    known = {key.split("|")[0] for key in found["cells"]}
-    return "\n".join(part for case in cases if case in known for part in _of_case(found, arms, case))
-
-
-def _of_case(found: Mapping[str, Any], arms: Sequence[str], case: str) -> list[str]:
+def _of_case(found: Mapping[str, Any], arms: Sequence[str], case: str, shown: Sequence[int]) -> list[str]:
     curves = {name: _curves(found, case, name) for name in arms}
     curves = {name: runs for name, runs in curves.items() if runs}
-    rounds = [at for at in SHOWN if any(len(run) >= at for runs in curves.values() for run in runs.values())]
+    rounds = [at for at in shown if any(len(run) >= at for runs in curves.values() for run in runs.values())]
     header = ("method", *(f"T = {at}" for at in rounds), "MB in 20 rounds", "processor s", "n")
     rows = [(name, *(_cell(runs, at) for at in rounds), *_costs(found, case, name)) for name, runs in curves.items()]
     tuned = [
@@ -190,7 +192,7 @@ def _cell(runs: Mapping[str, list[float]], at: int) -> str:
 def _costs(found: Mapping[str, Any], case: str, name: str) -> tuple[str, str, str]:
     cells = [cell for key, cell in found["cells"].items() if key.startswith(f"{case}|{name}|")]
     sent = np.mean([sum(cell["megabytes"][:20]) for cell in cells])
-    return f"{sent:.2f}", f"{np.mean([cell['seconds'] for cell in cells]):.0f}", str(len(cells))
+    return f"{sent:.2f}" if sent else "", f"{np.mean([cell['seconds'] for cell in cells]):.0f}", str(len(cells))
 
 
 def _differences(curves: Mapping[str, Mapping[str, list[float]]], rounds: list[int]) -> list[tuple[str, ...]]:
