@@ -7,7 +7,7 @@
     python -m studies.regimes --table                              # of what there is
 
 ResNet-8 of width 16, C = 0.4, one epoch, 6,000 public images to distil on, all from the private head at ε = 1; products
-in bfloat16. Every method has four settings on validation data, two of them for ten rounds. A round takes about 30 s of
+in bfloat16. Every method has four settings on validation data at α = 0.1, two of them for ten rounds. A round takes about 30 s of
 one core with AMX, 60 s where the server distils. studies/tuned.py says how a study runs, stops and goes on.
 """
 
@@ -57,7 +57,8 @@ DESIGN = Design(
         "distill.epochs=1",
         "distill.lr=5e-5",
     ),
-    cases={f"α = {alpha:g}": (f"data.alpha={alpha}",) for alpha in (0.1, 0.03, 0.3, 1)},
+    cases={f"α = {alpha:g}": (f"data.alpha={alpha}",) for alpha in (0.1, 0.01, 0.03, 0.3, 1)},
+    tuned_on=dict.fromkeys((f"α = {alpha:g}" for alpha in (0.01, 0.03, 0.3, 1)), "α = 0.1"),
     lists={"local.epochs": (1,), "distill.epochs": (1,)},
     arms=ARMS,
     tuned_rounds=10,

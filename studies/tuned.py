@@ -57,6 +57,7 @@ class Design:
     tuned_rounds: int
     budget: int
     shown: tuple[int, ...] = SHOWN  # rounds in the table
+    tuned_on: Mapping[str, str] = field(default_factory=dict)  # cases that take another case's winners
 
     @property
     def results(self) -> Path:
@@ -92,6 +93,7 @@ class Study:
 
     def winner(self, case: str, name: str) -> Mapping[str, Any]:
         """The settings of an arm, tuned where that has not been done."""
+        case = self.design.tuned_on.get(case, case)
         arm, key = self.design.arms[name], f"{case}|{name}"
         rounds = self.rounds(arm, arm.tuned_rounds or self.design.tuned_rounds)
         if arm.fixed:
