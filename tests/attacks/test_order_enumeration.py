@@ -5,6 +5,8 @@ and the distance between their replies is exact.
 """
 
 import itertools
+import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,12 +19,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedaux.audit.site import AuditedSite, HostileServer, refused, set_mlp, write_rows
+from fedaux.audit.site import AuditedSite, HostileServer, ask, refused, set_mlp, write_rows
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import Arrays, PrepareOrder, Release, SumsOrder, TrainOrder, Update
+from fedaux.core.messages import Arrays, PrepareOrder, Release, SumOrder, SumsOrder, TrainOrder, Update
+from fedaux.flower.client_app import app
 from fedaux.flower.federation import read_reply
+from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import FIELDS, MESSAGE_TYPES, MessageError, serialize
 from fedaux.scoring.features import extractor_hash
+from helpers.sum_server import CONFIG, NAMES, TERMS, SumServer
 
 WIDTH, CLASSES = 6, 2
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=WIDTH, norm="none")
@@ -68,7 +73,7 @@ def odd_arrays(honest: np.ndarray) -> Iterator[np.ndarray]:
             yield honest.astype(dtype)
     for dtype, fill in itertools.product(("<f4", "<i8", "<f2"), FILLS):
         array = filled(dtype, honest.shape, fill)
-        if array is not None:
+        if array is not None and array.size:
             spoiled = honest.astype(dtype)
             spoiled.flat[0] = array.flat[0]
             yield spoiled
@@ -240,3 +245,39 @@ def test_any_array_is_refused_or_keeps_all_other_records(pair: Pair, name: str, 
     order = pair.prepare()
     public: Arrays = {**order.public, name: array}
     assert pair.ask(consistent(replace(order, public=public), "public")) in ("refused", "answered", "not sent")
+
+
+@pytest.mark.parametrize("step", ["keys", "shares", "survivors", "unmask"])
+def test_every_field_around_a_secure_sum_is_refused_or_answered(step: str, tmp_path: Path) -> None:
+    """No record is read for these, so refusing is all that is asked: a site must not fail, and must not forget."""
+    vault, before, found = tmp_path / "vault", tmp_path / "before", Counter[str]()
+    server, name, arrays = SumServer(vault), NAMES[0], dict[str, bytes]()
+    (vault / name).mkdir(parents=True)
+    if step != "keys":
+        arrays = server.keys()
+    if step in ("survivors", "unmask"):
+        shares = {one: server.ask(one, "shares", arrays) for one in NAMES}
+        for one in NAMES:
+            server.masked(one, shares)
+        arrays = dict.fromkeys(NAMES, b"") if step == "survivors" else server.signatures(NAMES)
+    shutil.copytree(vault / name, before)
+    received = {one: np.frombuffer(text, np.uint8) for one, text in arrays.items()}
+    order = SumOrder(name, TERMS.to_json(), step, received)
+    facts = {"config": json.dumps(CONFIG.to_dict()), "vault": str(vault), "clients": name}
+    grid = InProcessGrid(app, 1, facts)
+    for field, odd in [("step", step), *odd_fields(order)]:
+        shutil.rmtree(vault / name)
+        shutil.copytree(before, vault / name)
+        try:
+            content = serialize(replace(order, **{field: odd}))
+        except (MessageError, ValueError, TypeError, OverflowError, KeyError):
+            found["not sent"] += 1
+            continue
+        reply = ask(grid, content, MESSAGE_TYPES[SumOrder])
+        if reply.has_error():
+            assert refused(reply), (field, odd, reply.error)
+            assert reply.error.reason != "failed", (field, odd)
+        found["refused" if reply.has_error() else "answered"] += 1
+    print(step, dict(found))
+    assert found["answered"] >= 1  # the honest one
+    assert found["refused"] >= 60

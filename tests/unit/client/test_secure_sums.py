@@ -1,8 +1,7 @@
 """A site's part in secure sums: what it keeps between messages, and what it refuses a server that lies."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,68 +9,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from fedaux import Config
 from fedaux.client import handlers
 from fedaux.client.secure_sums import FOLDER, Participation, take_part
 from fedaux.client.site import Site
 from fedaux.config.sections import DataConfig, FederationConfig
 from fedaux.core.errors import FedauxError
-from fedaux.core.messages import Arrays, Masked, OrderError, SumOrder, SumsOrder, SumTerms, statistic
+from fedaux.core.messages import Arrays, OrderError, SumOrder, SumTerms, statistic
 from fedaux.privacy.roster import fingerprint, make_signing_key, read_roster, write_roster
-from fedaux.privacy.secure_sum import Keys, Unmasking, sum_settings, unmasked_sum
+from fedaux.privacy.secure_sum import Keys, sum_settings
 from helpers.samples import sums_order, train_order
-
-NAMES = [f"client-{number:03}" for number in range(6)]
-CONFIG = Config(method="ridge", data=DataConfig(clients=6), federation=FederationConfig(secure=True))
-TERMS = SumTerms("run", statistic(sums_order()), 0, NAMES, 5, 1, 0.0, 3)
-
-
-def vector(name: str) -> NDArray[np.int64]:
-    return np.array([NAMES.index(name) + 1, -7, 10**12], np.int64)
-
-
-@dataclass
-class Server:
-    """Asks simulated sites as a server would; `drops` are sites that do not answer a step."""
-
-    vault: Path
-    terms: SumTerms = TERMS
-
-    def site(self, name: str) -> Site:
-        return Site(CONFIG, self.vault, (name,))
-
-    def ask(self, name: str, step: str, arrays: Mapping[str, bytes] | None = None) -> dict[str, bytes]:
-        received = {key: np.frombuffer(value, np.uint8) for key, value in (arrays or {}).items()}
-        reply = take_part(SumOrder(name, self.terms.to_json(), step, received), self.site(name))
-        assert (reply.client, reply.step) == (name, step)
-        return {key: value.tobytes() for key, value in reply.arrays.items()}
-
-    def keys(self) -> dict[str, bytes]:
-        return {name: self.ask(name, "keys")[name] for name in self.terms.sites}
-
-    def order(self, name: str, shares: Mapping[str, Mapping[str, bytes]]) -> SumsOrder:
-        sealed: Arrays = {one: np.frombuffer(shares[one][name], np.uint8) for one in shares if one != name}
-        return replace(sums_order(name), sum=self.terms.to_json(), sealed=sealed)
-
-    def masked(self, name: str, shares: Mapping[str, Mapping[str, bytes]], scale: float = 0.0) -> Masked:
-        order = self.order(name, shares)
-        return Participation.of(order, self.site(name)).answer(order, lambda request: vector(name), scale)
-
-    def shares(self) -> dict[str, dict[str, bytes]]:
-        keys = self.keys()
-        return {name: self.ask(name, "shares", keys) for name in keys}
-
-    def signatures(self, survivors: list[str]) -> dict[str, bytes]:
-        names = dict.fromkeys(survivors, b"")
-        return {name: self.ask(name, "survivors", names)[name] for name in survivors}
-
-    def total(self, lost: tuple[str, ...] = ()) -> NDArray[np.int64]:
-        keys, shares = self.keys(), self.shares()
-        vectors = {name: self.masked(name, shares).arrays["masked"] for name in keys if name not in lost}
-        signatures = self.signatures(list(vectors))
-        replies = [Unmasking.from_bytes(name, self.ask(name, "unmask", signatures)) for name in vectors]
-        public = {name: Keys.from_bytes(name, text) for name, text in keys.items()}
-        return unmasked_sum(sum_settings(self.terms, None), public, vectors, keys, replies)
+from helpers.sum_server import CONFIG, NAMES, TERMS, SumServer, vector
 
 
 def file_of(folder: Path, name: str) -> Path:
@@ -82,11 +29,11 @@ def file_of(folder: Path, name: str) -> Path:
 @pytest.mark.parametrize("lost", [(), ("client-003",)])
 def test_the_sum_is_that_of_the_survivors(tmp_path: Path, lost: tuple[str, ...]) -> None:
     expected = sum(vector(name) for name in NAMES if name not in lost)
-    assert np.array_equal(Server(tmp_path).total(lost), expected)
+    assert np.array_equal(SumServer(tmp_path).total(lost), expected)
 
 
 def test_the_same_question_gets_the_same_bytes_and_another_is_refused(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+    server = SumServer(tmp_path)
     keys, shares = server.keys(), server.shares()
     assert server.keys() == keys
     assert server.shares() == shares
@@ -108,7 +55,7 @@ def test_the_same_question_gets_the_same_bytes_and_another_is_refused(tmp_path: 
 
 
 def test_at_the_end_the_secrets_are_gone(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+    server = SumServer(tmp_path)
     server.shares()
     before = json.loads(file_of(tmp_path, NAMES[0]).read_bytes())
     assert len(before["mask_key"]) == len(before["seed"]) == 64
@@ -122,8 +69,8 @@ def test_at_the_end_the_secrets_are_gone(tmp_path: Path) -> None:
 
 def test_without_noise_a_second_sum_over_one_site_less_is_refused(tmp_path: Path) -> None:
     """The difference of the two sums would be the vector of the site that is left out."""
-    Server(tmp_path).total()
-    second = Server(tmp_path, replace(TERMS, sites=NAMES[:5]))
+    SumServer(tmp_path).total()
+    second = SumServer(tmp_path, replace(TERMS, sites=NAMES[:5]))
     shares = second.shares()
     with pytest.raises(OrderError, match="has taken part in a sum of sums"):
         second.masked(NAMES[0], shares)
@@ -138,7 +85,7 @@ def test_a_sum_that_is_begun_again_after_the_vectors_is_another_release(tmp_path
         return vector(NAMES[0])
 
     for attempt in (0, 1, 1):
-        server = Server(tmp_path, replace(TERMS, attempt=attempt, scale=1000.0))
+        server = SumServer(tmp_path, replace(TERMS, attempt=attempt, scale=1000.0))
         order = server.order(NAMES[0], server.shares())
         Participation.of(order, server.site(NAMES[0])).answer(order, make, 1000.0)
     assert len(requests) == len(set(requests)) == 2
@@ -148,7 +95,7 @@ def test_a_forgotten_sum_gets_fresh_keys_and_so_another_request(tmp_path: Path) 
     """A vault from an older copy, or a file that was deleted, must not lead to the same noise in two sums."""
     requests = []
     for _ in range(2):
-        server = Server(tmp_path, replace(TERMS, scale=1000.0))
+        server = SumServer(tmp_path, replace(TERMS, scale=1000.0))
         order = server.order(NAMES[0], server.shares())
         Participation.of(order, server.site(NAMES[0])).answer(
             order, lambda request: requests.append(request) or vector(NAMES[0]), 1000.0
@@ -171,11 +118,11 @@ def test_a_forgotten_sum_gets_fresh_keys_and_so_another_request(tmp_path: Path) 
 )
 def test_terms_that_the_site_does_not_accept(tmp_path: Path, changes: dict[str, object], reason: str) -> None:
     with pytest.raises(FedauxError, match=reason):
-        Server(tmp_path, replace(TERMS, **changes)).ask(NAMES[0], "keys")
+        SumServer(tmp_path, replace(TERMS, **changes)).ask(NAMES[0], "keys")
 
 
 def test_the_vector_must_be_what_the_terms_say(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+    server = SumServer(tmp_path)
     shares = server.shares()
     with pytest.raises(OrderError, match="do all sites have the same privacy settings"):
         server.masked(NAMES[0], shares, scale=1000.0)
@@ -183,7 +130,7 @@ def test_the_vector_must_be_what_the_terms_say(tmp_path: Path) -> None:
     with pytest.raises(OrderError, match=r"the terms are for 'sums of"):
         Participation.of(order, server.site(NAMES[0])).answer(order, lambda _: vector(NAMES[0]))
     terms = replace(TERMS, statistic=statistic(train_order()))
-    server = Server(tmp_path / "other", terms)
+    server = SumServer(tmp_path / "other", terms)
     order = replace(train_order(NAMES[0]), run="another", sum=terms.to_json())
     with pytest.raises(OrderError, match="belongs to the run 'another'"):
         Participation.of(order, server.site(NAMES[0])).answer(order, lambda _: vector(NAMES[0]))
@@ -191,9 +138,9 @@ def test_the_vector_must_be_what_the_terms_say(tmp_path: Path) -> None:
 
 def test_steps_of_a_sum_that_the_site_has_not_begun(tmp_path: Path) -> None:
     with pytest.raises(OrderError, match="knows nothing of the sum"):
-        Server(tmp_path).ask(NAMES[0], "unmask")
+        SumServer(tmp_path).ask(NAMES[0], "unmask")
     with pytest.raises(OrderError, match="has not shared its secrets"):
-        Server(tmp_path).masked(NAMES[0], {})
+        SumServer(tmp_path).masked(NAMES[0], {})
 
 
 def test_a_site_in_secure_sums_answers_nothing_alone_and_the_other_way_round(tmp_path: Path) -> None:
