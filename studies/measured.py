@@ -1,6 +1,6 @@
 """What `fedaux advise` knows: results of the studies as one table that comes with the package.
 
-python -m studies.measured                                   # heads (studies/results/heads-cifar10.json)
+python -m studies.measured                                   # studies of heads and networks in studies/results
 python -m studies.measured --demo fedaux-demo/sweep.json     # and the demo, of `fedaux demo --seeds 5 --rounds 40`
 python -m studies.measured --mixed runs/mixed/sweep.json     # and three architectures (studies/results/mixed-digits.md)
 
@@ -22,12 +22,18 @@ from fedaux.config.methods import METHODS, find_method
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.sweeps.advice import Row, Setting, Study, setting_of
-from studies.heads import DESIGN
+from studies import encoders, heads, regimes
+from studies.tuned import Design
 
 TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "sweeps" / "measured.json"
 MIXED = Path(__file__).parents[1] / "examples" / "mixed.toml"
 ROUNDS = (1, 5, 20, 40, 100)
 SPLITS = 3  # a row needs so many
+TABLES = (
+    (heads.DESIGN, "features of CIFAR-10", "docs/analytic.md#tuned"),
+    (encoders.DESIGN, "features of CIFAR-10 on a published encoder", "docs/analytic.md#on-a-published-encoder"),
+    (regimes.DESIGN, "CIFAR-10", "docs/networks.md#several-classes-per-client"),
+)
 
 
 def row(method: str, label: str, curves: Sequence[Sequence[float]], epsilon: float, start: str = "") -> Row:
@@ -40,20 +46,20 @@ def row(method: str, label: str, curves: Sequence[Sequence[float]], epsilon: flo
     return Row(method, label, tuple(at), rounded[0], rounded[1], epsilon if released else 0.0, start)
 
 
-def heads(found: dict[str, Any]) -> Iterator[Study]:
-    """One study for each number of clients."""
-    for clients in sorted({int(key.split("|")[0]) for key in found["cells"]}):
-        rows = []
-        for name, arm in DESIGN.arms.items():
-            curves = [
-                cell["curve"] for key, cell in found["cells"].items() if key.rsplit("|", 1)[0] == f"{clients}|{name}"
-            ]
+def tuned(design: Design, data: str, source: str) -> Iterator[Study]:
+    """One study for each case of a design on all 50,000 images of CIFAR-10."""
+    cells = design.found()["cells"]
+    for case, overrides in design.cases.items():
+        config, rows = Config.load(design.config, [*design.base, *overrides]), []
+        for name, arm in design.arms.items():
+            curves = [cell["curve"] for key, cell in cells.items() if key.rsplit("|", 1)[0] == f"{case}|{name}"]
             if arm.method in METHODS and not arm.like and len(curves) >= SPLITS:
                 epsilon = float(arm.settings.get("privacy.epsilon", 1.0))
                 rows.append(row(arm.method, name, curves, epsilon, str(arm.settings.get("head_init", ""))))
-        largest = max((one.rounds[-1] for one in rows), default=1)
-        setting = Setting(clients, 50_000 // clients, 0.01, True, 1, 1.0, largest)
-        yield Study("features of CIFAR-10", "docs/analytic.md#tuned", setting, SPLITS, tuple(rows))
+        if rows and config.data.source.endswith("cifar10"):
+            clients, largest = config.data.clients, max(one.rounds[-1] for one in rows)
+            setting = Setting(clients, 50_000 // clients, config.data.alpha, config.head_only, 1, 1.0, largest)
+            yield Study(data, source, setting, SPLITS, tuple(rows))
 
 
 def digits(config: Config, sweep: dict[str, Any]) -> Study:
@@ -80,7 +86,7 @@ def main() -> None:
     parser.add_argument("--demo", type=Path, help="sweep.json of `fedaux demo`")
     parser.add_argument("--mixed", type=Path, help="sweep.json of `fedaux compare examples/mixed.toml`")
     asked = parser.parse_args()
-    studies = list(heads(DESIGN.found()))
+    studies = [study for table in TABLES for study in tuned(*table)]
     for config, sweep in ((DEMO, asked.demo), (Config.load(MIXED), asked.mixed)):
         if sweep is not None:
             studies.append(digits(config, json.loads(sweep.read_text(encoding="utf-8"))))
