@@ -7,8 +7,9 @@
     python -m studies.regimes --table                              # of what there is
 
 ResNet-8 of width 16, C = 0.4, one epoch, 6,000 public images to distil on, all from the private head at ε = 1; products
-in bfloat16. Every method has four settings on validation data at α = 0.1, two of them for ten rounds. A round takes about 30 s of
-one core with AMX, 60 s where the server distils. studies/tuned.py says how a study runs, stops and goes on.
+in bfloat16. Every method has four settings on validation data at α = 0.1, two of them for ten rounds; other α take the
+winners. A round takes about 30 s of one core with AMX, 50 s where the server distils. studies/tuned.py says how a study
+runs, stops and goes on.
 """
 
 from __future__ import annotations
