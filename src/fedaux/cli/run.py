@@ -225,14 +225,8 @@ def show(result: FinishedRun, console: Console, as_json: bool, full: bool = Fals
         for name, accuracy in last.accuracy.items():
             console.print(f"  {escape(name)}: {accuracy:.3f}")
     console.print(_beside(last), soft_wrap=True)
-    if result.warning:
-        console.print(f"[bold yellow]Warning:[/bold yellow] {escape(result.warning)}", soft_wrap=True)
-    if result.unknown_classes:
-        console.print(
-            f"[bold yellow]The head knows nothing of[/bold yellow] {escape('; '.join(result.unknown_classes))}: their "
-            "noise hides them.",
-            soft_wrap=True,
-        )
+    for text in result.warnings:
+        console.print(f"[bold yellow]Warning:[/bold yellow] {escape(text)}", soft_wrap=True)
     if failed:
         client, reason = next(iter(failed.items()))
         console.print(

@@ -159,10 +159,7 @@ def write_run_report(folder: Path, cache: Path | None = None, formats: Sequence[
     )
     sections = [section for make in makers if (section := make(facts)) is not None]
     title = f"{find_method(config.method).label} on {config.data.source}"
-    warnings = [facts.result.warning] if facts.result.warning else []
-    if unknown := facts.result.unknown_classes:
-        warnings.append(f"The head knows nothing of {'; '.join(unknown)}: their noise hides them.")
-    subtitle = describe_setting(config)
+    subtitle, warnings = describe_setting(config), facts.result.warnings
     return write_page(folder / FILE, title, subtitle, tiles(facts), sections, formats=formats, warnings=warnings)
 
 

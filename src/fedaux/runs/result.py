@@ -146,7 +146,7 @@ class Result(FinishedRun):
             f"{plural(clients, 'client')}",
             f"privacy: {self.privacy.summary}",
             f"folder: {self.folder}",
-            *([f"warning: {self.warning}"] if self.warning else []),
+            *(f"warning: {text}" for text in self.warnings),
         ]
         return "\n  ".join(lines)
 

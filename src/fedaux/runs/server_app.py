@@ -36,10 +36,8 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
         for path in write_models(result.state, folder / "model"):
             print(f"model: {path}", flush=True)
         print(f"report: {write_run_report(folder)}", flush=True)
-        if result.warning:
-            print(f"warning: {result.warning}", flush=True)
-        if result.unknown_classes:
-            print(f"the head knows nothing of {'; '.join(result.unknown_classes)}", flush=True)
+        for text in result.warnings:
+            print(f"warning: {text}", flush=True)
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.statement}", flush=True)
 
 

@@ -112,6 +112,13 @@ class FinishedRun:
         return unknown_classes(self.state)
 
     @property
+    def warnings(self) -> list[str]:
+        """All that is wrong with the model, a sentence each."""
+        unknown = self.unknown_classes
+        hidden = [f"The head knows nothing of {'; '.join(unknown)}: their noise hides them."] if unknown else []
+        return [*([self.warning] if self.warning else []), *hidden]
+
+    @property
     def statement(self) -> str:
         """The privacy guarantee and what it does not cover, in one self-contained paragraph."""
         return self.ledger.statement()
