@@ -67,6 +67,11 @@ DESIGN = replace(
     | {
         "FedPFT": Arm("fedpft+p", heads.ALL, {"method_options.components": (1, 5, 10)}),
         **{name: heads.ARMS[name] for name in KEPT},
+        "FedAUX, ε = 1, class moments, private-head start": Arm(
+            "fedaux",
+            {"privacy.scorer": "class-moments", "privacy.embedding_dim": 0},
+            like="FedAUX, ε = 1, private-head start",
+        ),
     },
     budget=16,
 )
