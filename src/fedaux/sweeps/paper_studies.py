@@ -4,8 +4,8 @@ One table. A study is a grid of settings for each scale, and runs as any sweep d
 their runs left behind (`after`), and the toys are functions of their own (`alone`).
 
 - smoke: seconds, on data that come with scikit-learn. Shows that a study works, not what it finds.
-- cpu: minutes to an hour of one core, on the data in FEDAUX_DATA, read by `studies/sources.py` of the repository. Heads
-  on one frozen extractor stand for whole networks, unless the study is about these.
+- cpu: minutes of one core (heterogeneity: a night), on the data in FEDAUX_DATA, read by `studies/sources.py` of the
+  repository. Heads on one frozen extractor stand for whole networks, unless the study is about these.
 - paper: the paper's own sizes, on the official files in FEDAUX_DATA. Days of a GPU; nobody has run these.
 """
 
@@ -145,17 +145,13 @@ STUDIES: dict[str, Study] = {
         Grid({"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, seeds=1, minutes=0.2),
         Grid(
             {"method": PRETRAINED, "data.alpha": [0.01, 0.1, 1.0]},
-            {  # whole networks small enough for one core: clothes as private data, digits as public ones
-                "rounds": 10,
-                "head_only": False,
-                "prototypes": ["cnn"],
-                "data.source": "studies.sources:fashion_mnist",
-                "data.options": {"limit": 5000, "test_limit": 2000},
-                "aux.source": "studies.sources:mnist",
-                "aux.limit": 3000,
-                "pretrain.epochs": 10,
-                "pretrain.flip": False,
+            {  # whole networks, all images
+                **WHOLE,
+                "precision": "auto",
+                "data.options": {"test_limit": 4000},
+                "aux.negatives": 0.75,
             },
+            minutes=450,
         ),
         Grid({"method": ["feddf", "feddf+p", "fedaux"], "data.alpha": ALPHAS}),
     ),
