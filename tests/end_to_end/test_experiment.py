@@ -159,7 +159,7 @@ embedding_dim = 8
 """
 
 
-@pytest.mark.parametrize("method", ["fedaux", "fedbe"])
+@pytest.mark.parametrize("method", ["fedaux", pytest.param("fedbe", marks=pytest.mark.slow)])
 def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(method: str, tmp_path: Path) -> None:
     (tmp_path / "fuse.py").write_text(NETWORK)
     (tmp_path / "config.toml").write_text(CONFIG.format(method=method))
