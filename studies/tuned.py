@@ -198,14 +198,14 @@ def _costs(found: Mapping[str, Any], case: str, name: str) -> tuple[str, str, st
 
 
 def _differences(curves: Mapping[str, Mapping[str, list[float]]], rounds: list[int]) -> list[tuple[str, ...]]:
-    """Of every FedAUX from every method that trains and is not FedAUX."""
+    """Of every FedAUX from every method that trains and is not FedAUX; of those from the same start, if there are any."""
     ours = [name for name in curves if name.startswith("FedAUX")]
     rivals = [name for name in curves if name not in ours and any(len(run) > 1 for run in curves[name].values())]
+    same = {name: [one for one in rivals if one.endswith("start") == name.endswith("start")] for name in ours}
     return [
         (f"{name} − {rival}", *(_paired(curves[name], curves[rival], at) for at in rounds))
         for name in ours
-        for rival in rivals
-        if name.endswith("start") == rival.endswith("start")
+        for rival in same[name] or rivals
     ]
 
 
