@@ -198,7 +198,7 @@ def _costs(found: Mapping[str, Any], case: str, name: str) -> tuple[str, str, st
 
 
 def _differences(curves: Mapping[str, Mapping[str, list[float]]], rounds: list[int]) -> list[tuple[str, ...]]:
-    """Of every FedAUX from every method that trains and is not FedAUX; of those from the same start, if there are any."""
+    """Of every FedAUX from every other method that trains; from those with the same start, if there are any."""
     ours = [name for name in curves if name.startswith("FedAUX")]
     rivals = [name for name in curves if name not in ours and any(len(run) > 1 for run in curves[name].values())]
     same = {name: [one for one in rivals if one.endswith("start") == name.endswith("start")] for name in ours}
