@@ -48,7 +48,7 @@ class Config(Settings):
     head_features: Literal["standardised", "raw"] = "standardised"  # head_only: h0's, by mean and deviation of D⁻'s
     random_features: RandomFeatures = 0  # head_only: number of random ReLU features to train heads on; 0: h0's own
     head_init: str = "auto"  # private-head where there are releases, else random; or ridge, discriminant, …
-    prepare: Literal["auto", "selected", "all"] = "auto"  # who releases before round 1; auto: all, if a head needs it
+    prepare: Literal["auto", "selected", "all"] = "auto"  # who is asked before round 1; auto: all, for a private head
     seed: int = 0  # of everything random except the privacy noise
     device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
     precision: Precision = "float32"  # of networks' products; auto: whichever a timed trial finds faster
@@ -132,8 +132,8 @@ class Config(Settings):
     @property
     def prepares_all(self) -> bool:
         """Whether all clients are asked before round 1, not only those of that round."""
-        computed = self.head_init == "auto" and self.head_start != "random"
-        return self.prepare == "all" or (self.prepare == "auto" and computed)
+        private_head = "private-head" in (self.method, self.head_start)
+        return self.prepare == "all" or (self.prepare == "auto" and private_head)
 
     def _check_analytic_head(self) -> None:
         method, head = find_method(self.method), self.analytic_head

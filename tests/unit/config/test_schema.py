@@ -239,3 +239,18 @@ def test_paths_of_data_are_relative_to_the_file(tmp_path: Path, monkeypatch: pyt
     assert Config.load(project / "my.toml", ["data.path=private"]).data.path == "private"  # typed here, meant here
     monkeypatch.chdir(project)
     assert Config.load("my.toml").data.path == "private"
+
+
+@pytest.mark.parametrize(
+    ("settings", "everybody"),
+    [
+        ({"method": "private-head"}, True),
+        ({"method": "fedavg+p", "head_init": "private-head"}, True),
+        ({"method": "fedaux"}, True),
+        ({"method": "fedaux", "head_init": "random"}, False),
+        ({"method": "private-head", "prepare": "selected"}, False),
+        ({"method": "ridge+p"}, False),
+    ],
+)
+def test_a_private_head_is_that_of_all_clients(settings: dict[str, Any], everybody: bool) -> None:
+    assert Config(fraction=0.4, **settings).prepares_all is everybody
