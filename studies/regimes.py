@@ -34,6 +34,7 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "SCAFFOLD": Arm("scaffold+p", PLAIN, SGD),
     "FedDF": Arm("feddf+p", START, TWO),
     "FedDyn": Arm("feddyn+p", PLAIN, {"local": SGD["local"], "method_options.alpha": (0.01,)}),
+    "FedAUX-SCAFFOLD": Arm("fedaux-scaffold", STANDING, like="SCAFFOLD"),
     "FedPROX": Arm("fedprox+p", {**START, "local.mu": 0.01}, like="FedAVG"),
     "ridge": Arm("ridge+p", {"prepare": "all"}, fixed=True),
     "private head": Arm("private-head", {"head_only": False}, fixed=True),
