@@ -22,16 +22,15 @@ from fedaux.config.methods import METHODS, find_method
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.sweeps.advice import Row, Setting, Study, setting_of
-from studies import encoders, heads, regimes
+from studies import heads, regimes
 from studies.tuned import Design
 
 TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "sweeps" / "measured.json"
 MIXED = Path(__file__).parents[1] / "examples" / "mixed.toml"
-ROUNDS = (1, 5, 20, 40, 100)
+ROUNDS = (1, 5, 10, 20, 40, 100)
 SPLITS = 3  # a row needs so many
 TABLES = (
     (heads.DESIGN, "features of CIFAR-10", "docs/analytic.md#tuned"),
-    (encoders.DESIGN, "features of CIFAR-10 on a published encoder", "docs/analytic.md#on-a-published-encoder"),
     (regimes.DESIGN, "CIFAR-10", "docs/networks.md#several-classes-per-client"),
 )
 
