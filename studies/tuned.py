@@ -202,11 +202,12 @@ def _differences(curves: Mapping[str, Mapping[str, list[float]]], rounds: list[i
     ours = [name for name in curves if name.startswith("FedAUX")]
     rivals = [name for name in curves if name not in ours and any(len(run) > 1 for run in curves[name].values())]
     same = {name: [one for one in rivals if one.endswith("start") == name.endswith("start")] for name in ours}
-    return [
+    found = [
         (f"{name} − {rival}", *(_paired(curves[name], curves[rival], at) for at in rounds))
         for name in ours
         for rival in same[name] or rivals
     ]
+    return [row for row in found if any(row[1:])]
 
 
 def _paired(ours: Mapping[str, list[float]], theirs: Mapping[str, list[float]], at: int) -> str:
