@@ -55,7 +55,7 @@ def tuned(design: Design, data: str, source: str) -> Iterator[Study]:
             if arm.method in METHODS and not arm.like and len(curves) >= SPLITS:
                 epsilon = float(arm.settings.get("privacy.epsilon", 1.0))
                 rows.append(row(arm.method, name, curves, epsilon, str(arm.settings.get("head_init", ""))))
-        if rows and config.data.source.endswith("cifar10"):
+        if rows:
             clients, largest = config.data.clients, max(one.rounds[-1] for one in rows)
             setting = Setting(clients, 50_000 // clients, config.data.alpha, config.head_only, 1, 1.0, largest)
             yield Study(data, source, setting, SPLITS, tuple(rows))

@@ -292,11 +292,15 @@ class Ledger:
             return "NOT PRIVATE, seeded noise"
         if not self._accounts:
             return ""
-        covered = "scores and models" if self.models_covered else "scores only, models are not covered"
-        if not self.models:
-            covered = "noisy sums, which the head is made of"
-            covered = covered if not self.unprotected_sums else "noisy sums only, not the others"
-        return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self._accounts)} clients: {covered}"
+        facts = f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self._accounts)} clients"
+        return f"{facts}: {self.coverage}"
+
+    @property
+    def coverage(self) -> str:
+        """What noise covers of what clients send, in a few words."""
+        if self.models:
+            return "scores and models" if self.models_covered else "scores only, models are not covered"
+        return "noisy sums only, not the others" if self.unprotected_sums else "noisy sums, which the head is made of"
 
     def short(self) -> tuple[str, str]:
         """Return the statement in two lines for a terminal: what noise protects, and what it does not."""

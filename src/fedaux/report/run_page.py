@@ -182,9 +182,7 @@ def tiles(facts: RunFacts) -> list[Tile]:
     if balanced is not None and majority is not None:
         label = f"balanced accuracy; the commonest class alone has accuracy {100 * majority:.1f} %"
         found.append(Tile(f"{100 * balanced:.1f} %", label, warn=bool(facts.result.warning)))
-    covered = "scores and models" if ledger.models_covered else "scores only; models are not covered"
-    covered = covered if ledger.models else "noisy sums, which the head is made of"
-    private = Tile(f"ε = {round_up(ledger.max_epsilon)}", f"at δ = {ledger.delta:g}: {covered}")
+    private = Tile(f"ε = {round_up(ledger.max_epsilon)}", f"at δ = {ledger.delta:g}: {ledger.coverage}")
     if ledger.unsafe:
         private = Tile("not private", "the noise was drawn from a known seed", warn=True)
     elif not ledger.clients:
