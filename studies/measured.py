@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -35,36 +35,50 @@ TABLES = (
 )
 
 
-def row(method: str, label: str, curves: Sequence[Sequence[float]], epsilon: float, start: str = "") -> Row:
+def row(method: str, label: str, curves: Sequence[Sequence[float]], epsilon: float, settings: Mapping[str, Any]) -> Row:
     values = np.array([curve[: min(map(len, curves))] for curve in curves])
     at = [one for one in ROUNDS if one <= values.shape[1]]
     columns = values[:, [one - 1 for one in at]]
     mean, spread = columns.mean(axis=0), columns.std(axis=0, ddof=1)
-    released = METHODS[method].scores or METHODS[method].sends == "releases" or start == "private-head"
+    released = (
+        METHODS[method].scores or METHODS[method].sends == "releases" or settings.get("head_init") == "private-head"
+    )
     rounded = [tuple(round(float(one), 4) for one in part) for part in (mean, spread)]
-    return Row(method, label, tuple(at), rounded[0], rounded[1], epsilon if released else 0.0, start)
+    return Row(method, label, tuple(at), rounded[0], rounded[1], epsilon if released else 0.0, settings)
 
 
 def tuned(design: Design, data: str, source: str) -> Iterator[Study]:
     """One study for each case of a design on all 50,000 images of CIFAR-10."""
-    cells = design.found()["cells"]
+    found = design.found()
     for case, overrides in design.cases.items():
         config, rows = Config.load(design.config, [*design.base, *overrides]), []
         for name, arm in design.arms.items():
-            curves = [cell["curve"] for key, cell in cells.items() if key.rsplit("|", 1)[0] == f"{case}|{name}"]
+            curves = [
+                cell["curve"] for key, cell in found["cells"].items() if key.rsplit("|", 1)[0] == f"{case}|{name}"
+            ]
             if arm.method in METHODS and not arm.like and len(curves) >= SPLITS:
                 epsilon = float(arm.settings.get("privacy.epsilon", 1.0))
-                rows.append(row(arm.method, name, curves, epsilon, str(arm.settings.get("head_init", ""))))
+                rows.append(row(arm.method, name, curves, epsilon, _chosen(design, case, name)))
         if rows:
             clients, largest = config.data.clients, max(one.rounds[-1] for one in rows)
             setting = Setting(clients, 50_000 // clients, config.data.alpha, config.head_only, 1, 1.0, largest)
             yield Study(data, source, setting, SPLITS, tuple(rows))
 
 
+def _chosen(design: Design, case: str, name: str) -> dict[str, Any]:
+    """Where a computed start or standing teachers won. Rates and epochs are left to the user's own tuning."""
+    arm, tuned = design.arms[name], design.found()["tuned"]
+    settings = arm.settings if arm.fixed else tuned[f"{design.tuned_on.get(case, case)}|{name}"]["settings"]
+    keys = () if METHODS[arm.method].analytic else ("head_init", "prepare", "teachers.standing")
+    return {key: settings[key] for key in keys if settings.get(key)}
+
+
 def digits(config: Config, sweep: dict[str, Any]) -> Study:
     """Of whole networks: the demo, or the example with several architectures."""
     names = {find_method(name).label: name for name in METHODS}
-    rows = tuple(row(names[arm["label"]], arm["label"], arm["curves"], config.privacy.epsilon) for arm in sweep["arms"])
+    rows = tuple(
+        row(names[arm["label"]], arm["label"], arm["curves"], config.privacy.epsilon, {}) for arm in sweep["arms"]
+    )
     setting = replace(setting_of(config), rounds=rows[0].rounds[-1])
     mixed = ("digits in three architectures", "docs/results.md#three-architectures-side-by-side")
     data, source = mixed if setting.architectures > 1 else ("digits", "docs/results.md#digits")

@@ -32,6 +32,7 @@ from fedaux.sweeps.tuning import Tuning, run_tuning
 
 RESULTS = Path(__file__).parent / "results"
 SHOWN = (1, 5, 20, 100)  # rounds
+STEADY = 5  # rounds whose mean is shown too, since accuracy swings
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,9 @@ def _of_case(found: Mapping[str, Any], arms: Sequence[str], case: str, shown: Se
     rounds = [at for at in shown if any(len(run) >= at for runs in curves.values() for run in runs.values())]
     header = ("method", *(f"T = {at}" for at in rounds), "MB in 20 rounds", "processor s", "n")
     rows = [(name, *(_cell(runs, at) for at in rounds), *_costs(found, case, name)) for name, runs in curves.items()]
+    steady = {name: {split: _steady(run) for split, run in runs.items()} for name, runs in curves.items()}
+    late = [at for at in rounds if at >= 2 * STEADY]
+    means = [(name, *(_cell(runs, at) for at in late)) for name, runs in steady.items()]
     tuned = [
         f"- {name}: {describe(found['tuned'][f'{case}|{name}']['settings'])} "
         f"(validation {found['tuned'][f'{case}|{name}']['validation']:.3f})"
@@ -170,6 +174,8 @@ def _of_case(found: Mapping[str, Any], arms: Sequence[str], case: str, shown: Se
         *tuned,
         "\nPaired differences, mean and 95 % interval (t) over splits:\n",
         markdown(_differences(curves, rounds), ("difference", *(f"T = {at}" for at in rounds))),
+        f"Mean of the last {STEADY} rounds until T, and differences:\n",
+        markdown([*means, *_differences(steady, late)], ("method", *(f"T = {at}" for at in late))),
     ]
 
 
@@ -177,6 +183,11 @@ def _curves(found: Mapping[str, Any], case: str, name: str) -> dict[str, list[fl
     """By split."""
     prefix = f"{case}|{name}|"
     return {key.removeprefix(prefix): cell["curve"] for key, cell in found["cells"].items() if key.startswith(prefix)}
+
+
+def _steady(run: list[float]) -> list[float]:
+    """At each round the mean of the last few until then."""
+    return [float(np.mean(run[max(0, at - STEADY) : at])) for at in range(1, len(run) + 1)]
 
 
 def _at(run: list[float], at: int) -> float | None:

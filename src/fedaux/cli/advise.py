@@ -50,7 +50,13 @@ def advise(
     found = advice.advise(yours, advice.measured(), share_sums=not keep_sums)
     if as_json:
         rows = [
-            {"method": row.method, "label": row.label, "needs": row.needs, "epsilon": row.epsilon, "start": row.start}
+            {
+                "method": row.method,
+                "label": row.label,
+                "needs": row.needs,
+                "epsilon": row.epsilon,
+                "settings": row.settings,
+            }
             | {"rounds": row.rounds[at], "accuracy": row.accuracy[at], "sd": row.spread[at]}
             for row, at in found.rows
         ]
@@ -76,6 +82,10 @@ def advise(
                 f"{plural(other.rounds[at], 'round')}. {escape(advice.consequence(other))}",
                 soft_wrap=True,
             )
+    else:
+        console.print(
+            "Nothing that was measured suits these conditions:", "; ".join(found.left_out) + ".\n", markup=False
+        )
     console.print(f"Your setting: {advice.describe(yours)}.", soft_wrap=True)
     console.print(
         f"Nearest measured: {escape(found.study.data)}, {advice.describe(found.study.setting)} "

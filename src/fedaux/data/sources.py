@@ -56,7 +56,7 @@ def digits() -> Corpus:
     return Corpus(Records(x, bunch.target.astype(np.int64)), classes=tuple(str(digit) for digit in range(10)))
 
 
-def open_source(name: str, path: str | Path | None = None, **options: Any) -> Corpus:
+def open_source(name: str, path: str | Path | None = None, /, **options: Any) -> Corpus:
     """Read a data set.
 
     Args:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -70,7 +71,7 @@ class Row:
     accuracy: tuple[float, ...]  # mean over splits
     spread: tuple[float, ...]  # their sample standard deviation
     epsilon: float = 0.0  # of what is released; 0: nothing is
-    start: str = ""  # the head it starts from, if a computed one
+    settings: Mapping[str, str | bool] = field(default_factory=dict)  # beside rates and epochs: starting head, teachers
 
     def after(self, rounds: int) -> int:
         """Return the position of the last evaluation within this number of rounds; −1 if the first comes later."""
@@ -78,13 +79,13 @@ class Row:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        method = METHODS[self.method]
+        method, start = METHODS[self.method], _SENDS.get(str(self.settings.get("head_init")))
         found: list[Need] = []
         if method.pretrained or method.distils:
             found.append("public data")
-        if method.scores or "releases" in (method.sends, _SENDS.get(self.start)):
+        if method.scores or "releases" in (method.sends, start):
             found.append("releases")
-        if method.sends in SUMS or _SENDS.get(self.start) in SUMS:
+        if method.sends in SUMS or start in SUMS:
             found.append("sums of features")
         return tuple(found)
 
@@ -145,7 +146,7 @@ def evenness(counts: Any) -> float:
 
 
 def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = True) -> Advice:
-    """Take advice from the nearest study of the same kind; for a method at several ε, the largest within the user's ε.
+    """Take advice from the nearest study of the same kind that has a method for the user.
 
     On a frozen extractor with uneven clients the private head comes first: it is the only one that is all under ε.
 
@@ -155,7 +156,25 @@ def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = Tru
     if not kind:
         known = "; ".join(describe(one.setting) for one in studies)
         raise ValueError(f"nothing was measured yet for {describe(setting)}; what was: {known}")
-    study = min(kind, key=lambda one: setting.distance(one.setting))
+    near = sorted(kind, key=lambda one: setting.distance(one.setting))
+    suited = [one for one in near if _rows(one, setting, share_sums)[0]]
+    study = next(iter(suited), near[0])
+    rows, left_out = _rows(study, setting, share_sums)
+    rows.sort(key=lambda one: -one[0].accuracy[one[1]])
+    differences = setting.differences(study.setting)
+    if rows and setting.rounds > 3 * study.setting.rounds:
+        differences.append(f"rounds {setting.rounds}, measured {study.setting.rounds}")
+    private = [one for one in rows if METHODS[one[0].method].sends == "releases"]
+    suits = setting.frozen and setting.alpha <= UNEVEN
+    first = next(iter([*(private if suits else []), *rows]), None)
+    return Advice(study, tuple(rows), tuple(left_out), tuple(differences), first)
+
+
+def _rows(study: Study, setting: Setting, share_sums: bool) -> tuple[list[tuple[Row, int]], list[str]]:
+    """Return what suits a user, with the positions of the evaluations that count, and what does not and why.
+
+    Of a method at several ε only the largest within the user's ε is taken.
+    """
     rows: list[tuple[Row, int]] = []
     left_out: list[str] = []
     for row in study.rows:
@@ -168,15 +187,7 @@ def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = Tru
             left_out.append(f"{row.label} was first measured after round {row.rounds[0]}")
         else:
             rows.append((row, position))
-    rows = _strongest_epsilon(rows)
-    rows.sort(key=lambda one: -one[0].accuracy[one[1]])
-    differences = setting.differences(study.setting)
-    if rows and setting.rounds > 3 * study.setting.rounds:
-        differences.append(f"rounds {setting.rounds}, measured {study.setting.rounds}")
-    private = [one for one in rows if METHODS[one[0].method].sends == "releases"]
-    suits = setting.frozen and setting.alpha <= UNEVEN
-    first = next(iter([*(private if suits else []), *rows]), None)
-    return Advice(study, tuple(rows), tuple(left_out), tuple(differences), first)
+    return _strongest_epsilon(rows), left_out
 
 
 def consequence(row: Row) -> str:
@@ -190,9 +201,9 @@ def consequence(row: Row) -> str:
 
 def options(row: Row) -> str:
     """Write the options of `fedaux run` that make it this method."""
-    start = [f"--set head_init={row.start}", "--set prepare=all"] if row.start else []
-    rounds = ["--set rounds=1"] if METHODS[row.method].sends == "releases" else []
-    return " ".join([f"--set method={row.method}", *rounds, *start])
+    rounds = {"rounds": "1"} if METHODS[row.method].sends == "releases" else {}
+    settings = {"method": row.method, **rounds, **row.settings}
+    return " ".join(f"--set {key}={str(value).lower()}" for key, value in settings.items())
 
 
 def _kind(setting: Setting) -> tuple[bool, bool]:
@@ -201,9 +212,9 @@ def _kind(setting: Setting) -> tuple[bool, bool]:
 
 def _strongest_epsilon(rows: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
     """Keep only the row with the largest ε among rows that differ in nothing else."""
-    best: dict[tuple[str, str], tuple[Row, int]] = {}
+    best: dict[str, tuple[Row, int]] = {}
     for row, position in rows:
-        key = row.label.split(", ε")[0], row.start
+        key = re.sub(r", ε = [\d.]+", "", row.label)
         if key not in best or row.epsilon > best[key][0].epsilon:
             best[key] = row, position
     return list(best.values())

@@ -30,6 +30,17 @@ def test_digits():
     assert corpus.classes == tuple("0123456789")
 
 
+def test_an_option_may_have_the_name_of_any_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "parts.py").write_text(
+        "from fedaux.data.sources import open_source\n"
+        "def digits(name, path):\n"
+        "    assert (name, path) == ('scans', 'here')\n"
+        "    return open_source('digits')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert len(open_source("parts:digits", name="scans", path="here").train) == 1797
+
+
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     (tmp_path / "my_hospital.py").write_text(

@@ -14,7 +14,8 @@ HEADS = Setting(clients=20, records=2500, alpha=0.01, frozen=True, architectures
 
 def row(method: str, label: str, *accuracy: float, epsilon: float = 0.0, start: str = "") -> Row:
     rounds = (1, 5, 20)[: len(accuracy)]
-    return Row(method, label, rounds, accuracy, tuple(0.01 for _ in accuracy), epsilon, start)
+    settings = {"head_init": start} if start else {}
+    return Row(method, label, rounds, accuracy, tuple(0.01 for _ in accuracy), epsilon, settings)
 
 
 ROWS = (
@@ -32,6 +33,10 @@ NETWORKS = replace(NEAR, data="networks", setting=replace(HEADS, frozen=False))
 
 def labels(setting: Setting, **how: bool) -> list[str]:
     return [one.label for one, _ in advise(setting, [SMALL, NETWORKS, NEAR], **how).rows]
+
+
+def labels_of(study: Study) -> list[str]:
+    return [one.label for one, _ in advise(HEADS, [study]).rows]
 
 
 def test_the_nearest_setting_of_the_same_kind_answers() -> None:
@@ -137,3 +142,23 @@ def test_networks_that_train_are_not_advised_a_head() -> None:
     found = advise(replace(HEADS, frozen=False), [study])
     assert found.first == found.rows[0]
     assert "--set method=private-head --set rounds=1" in options(study.rows[-1])
+
+
+def test_where_nothing_suits_the_next_nearest_setting_answers() -> None:
+    only = replace(NEAR, rows=ROWS[4:5])
+    assert advise(HEADS, [only, SMALL], share_sums=False).study is SMALL
+    nothing = advise(HEADS, [only], share_sums=False)
+    assert nothing.first is None
+    assert nothing.left_out
+
+
+def test_options_are_those_that_were_measured() -> None:
+    settings = {"head_init": "private-head", "prepare": "all", "teachers.standing": True}
+    assert options(replace(row("fedaux", "FedAUX", 0.5), settings=settings)) == (
+        "--set method=fedaux --set head_init=private-head --set prepare=all --set teachers.standing=true"
+    )
+
+
+def test_of_several_epsilons_the_largest_is_shown() -> None:
+    starts = [row("fedaux", f"FedAUX, ε = {one:g}, ridge start", 0.4, epsilon=one, start="ridge") for one in (0.1, 1)]
+    assert labels_of(replace(NEAR, rows=(*ROWS[2:4], *starts))) == ["FedAUX, ε = 1", "FedAUX, ε = 1, ridge start"]
