@@ -1,12 +1,14 @@
-"""Every study of the paper, as `fedaux study NAME` runs it without any download."""
+"""Every study of the paper, as `fedaux study NAME` runs it without any download; and the data of the longer ones."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from fedaux.data.federated import open_data
 from fedaux.sweeps.paper_studies import STUDIES
 from helpers.commands import fedaux
+from helpers.shared_data import needs
 
 FILES = {"leakage": "leakage.md", "cost": "costs.md", "toys": "toys.md"}
 
@@ -31,3 +33,14 @@ def test_a_study_runs(
         assert (tmp_path / name / FILES[name]).read_text().startswith("|" if name != "toys" else "Iris")
     if name == "leakage":
         assert len(list((tmp_path / name).glob("leakage-*.png"))) == len(found["arms"])
+
+
+@needs("cifar10_train.webp.npz", "tinyimagenet32_24k.webp.npz", "fashion_mnist_train.npz", "mnist_train.npz")
+@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if not study.alone])
+def test_data_of_a_study_that_takes_minutes_can_be_read(name: str) -> None:
+    configs = {(arm.config.data, arm.config.aux): arm.config for arm in STUDIES[name].sweep("cpu").arms}
+    assert configs
+    for config in configs.values():
+        found = open_data(config)
+        assert len(found.parts) == config.data.clients
+        assert len(found.aux) > 0

@@ -298,13 +298,14 @@ STUDIES: dict[str, Study] = {
         Grid({"method": PRETRAINED}, {"prototypes": ["mlp", "cnn"]}, seeds=1, minutes=0.2),
         Grid(
             {"method": PRETRAINED, "data.alpha": [0.1]},
-            {
+            {  # as in studies/regimes.py; MobileNetV2 and ShuffleNet would pre-train for hours
                 **WHOLE,
                 "rounds": 10,
-                "prototypes": [*RESNET, {"name": "mobilenetv2"}, {"name": "shufflenet"}],
-                "data.clients": 21,
-                "data.options.test_limit": 2000,
-                "teachers.examples": 2000,
+                "prototypes": [*RESNET, {"name": "resnet8", "width": 8}, {"name": "cnn"}],
+                "data.options": {"limit": 20_000, "test_limit": 4000},
+                "aux.limit": 12_000,
+                "aux.negatives": 0.75,
+                "pretrain.epochs": 4,
             },
         ),
         Grid(
