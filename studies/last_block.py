@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedaux import per_record_safe
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
 from fedaux.data.records import Corpus, Records
@@ -61,6 +62,7 @@ def _encoder() -> Any:
     return build(PrototypeSpec(ENCODER), (3, 32, 32), 2, 0).features.eval()
 
 
+@per_record_safe
 class LastBlock(nn.Module):
     """(B, 192·4·4) → (B, 1280)."""
 

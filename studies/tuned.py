@@ -156,27 +156,30 @@ def _of_case(found: Mapping[str, Any], arms: Sequence[str], case: str, shown: Se
     curves = {name: _curves(found, case, name) for name in arms}
     curves = {name: runs for name, runs in curves.items() if runs}
     rounds = [at for at in shown if any(len(run) >= at for runs in curves.values() for run in runs.values())]
-    header = ("method", *(f"T = {at}" for at in rounds), "MB in 20 rounds", "processor s", "n")
     rows = [(name, *(_cell(runs, at) for at in rounds), *_costs(found, case, name)) for name, runs in curves.items()]
     steady = {name: {split: _steady(run) for split, run in runs.items()} for name, runs in curves.items()}
     late = [at for at in rounds if at >= 2 * STEADY]
-    means = [(name, *(_cell(runs, at) for at in late)) for name, runs in steady.items()]
+    means = [(name, *(_cell(runs, at) for at in late)) for name, runs in steady.items()] + _differences(steady, late)
     tuned = [
         f"- {name}: {describe(found['tuned'][f'{case}|{name}']['settings'])} "
-        f"(validation {found['tuned'][f'{case}|{name}']['validation']:.3f})"
+        f"(validation {found['tuned'][f'{case}|{name}']['validation']:.3f})\n"
         for name in curves
         if f"{case}|{name}" in found["tuned"]
     ]
+    parts = {
+        "Winners of the tuning; what is not named is as in `BASE` of the study:": "".join(tuned),
+        "Paired differences, mean and 95 % interval (t) over splits:": _table(_differences(curves, rounds), rounds),
+        f"Mean of the last {STEADY} rounds until T, and differences:": _table(means, late),
+    }
     return [
         f"## {case} clients\n" if case.isdigit() else f"## {case}\n",
-        markdown(rows, header),
-        "Winners of the tuning; what is not named is as in `BASE` of the study:\n",
-        *tuned,
-        "\nPaired differences, mean and 95 % interval (t) over splits:\n",
-        markdown(_differences(curves, rounds), ("difference", *(f"T = {at}" for at in rounds))),
-        f"Mean of the last {STEADY} rounds until T, and differences:\n",
-        markdown([*means, *_differences(steady, late)], ("method", *(f"T = {at}" for at in late))),
+        _table(rows, rounds, "MB in 20 rounds", "processor s", "n"),
+        *(f"{title}\n\n{text}" for title, text in parts.items() if text),
     ]
+
+
+def _table(rows: Sequence[tuple[str, ...]], rounds: Sequence[int], *more: str) -> str:
+    return markdown(rows, ("", *(f"T = {at}" for at in rounds), *more)) if rows and rounds else ""
 
 
 def _curves(found: Mapping[str, Any], case: str, name: str) -> dict[str, list[float]]:

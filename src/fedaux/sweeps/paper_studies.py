@@ -186,6 +186,7 @@ STUDIES: dict[str, Study] = {
                 "aux.source": "studies.sources:auxiliary",
                 "pretrain.epochs": 5,
             },
+            minutes=5,
         ),
         Grid(
             {"method": ["feddf", "feddf+p", "fedaux"], "data.alpha": [0.01, 100.0]},
