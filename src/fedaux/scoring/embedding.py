@@ -324,7 +324,8 @@ class Pooled:
         between, within = BETWEEN_GROUPS * rows, (1 - BETWEEN_GROUPS) * rows
         columns = zip(self.means - centre, self.sigma, self.records, strict=True)
         means = centre + np.stack([posterior_mean(shift, between, within, *known) for shift, *known in columns])
-        noise = float(np.square(self.sigma).mean())  # of a mean: a row differs from it by its own variation and this
+        # of a row's class mean: a class that nobody shows has a mean without bounds, and no rows
+        noise = float(np.average(np.square(self.sigma), weights=self.shares.sum(axis=0)))
         covariance = rows + (noise + 1e-6 * np.trace(rows) / width) * np.eye(width)
         return linear_discriminant(means, covariance, self.log_priors)
 

@@ -286,6 +286,15 @@ def closed_form(epsilon: float, clients: int = 9) -> tuple[float, float]:
     return float((found == labels[4000:]).mean()), float(best)
 
 
+def test_a_class_that_nobody_has_leaves_the_head_for_the_others_as_it_was() -> None:
+    public = RNG.normal(size=(500, 4))
+    means, reference = np.eye(4)[:3] - 0.25, Reference(public)
+    some = pool([told("a", [300.0, 200.0], means[:2], 5.0, 500)], 2).discriminant(reference)
+    more = pool([told("a", [300.0, 200.0, 0.0], means, 5.0, 500)], 3).discriminant(reference)
+    for two, three in zip(some, more, strict=True):
+        assert np.allclose(two[0] - two[1], three[0] - three[1], rtol=1e-6)
+
+
 def test_the_head_in_closed_form_is_the_pooled_discriminant_and_with_no_budget_it_is_chance() -> None:
     ours, best = closed_form(100.0)
     assert ours > best - 0.02
