@@ -297,7 +297,7 @@ def test_without_second_moments_it_is_the_class_embedding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "records", "moments"), [(10.0, 100_000, True), (0.1, 1000, False)], ids=["low noise", "high noise"]
+    ("epsilon", "records", "moments"), [(10.0, 100_000, True), (0.3, 1000, False)], ids=["low noise", "high noise"]
 )
 def test_second_moments_are_sent_where_noise_is_low(epsilon: float, records: int, moments: bool) -> None:
     rng = np.random.default_rng(20)
