@@ -20,7 +20,6 @@ from studies.tuned import Arm, Design, main
 
 START: dict[str, Any] = {"head_init": "private-head", "prepare": "all"}
 STANDING: dict[str, Any] = {**START, "teachers.standing": True}
-GENTLE: dict[str, Any] = {"local.lr": 1e-4, "distill.lr": 5e-4}
 F32: dict[str, Any] = {"precision": "float32"}
 ADAM = {"local": tuple({"optimizer": "adam", "lr": lr} for lr in (1e-4, 3e-4, 1e-3, 3e-3))}
 TWO: dict[str, tuple[Any, ...]] = {"local": ADAM["local"][1:3], "distill.lr": (5e-5, 3e-4)}
@@ -44,9 +43,6 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedAUX, not tuned, float32": Arm("fedaux", {**STANDING, **F32}, fixed=True),  # from before there was bfloat16 here
     "FedAVG, not tuned, float32": Arm("fedavg+p", {**START, **F32}, fixed=True),
     "FedAVG, random head, not tuned, float32": Arm("fedavg+p", F32, fixed=True),
-    "FedAUX, Adam 1e-4, distillation at 5e-4": Arm("fedaux", {**STANDING, **GENTLE}, fixed=True),  # three architectures
-    "FedET, Adam 1e-4, distillation at 5e-4": Arm("fedet+p", {**STANDING, **GENTLE}, fixed=True),
-    "FedAVG, Adam 1e-4": Arm("fedavg+p", {**START, "local.lr": 1e-4}, fixed=True),
     "FedAUX, equal weights": Arm("feddf+p", STANDING, like="FedAUX"),  # the ablation
     "FedAUX, the round's teachers": Arm("fedaux", {"teachers.standing": False}, like="FedAUX"),
     "FedAUX, random head": Arm("fedaux", {"head_init": "random"}, like="FedAUX"),
