@@ -58,16 +58,16 @@ def tuned(design: Design, data: str, source: str) -> Iterator[Study]:
             ]
             if arm.method in METHODS and not arm.like and len(curves) >= SPLITS:
                 epsilon = float(arm.settings.get("privacy.epsilon", 1.0))
-                rows.append(row(arm.method, name, curves, epsilon, _chosen(design, case, name)))
+                rows.append(row(arm.method, name, curves, epsilon, _chosen(design, found, case, name)))
         if rows:
             clients, largest = config.data.clients, max(one.rounds[-1] for one in rows)
             setting = Setting(clients, 50_000 // clients, config.data.alpha, config.head_only, 1, 1.0, largest)
             yield Study(data, source, setting, SPLITS, tuple(rows))
 
 
-def _chosen(design: Design, case: str, name: str) -> dict[str, Any]:
+def _chosen(design: Design, found: Mapping[str, Any], case: str, name: str) -> dict[str, Any]:
     """Where a computed start or standing teachers won. Rates and epochs are left to the user's own tuning."""
-    arm, tuned = design.arms[name], design.found()["tuned"]
+    arm, tuned = design.arms[name], found["tuned"]
     settings = arm.settings if arm.fixed else tuned[f"{design.tuned_on.get(case, case)}|{name}"]["settings"]
     keys = () if METHODS[arm.method].analytic else ("head_init", "prepare", "teachers.standing")
     return {key: settings[key] for key in keys if settings.get(key)}
