@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -46,8 +47,8 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_first_ten_lines() -> None:
-    pandas, matplotlib = pytest.importorskip("pandas"), pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib")
     x, y, x_public, x_new = X, Y, PUBLIC, NEW
     result = fedaux.run(
         "fedaux", data=(x, y), public=x_public, model=Net, clients=20, alpha=0.1, epsilon=1.0, rounds=2, **SHORT
@@ -62,10 +63,13 @@ def test_the_first_ten_lines() -> None:
     assert result.statement in result.privacy.full
     assert result.model.predict(x_new).shape == (10, 10)
     assert np.array_equal(result.model.predict(x_new), result.model.predict(x_new.transpose(0, 3, 1, 2) / 255.0))
-    assert result.plot().get_xlabel() == "round"
+    result.plot().save("curve.pdf")
+    assert Path("curve.pdf").read_bytes().startswith(b"%PDF")
     assert repr(result).startswith(f"FedAUX: accuracy {result.accuracy:.3f} after 2 rounds, 20 clients")
     assert len(repr(result)) < 800
-    assert "<svg" in result._repr_html_()
+    card = result._repr_html_()
+    assert f"{100 * result.accuracy:.1f} %" in unquote(card)  # on the curve
+    assert "<svg" not in card  # an image, whose style sheet is its own
     assert result.config.data.clients == 20
     assert result.folder == Path("runs/fedaux")
 

@@ -70,8 +70,9 @@ class Chart(ABC):
     def size(self) -> tuple[float, float]:
         """Width and height in a paper, in inches."""
 
-    def save(self, path: Path, title: str = "") -> None:
+    def save(self, path: str | Path, title: str = "") -> None:
         """In the format that the name of the file ends with. Papers have captions: only SVG has the title."""
+        path = Path(path)
         suffix = path.suffix.removeprefix(".")
         if suffix not in FORMATS:
             raise FigureError(f"{path.name}: figures are {', '.join(FORMATS)}, not {suffix!r}.")

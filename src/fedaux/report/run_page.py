@@ -193,19 +193,21 @@ def tiles(facts: RunFacts) -> list[Tile]:
     return found
 
 
-def _learning(facts: RunFacts) -> Section:
-    history, labels = facts.state.history, list(facts.state.weights)
-    lines = [
-        Line(label if len(labels) > 1 else "student", [result.accuracy[label] for result in history], tone(i))
-        for i, label in enumerate(labels)
-    ]
+def accuracy_chart(state: RunState) -> LineChart:
+    """Test accuracy by round, a curve for each prototype and one for their mean."""
+    history, labels = state.history, list(state.weights)
+    curves = {label: [result.accuracy[label] for result in history] for label in labels}
+    lines = [Line(label, curves[label], tone(i)) for i, label in enumerate(labels)]
     if len(labels) == 1:
-        lines = [Line("student", lines[0].values, "hero")]
+        lines = [Line("student", curves[labels[0]], "hero")]
     else:
         lines.append(Line("mean", [result.mean_accuracy for result in history], "hero", best=True))
+    return LineChart(lines, "round", "test accuracy", top=1.0, percent=True)
+
+
+def _learning(facts: RunFacts) -> Section:
     text = "Accuracy on test data that played no part in training. No round was chosen by it: the last one counts."
-    chart = LineChart(lines, "round", "test accuracy", top=1.0, percent=True)
-    return Section("learning", "Learning", text, [Figure(chart, file="curves")])
+    return Section("learning", "Learning", text, [Figure(accuracy_chart(facts.state), file="curves")])
 
 
 def _split(facts: RunFacts) -> Section | None:

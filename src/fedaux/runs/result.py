@@ -10,19 +10,21 @@ from html import escape
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core import here
-from fedaux.core.errors import MissingPackageError
 from fedaux.core.metrics import METRIC_NAMES
 from fedaux.core.results import RoundResult
 from fedaux.privacy.accounting import round_up
+from fedaux.report.svg import NARROW
 from fedaux.report.terminal import plural
 from fedaux.server.result import FinishedRun
 
 if TYPE_CHECKING:
     from fedaux.export.model import Model
+    from fedaux.report.charts import Chart
 
 
 @dataclass(frozen=True)
@@ -106,28 +108,11 @@ class Result(FinishedRun):
         """
         return self.model.save_pretrained(folder, onnx)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Plot the accuracy by round, one curve for each prototype.
+    def plot(self) -> Chart:
+        """Draw the accuracy by round: notebooks show the chart, `.save("curve.pdf")` writes it (svg, pdf, png)."""
+        from fedaux.report.run_page import accuracy_chart
 
-        Args:
-            ax: Axes of matplotlib to draw on; by default new ones.
-
-        Returns:
-            The axes.
-        """
-        try:
-            pyplot = importlib.import_module("matplotlib.pyplot")
-        except ImportError as error:
-            raise MissingPackageError("result.plot() needs matplotlib: pip install 'fedaux[figures]'") from error
-        axes = pyplot.subplots(figsize=(5, 3.2), layout="constrained")[1] if ax is None else ax
-        rounds = [one.round for one in self.state.history]
-        for label in self.state.history[-1].accuracy:
-            values = [one.accuracy[label] for one in self.state.history]
-            axes.plot(rounds, values, marker="o", markersize=3, label=label)
-        axes.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1), title=self.label)
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
-        return axes
+        return accuracy_chart(self.state)
 
     @property
     def warning(self) -> str:
@@ -154,9 +139,11 @@ class Result(FinishedRun):
         """A card for Jupyter: the figures and the curve."""
         first, *rest = repr(self).splitlines()
         lines = "".join(f"<div>{escape(line.strip())}</div>" for line in rest)
+        chart = quote(self.plot().svg(NARROW).standalone())  # an image: the page keeps its own style
         return dedent(f"""\
             <div style="display:flex;gap:1.5em;align-items:center;font-family:system-ui,sans-serif">
-            {_sparkline(self.curve)}<div><strong>{escape(first)}</strong>{lines}</div></div>""")
+            <img width="300" alt="test accuracy by round" src="data:image/svg+xml,{chart}">
+            <div><strong>{escape(first)}</strong>{lines}</div></div>""")
 
 
 def _keyword(option: re.Match[str]) -> str:
@@ -189,20 +176,3 @@ def _row(result: RoundResult) -> dict[str, Any]:
         "bytes_received": result.bytes_received,
         "seconds": sum(result.seconds.values()),
     }
-
-
-def _sparkline(curve: list[float], width: int = 180, height: int = 72) -> str:
-    """Accuracy by round as a small SVG, from 0 to 1."""
-    step = width / max(1, len(curve) - 1)
-    places = [
-        (step * index if len(curve) > 1 else width / 2, height * (1 - value)) for index, value in enumerate(curve)
-    ]
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    x, y = places[-1]
-    return (
-        f'<svg width="{width + 16}" height="{height + 16}" viewBox="-8 -8 {width + 16} {height + 16}" role="img" '
-        f'aria-label="test accuracy by round, {curve[-1]:.3f} at the end">'
-        f'<path d="M0 0V{height}H{width}" fill="none" stroke="#888"/>'
-        f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="2"/>'
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="#0072b2"/></svg>'
-    )
