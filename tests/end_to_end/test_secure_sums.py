@@ -255,9 +255,7 @@ def test_private_training_in_secure_sums_keeps_one_budget(tmp_path: Path) -> Non
         _, entries = read_account(tmp_path / "run" / "clients" / client)
         assert [entry.trains for entry in entries if entry.steps] == [False, True, True, True]
         assert 1.99 < result.state.accounts[client].epsilon <= 2.0
-    assert (
-        "certainty scores and the local models of this run are together (2, 1e-05)" in result.state.ledger.statement()
-    )
+    assert "noisy sums and the local models of this run are together (2, 1e-05)" in result.state.ledger.statement()
     with pytest.raises(QuorumError, match="privacy budget does not allow"):
         run(secure(replace(config, privacy=privacy, rounds=4)), tmp_path / "run")
 

@@ -138,7 +138,7 @@ def errors(folder: Path, audit: AuditConfig) -> AttackResult:
     replies.append(_failing_drop_in(folder / "app"))
     leaks = [r for r in replies if SECRET in repr(dict(_fields(r))) or (r.has_error() and not refused(r))]
     detail = "; ".join(sorted({str(r.error.reason) if r.has_error() else "in a reply" for r in leaks}))[:200]
-    detail = detail or f"{sum(map(refused, replies))} failures, each sent as one of four words"
+    detail = detail or f"{sum(map(refused, replies))} failures, each sent as one of five words"
     return AttackResult.exact(bool(leaks), detail)
 
 

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 from fedaux.client.site import Site
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import locked, write_atomically
-from fedaux.core.messages import DataOrder, PrepareOrder, SumsOrder, SumTerms
+from fedaux.core.messages import DataOrder, PrepareOrder, SumsOrder, SumTerms, TrainOrder
 from fedaux.models.inference import fingerprint_arrays
 
 LOG, KEY, HEAD = "approvals.jsonl", "approvals.key", "approvals.head"
@@ -78,9 +78,10 @@ class Proposal:
         else:
             private = f"of the total ε = {privacy.epsilon_budget:g}" if privacy.private_training else "WITHOUT noise"
             rule, cost = f"train:{order.method}", f"models {private}"
-        if order.sum:  # in a secure sum: with whom, not for which round
+        if order.sum:  # in a secure sum: with whom; in which run and attempt, or in all rounds of a training
             terms = SumTerms.from_json(order.sum)
-            scalars["secure sum"] = f"{terms.threshold} of {', '.join(sorted(terms.sites))}"
+            once = "" if isinstance(order, TrainOrder) else f"; run {terms.run}, attempt {terms.attempt}"
+            scalars["secure sum"] = f"{terms.threshold} of {', '.join(sorted(terms.sites))}{once}"
         return cls(rule, {**scalars, "leaves": cost})
 
 

@@ -3,7 +3,7 @@
 A node starts a process for every message. So the state of a sum and every answer are on disk before the answer is sent:
 the same question gets the same bytes, and another question in its place is refused. Secrets are deleted once the masks
 are off. A sum is entered in the account before a record is read for it. What is summed without noise is summed once in
-a run: the difference of two sums over almost the same sites would be what one site sent.
+a run, under one set of keys: the difference of two sums over almost the same sites would be what one site sent.
 """
 
 from __future__ import annotations
@@ -97,6 +97,9 @@ class Participation:
             raise OrderError(f"{order.client} takes no part in this secure sum; federation.secure is its own setting")
         if not all(isinstance(name, str) for name in terms.sites) or len(set(terms.sites)) != len(terms.sites):
             raise OrderError("the sites of a secure sum must be different names")
+        homes = [site.account_folder(name) for name in terms.sites if name in site.clients]
+        if len(set(homes)) != len(homes):
+            raise OrderError("two names that share an account are one site in a secure sum: their records count once")
         least = agreed_threshold(len(terms.sites), own.threshold)
         if terms.threshold < least or terms.colluders != own.colluders:
             raise OrderError(
@@ -171,10 +174,11 @@ class Participation:
                 raise OrderError(f"{self.client} has not shared its secrets in this sum")
             answered, path = known.answers.get("masked"), self.masked_path
             if answered is None:
+                request = _own_hash(known.state)
                 if scale == 0:
-                    self._enter_unprotected()
+                    self._enter_unprotected(request)
                 sealed = {name: array.tobytes() for name, array in order.sealed.items()}
-                vector = make(SUMMED + _own_hash(known.state))
+                vector = make(SUMMED + request)
                 state, masked = known.state.mask(sealed, vector)
                 write_atomically(path, masked.tobytes(), private=True)
                 self.remember(Remembered(state, {**known.answers, "masked": (question, {})}))
@@ -198,12 +202,14 @@ class Participation:
         if isinstance(order, TrainOrder) and order.run != terms.run:
             raise OrderError(f"the order belongs to the run {order.run!r}, the terms to {terms.run!r}")
 
-    def _enter_unprotected(self) -> None:
-        """Enter a sum without noise, of which there is one for a statistic and a run; another is refused."""
+    def _enter_unprotected(self, request: str) -> None:
+        """Enter a sum without noise, of which there is one for a statistic and a run; another is refused.
+
+        A sum that the site has forgotten since has other keys, and so is another.
+        """
         path, name = self.folder / UNPROTECTED, f"{self.client}|{self.terms.run}|{self.terms.statistic}"
         known: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
-        own = self.settings.context.hex()
-        if known.setdefault(name, own) != own:
+        if known.setdefault(name, request) != request:
             raise OrderError(
                 f"{self.client} has taken part in a sum of {self.terms.statistic} in this run, without noise; the "
                 "difference to a second one could be what one site sent"

@@ -72,7 +72,7 @@ def release_mechanism(size: int, privacy: PrivacyConfig) -> Mechanism:
 
 
 def total_epsilon(mechanisms: Iterable[Mechanism], delta: float, adjacency: str) -> float:
-    """An ε at this δ of all mechanisms composed, in any order and even if each was chosen adaptively.
+    """An ε at this δ of all mechanisms composed, in any order, each in view of what came before (docs/proofs.md).
 
     Never below the true one; ∞ where it would be above `mechanism.MAX_EPSILON`.
     """

@@ -27,12 +27,13 @@ class Protection(Enum):
     """Public is what follows from orders, settings and the account of earlier orders: no record influences it.
 
     Hooks of a method see models and never a record (`methods.hooks`): what they send is post-processing, covered where
-    the model is. So are a model's logits on public data, weighted with what the server makes of the client's release.
+    the model is. So are a model's logits on public data, weighted with what the server makes of the client's release;
+    in a secure sum a site weights them by its own class counts, which no release has, and no model there is covered.
     """
 
     PUBLIC = "public"
     COVERED = "private, covered"
-    SUMMED = "private, seen as a sum over sites only"
+    SUMMED = "private, seen in sums over sites"
     UNPROTECTED = "private, NOT covered"
 
 
@@ -113,7 +114,7 @@ DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
 }
 SIDE_CHANNELS = (  # observable, but no field of any message
     Disclosure.always("when a reply arrives", UNPROTECTED),
-    Disclosure.always("whether the data could be read at all: one of four words instead of a reply", UNPROTECTED),
+    Disclosure.always("whether the data could be read at all: one of five words instead of a reply", UNPROTECTED),
 )
 
 
@@ -132,10 +133,12 @@ def disclosures(private_training: bool, sums: bool = False, secure: bool = False
 
 _MODELS = "local models, their losses and training times are sent without differential privacy"
 _SUMS = "sums of clients' features are sent without differential privacy"
+_DIFFERENCES = "the difference of two sums over different sites, of other rounds or runs, may be what one site sent"
 _SUMMED_MODELS = (
-    "the sum of the sites' models in a round is seen without differential privacy, no model of a site alone"
+    "the sums of the sites' models, sizes, losses and, where sites teach, weighted logits are seen without "
+    f"differential privacy; {_DIFFERENCES}"
 )
-_SUMMED_SUMS = "the sum of the sites' features is seen without differential privacy, no sum of a site alone"
+_SUMMED_SUMS = f"the sum of the sites' features is seen without differential privacy; {_DIFFERENCES}"
 _SIZES = "the sizes of the clients' data are sent as they are"
 _TIMING = "when replies arrive, and whether data could be read, can be seen"
 _ELSEWHERE = "what is revealed about the same data outside these accounts adds to this"
@@ -299,7 +302,8 @@ class Ledger:
     def coverage(self) -> str:
         """What noise covers of what clients send, in a few words."""
         if self.models:
-            return "scores and models" if self.models_covered else "scores only, models are not covered"
+            what = "noisy sums" if self.secure else "scores"
+            return f"{what} and models" if self.models_covered else f"{what} only, models are not covered"
         return "noisy sums only, not the others" if self.unprotected_sums else "noisy sums, which the head is made of"
 
     def short(self) -> tuple[str, str]:
@@ -345,8 +349,9 @@ class Ledger:
 
     @property
     def _released(self) -> str:
-        """Releases score teachers, or are all that a head is made of."""
-        return "certainty scores" if self.models or self.unprotected_sums else "noisy sums"
+        """Releases score teachers, or are all that a head is made of; the server sees their sum in a secure one."""
+        scores = (self.models or self.unprotected_sums) and not self.secure
+        return "certainty scores" if scores else "noisy sums"
 
     def _neighbours(self) -> list[str]:
         kinds = {(self.accounts[client].adjacency, self.accounts[client].unit) for client in self.clients}

@@ -50,13 +50,16 @@ def simulated_key(name: str) -> Ed25519PrivateKey:
 def read_roster(path: Path) -> dict[str, bytes]:
     """Read the names and public keys of all sites."""
     try:
-        return {str(name): bytes.fromhex(key) for name, key in json.loads(path.read_bytes())["sites"].items()}
+        roster = {str(name): bytes.fromhex(key) for name, key in json.loads(path.read_bytes())["sites"].items()}
     except FileNotFoundError as error:
         raise SettingsError(
             f"{path} is missing: secure sums need the roster of all sites, which `fedaux deploy` writes"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"{path} is no roster: it should be {{'sites': {{NAME: public key in hex}}}}") from error
+    if len(set(roster.values())) != len(roster):
+        raise SettingsError(f"{path} has one key under two names: each site makes its own with `fedaux deploy key`")
+    return roster
 
 
 def write_roster(path: Path, roster: Roster) -> None:

@@ -244,7 +244,7 @@ class SiteState:
         self._enough(names)
         self._require(set(names) <= set(self.shares), "a survivor is named that had left before")
         self._require(self.name in names, "this site was left out of a sum that it has answered")
-        return replace(self, survivors=names), signing_key.sign(survivors_signed(self.settings, names))
+        return replace(self, survivors=names), signing_key.sign(survivors_signed(self.settings, self.keys, names))
 
     def unmask(self, signatures: Mapping[str, bytes]) -> tuple[SiteState, Unmasking]:
         """Step 4: (the last state, shares that remove the masks from the sum over the survivors)."""
@@ -252,7 +252,7 @@ class SiteState:
         self._require(set(signatures) <= set(self.survivors), "a site that is lost has signed")
         self._enough(signatures)
         for name, signature in signatures.items():
-            self.settings.verify(name, signature, survivors_signed(self.settings, self.survivors))
+            self.settings.verify(name, signature, survivors_signed(self.settings, self.keys, self.survivors))
         seeds = {name: self.shares[name][SHARE:] for name in self.survivors}
         lost = {name: share[:SHARE] for name, share in self.shares.items() if name not in self.survivors}
         gone = replace(self, mask_key=b"", share_key=b"", seed=b"", shares={}, finished=True)
@@ -329,9 +329,10 @@ def unmasked_sum(
     return total.view(np.int64)
 
 
-def survivors_signed(settings: SumSettings, names: Names) -> bytes:
-    """What step 3 signs."""
-    return b"survivors" + settings.context + json.dumps(sorted(names)).encode()
+def survivors_signed(settings: SumSettings, keys: Mapping[str, Keys], names: Names) -> bytes:
+    """What step 3 signs: a set of survivors and their keys, which are fresh when the same terms come again."""
+    fresh = b"".join(keys[name].mask_key + keys[name].share_key for name in sorted(names))
+    return b"survivors" + settings.context + json.dumps(sorted(names)).encode() + fresh
 
 
 def pair_secret(settings: SumSettings, private: bytes, public: bytes) -> bytes:

@@ -214,7 +214,8 @@ def _split(facts: RunFacts) -> Section | None:
     if facts.counts is None:
         return None
     caption = (
-        f"{plural(int(facts.counts.sum()), 'private record')}. Area is the number of records of a class at a client."
+        f"{plural(int(facts.counts.sum()), 'private record')}. Area is the number of records of a class at a client: "
+        "true counts, which only the report of a simulation has."
     )
     chart = Bubbles(facts.counts, facts.clients, facts.classes)
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])

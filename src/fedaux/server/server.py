@@ -63,8 +63,9 @@ class Server:
         assignment = deal(clients, config.prototypes, known or {})
         releases = 1 if config.federation.secure else max(1, len(clients))
         networks = Networks.build(config, test.shape, classes)
+        counted = records if config.privacy.adjacency == "replace-one" else 0  # elsewhere neighbours differ in it
         scorer = make_scorer(
-            config.privacy, classes, releases, records or config.privacy.declared_records * len(clients)
+            config.privacy, classes, releases, counted or config.privacy.declared_records * len(clients)
         )
         public = PublicData(aux, test, config.aux.negatives, config.seed, config.head_only)
         orders = Orders(config, classes, scorer, networks, public, assignment.__getitem__)

@@ -13,7 +13,7 @@ from fedaux.client.approvals import HEAD, KEY, LOG, ApprovalError, ApprovalLog, 
 from fedaux.client.site import Site
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig
-from fedaux.core.messages import DataOrder, PrepareOrder, Refusal, SumsOrder, TrainOrder
+from fedaux.core.messages import DataOrder, PrepareOrder, Refusal, SumsOrder, SumTerms, TrainOrder
 from fedaux.flower.error_redaction import refusal_of
 
 RELEASE = PrepareOrder("berlin", "{}", "class-embedding", 2, 4, "h", 0, {}, {"x": np.zeros(2)})
@@ -54,6 +54,15 @@ def test_an_order_waits_for_its_owner(tmp_path: Path, log: ApprovalLog, order: D
     log.decide(found.id, "refused", "anna")  # the last word counts
     with pytest.raises(ApprovalError, match="was refused by"):
         answer(order, own)
+
+
+def test_each_secure_sum_of_releases_or_features_is_approved_for_itself(tmp_path: Path) -> None:
+    """Another run or attempt is another release, or another sum whose difference to the first shows a site."""
+    terms = SumTerms("run-1", "s", 0, ["berlin", "oslo", "rome"], 3, 1, 0.0, 1)
+    others = [replace(terms, run="run-2"), replace(terms, attempt=1), replace(terms, sites=["berlin", "oslo"])]
+    for order, same in ((RELEASE, False), (SUMS, False), (TRAIN, True)):
+        first, *rest = (Proposal.of(replace(order, sum=one.to_json()), site(tmp_path)).id for one in (terms, *others))
+        assert [one == first for one in rest] == [same, same, False]  # a training is one run, which its order names
 
 
 @pytest.mark.parametrize(

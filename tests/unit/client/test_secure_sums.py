@@ -13,7 +13,7 @@ from fedaux.client import handlers
 from fedaux.client.secure_sums import FOLDER, Participation, take_part
 from fedaux.client.site import Site
 from fedaux.config.sections import DataConfig, FederationConfig
-from fedaux.core.errors import FedauxError
+from fedaux.core.errors import FedauxError, SettingsError
 from fedaux.core.messages import Arrays, OrderError, SumOrder, SumTerms, statistic
 from fedaux.privacy.roster import fingerprint, make_signing_key, read_roster, write_roster
 from fedaux.privacy.secure_sum import Keys, sum_settings
@@ -105,6 +105,19 @@ def test_a_forgotten_sum_gets_fresh_keys_and_so_another_request(tmp_path: Path) 
     assert len(set(requests)) == 2
 
 
+def test_a_forgotten_sum_without_noise_is_not_answered_again(tmp_path: Path) -> None:
+    """Its terms are the same, its keys are not: with other survivors the difference would be what one site sent."""
+    server = SumServer(tmp_path)
+    order = server.order(NAMES[0], server.shares())
+    Participation.of(order, server.site(NAMES[0])).answer(order, lambda _: vector(NAMES[0]))
+    for name in NAMES:
+        file_of(tmp_path, name).unlink()
+    server = SumServer(tmp_path)
+    order = server.order(NAMES[0], server.shares())
+    with pytest.raises(OrderError, match="has taken part in a sum"):
+        Participation.of(order, server.site(NAMES[0])).answer(order, lambda _: vector(NAMES[0]))
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -162,6 +175,11 @@ def test_a_real_site_has_its_own_roster(tmp_path: Path) -> None:
     for name in NAMES:
         write_roster(tmp_path / name / "roster.json", roster)
     assert read_roster(tmp_path / NAMES[0] / "roster.json") == roster
+    write_roster(tmp_path / "twice.json", {**roster, NAMES[1]: roster[NAMES[0]]})
+    with pytest.raises(SettingsError, match="one key under two names"):
+        read_roster(tmp_path / "twice.json")
+    with pytest.raises(OrderError, match="are one site in a secure sum"):
+        take_part(SumOrder(NAMES[0], TERMS.to_json(), "keys"), Site(config, tmp_path / NAMES[0], tuple(NAMES[:2])))
     sites = {name: Site(config, tmp_path / name, (name,)) for name in NAMES}
 
     def ask(name: str, step: str, arrays: Arrays, terms: SumTerms = TERMS) -> Arrays:

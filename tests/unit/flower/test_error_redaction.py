@@ -1,4 +1,4 @@
-"""A handler's reply or one of four words crosses, never the text of an error."""
+"""A handler's reply or one of five words crosses, never the text of an error."""
 
 import json
 import logging

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import get_args
 
@@ -11,7 +12,7 @@ import pytest
 
 from fedaux.core.messages import Account, Failure, Hello, Release, Reply, Subtotal
 from fedaux.core.results import PrivateTraining, RoundResult
-from fedaux.privacy.ledger import COVERED, DISCLOSED_FIELDS, PUBLIC, UNPROTECTED, Ledger, disclosures
+from fedaux.privacy.ledger import COVERED, DISCLOSED_FIELDS, PUBLIC, UNPROTECTED, Ledger, SecureSums, disclosures
 
 
 def release(client: str = "a") -> Release:
@@ -50,7 +51,7 @@ def test_private_training_covers_the_models_and_silences_what_is_beside_them() -
     assert [what for what, how in disclosures(True) if how == UNPROTECTED.value] == [
         "number of records (persons) of a client; under add-remove the declared one",
         "when a reply arrives",
-        "whether the data could be read at all: one of four words instead of a reply",
+        "whether the data could be read at all: one of five words instead of a reply",
     ]
 
 
@@ -114,6 +115,16 @@ def test_scores_and_private_models_have_one_total() -> None:
     said = ledger(account(), account(), history=[bare]).statement()  # one takes all models out of the statement
     assert "The certainty scores of this run are (0.5, 1e-05)" in said
     assert "are sent without differential privacy" in said
+
+
+def test_in_secure_sums_what_is_summed_without_noise_is_named() -> None:
+    """Weights of teachers, sizes and losses are in the sum, and two sums can be subtracted."""
+    secure = replace(ledger(account(0.1)), secure=SecureSums(6, 5, 1))
+    said = secure.statement()
+    assert said.startswith("The noisy sums of this run are (0.1, 1e-05)-")
+    assert "models, sizes, losses and, where sites teach, weighted logits are seen without differential privacy" in said
+    assert "the difference of two sums over different sites" in said
+    assert secure.coverage == "noisy sums only, models are not covered"
 
 
 def test_figures_are_those_of_the_statement() -> None:

@@ -227,18 +227,21 @@ def test_a_site_signs_one_set_of_survivors_that_has_itself_in_it() -> None:
 
 
 def test_nothing_is_unmasked_without_t_signatures_of_one_set() -> None:
-    sites, _, _ = all_masked()
+    sites, keys, _ = all_masked()
     with refused("out of turn"):
         sites["a"].unmask({})
     state, _ = sites["a"].agree(NAMES, SIGNING["a"])
     good = {name: sites[name].agree(NAMES, SIGNING[name])[1] for name in NAMES}
-    less = {name: SIGNING[name].sign(survivors_signed(SETTINGS, tuple("abcde"))) for name in "bcdef"}
+    less = {name: SIGNING[name].sign(survivors_signed(SETTINGS, keys, tuple("abcde"))) for name in "bcdef"}
+    before = {name: again.agree(NAMES, SIGNING[name])[1] for name, again in all_masked()[0].items()}
     with refused("4 sites are left"):
         state.unmask({name: good[name] for name in "abcd"})
     with refused("does not bear its signature"):
         state.unmask(less)
     with refused("does not bear its signature"):
         state.unmask({**good, "b": good["c"]})
+    with refused("does not bear its signature"):  # of the same set, when the same terms came with other keys
+        state.unmask(before)
     last, reply = state.unmask(good)
     assert not set(reply.seeds) & set(reply.mask_keys)
     assert (last.mask_key, last.seed, dict(last.shares)) == (b"", b"", {})
@@ -270,7 +273,7 @@ def both_secrets() -> Iterator[np.ndarray]:
     for told in (NAMES, tuple("abcde")):
         for name in "abcde":
             state, _ = sites[name].agree(told, SIGNING[name])
-            signed = {one: SIGNING[one].sign(survivors_signed(SETTINGS, told)) for one in "abcde"}
+            signed = {one: SIGNING[one].sign(survivors_signed(SETTINGS, keys, told)) for one in "abcde"}
             sites[name], reply = state, state.unmask(signed)[1]
             if "f" in reply.seeds:
                 shares["seed"][name] = reply.seeds["f"]
