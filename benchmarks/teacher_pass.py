@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from statistics import median
 
 import numpy as np
 import torch
@@ -81,18 +79,3 @@ def rows() -> Iterator[Row]:
         weights, (block, arm) = flatten_state(model), by_hand(model, torch.from_numpy(records.x))
         setting = f"teacher pass, {name}, {case.examples:,} rows / by hand in blocks of {block}"
         yield compare("B3", setting, 1.02, lambda: teacher_logits(model, weights, records), arm)  # noqa: B023
-        if case.spec is not None:
-            yield two_workers(name, model, records)
-
-
-def two_workers(name: str, model: nn.Module, records: Records) -> Row:
-    """Wall time, so it needs two idle cores; the logits must have the same bits."""
-    weights = flatten_state(model)
-    arms = {n: partial(teacher_logits, model, weights, records, n) for n in (1, 2)}
-    times = alternate({str(n): arm for n, arm in arms.items()})
-    best, middle = (
-        statistic(w for w, _ in times["1"]) / statistic(w for w, _ in times["2"]) for statistic in (min, median)
-    )
-    same = arms[1]().tobytes() == arms[2]().tobytes()
-    figures = f"{best:.2f} times as fast min, {middle:.2f} median; bits {'equal' if same else 'differ'}"
-    return Row("B3", f"teacher pass in two workers, {name}", "≥ 1.5, equal bits", figures, same and best >= 1.5)

@@ -142,7 +142,6 @@ def study(
     scale: Annotated[
         str, typer.Option(help="smoke: seconds, no download. cpu: real data. paper: its sizes.")
     ] = "smoke",
-    list_: Annotated[bool, typer.Option("--list", help="List the studies, and do nothing else.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for runs, tables and charts; default runs/study-NAME-SCALE.")
     ] = None,
@@ -158,7 +157,7 @@ def study(
     from fedaux.core.errors import import_function
     from fedaux.sweeps.paper_studies import find_study
 
-    if list_ or not name:
+    if not name:
         _list(scale, as_json)
         return
     found = find_study(name)

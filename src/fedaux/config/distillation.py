@@ -27,7 +27,6 @@ class DistillConfig(Settings):
     steps: Natural = 0  # of the optimiser per round; 0: those of the epochs
     train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF
     patience: Natural = 0  # steps without a lower loss on a held-out tenth of the public examples; 0: no early stop
-    start: Literal["average", "student", "better"] = "average"  # of a student: or its last self; or the better of both
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class TeachersConfig(Settings):
     max_share: Share = 1.0  # largest share of the teachers' weight that one client may have on a public example
     run_on: Literal["server", "clients"] = "server"  # who runs teachers on D_distill; or each client, its own
     examples: Natural = 0  # of D_distill in a round, drawn anew for each; 0: all of them
-    workers: Count = 1  # threads in which the server runs a teacher, on different examples; 1: torch's own threads
     standing: bool = False  # a client's last model stays a teacher until it sends another; false: one round only
 
     def check(self) -> None:

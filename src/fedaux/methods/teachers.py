@@ -20,10 +20,10 @@ DRAWS = 10  # of FedBE, from its Gaussian
 _UNIT, _LEAST = 2.0**-10, 2.0**-30  # of a logit variance, and the smallest weight
 
 
-def teacher_logits(model: nn.Module, weights: Arrays, records: Records, workers: int = 1) -> NDArray[np.float32]:
+def teacher_logits(model: nn.Module, weights: Arrays, records: Records) -> NDArray[np.float32]:
     """Logits (N, C) of one teacher, in eval mode. A function of a model and records alone: it can run anywhere."""
     load_state(model, weights)
-    return predict(model, records, workers)
+    return predict(model, records)
 
 
 def own_weights(method: Method, logits: NDArray[np.floating]) -> NDArray[np.float64] | None:

@@ -7,7 +7,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -31,26 +30,14 @@ INPUT_BYTES, ACTIVATION_BYTES = 3 * 2**19, 10 * 2**20  # of a block: limits foun
 _activations: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()  # bytes for one row
 
 
-def predict_batches(
-    module: nn.Module, records: Records, block: int = 0, workers: int = 1
-) -> Iterator[tuple[slice, Rows]]:
-    """The module's outputs in eval mode, block by block: logits of a model, features of an extractor.
-
-    Workers are threads, one torch thread each, that take different blocks: the same calls, so the same bits.
-    """
+def predict_batches(module: nn.Module, records: Records, block: int = 0) -> Iterator[tuple[slice, Rows]]:
+    """The module's outputs in eval mode, block by block: logits of a model, features of an extractor."""
     module.eval()
     plain, network = is_linear_head(module), folded(module)
-
-    def outputs(rows: slice) -> tuple[slice, Rows]:
+    for rows in records.blocks(block or block_rows(module, records)):
         with torch.inference_mode():
-            return rows, forward(network, records.batch(rows, view=plain)).cpu().numpy()
-
-    blocks = records.blocks(block or block_rows(module, records))
-    if workers == 1:
-        yield from map(outputs, blocks)
-        return
-    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        yield from pool.map(outputs, blocks)
+            outputs = forward(network, records.batch(rows, view=plain)).cpu().numpy()
+        yield rows, outputs
 
 
 def block_rows(module: nn.Module, records: Records) -> int:
@@ -88,9 +75,9 @@ def output_sizes(module: nn.Module, batch: Any, *, leaves: bool = False) -> list
     return sizes
 
 
-def predict(module: nn.Module, records: Records, workers: int = 1) -> Rows:
+def predict(module: nn.Module, records: Records) -> Rows:
     """The module's outputs for all records in eval mode, (N, H)."""
-    return stack_blocks(predict_batches(module, records, workers=workers), len(records))
+    return stack_blocks(predict_batches(module, records), len(records))
 
 
 def transform_rows(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:

@@ -144,7 +144,7 @@ class Tracker(Callback):
 
 
 class JsonLines(Tracker):
-    """`metrics.jsonl` and `clients.jsonl`, and at the end the same as Parquet where pyarrow is installed."""
+    """`metrics.jsonl` and `clients.jsonl`."""
 
     def open(self, config: Config, folder: Path) -> None:
         """Rewrite everything: a killed run may have left half a line, or a round that was never saved."""
@@ -162,18 +162,6 @@ class JsonLines(Tracker):
                 file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
                 sizes.append(file.tell())
         self._sizes = sizes
-
-    def on_run_end(self) -> None:
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError:
-            return
-        for path in self._files:
-            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            columns = sorted({key for row in rows for key in row}, key=lambda key: (key != "round", key))
-            table = pyarrow.table({key: [row.get(key) for row in rows] for key in columns})
-            parquet.write_table(table, path.with_suffix(".parquet"))
 
 
 class TensorBoard(Tracker):

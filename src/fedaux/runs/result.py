@@ -15,11 +15,10 @@ from urllib.parse import quote
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core import here
-from fedaux.core.metrics import METRIC_NAMES
-from fedaux.core.results import RoundResult
 from fedaux.privacy.accounting import round_up
 from fedaux.report.svg import NARROW
 from fedaux.report.terminal import plural
+from fedaux.runs.callbacks import round_metrics
 from fedaux.server.result import FinishedRun
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Result(FinishedRun):
     @property
     def history(self) -> Any:
         """All metrics by round: a pandas DataFrame if pandas is installed, else a list of dictionaries."""
-        rows = [_row(one) for one in self.state.history]
+        rows = [round_metrics(one) for one in self.state.history]
         try:
             return importlib.import_module("pandas").DataFrame(rows).set_index("round")
         except ImportError:
@@ -155,24 +154,3 @@ def _keyword(option: re.Match[str]) -> str:
     except ValueError:
         value = value if value in ("True", "False") else repr(value)
     return f'{section}={{"{key}": {value}}}' if section else f"{key}={value}"
-
-
-def _row(result: RoundResult) -> dict[str, Any]:
-    """A round as a row of a table."""
-    labels = result.accuracy if len(result.accuracy) > 1 else {}
-    metrics = {key: result.mean_metric(key) for key in METRIC_NAMES}
-    return {
-        "round": result.round,
-        "accuracy": result.mean_accuracy,
-        **{f"accuracy {label}": value for label, value in labels.items()},
-        **{key: value for key, value in metrics.items() if value is not None},
-        "local_loss": result.local_loss,
-        "distill_loss": result.distill_loss,
-        "effective_teachers": result.effective_teachers,
-        "clients": len(result.client_metrics),
-        "failures": len(result.failures),
-        "epsilon": result.epsilon,
-        "bytes_sent": result.bytes_sent,
-        "bytes_received": result.bytes_received,
-        "seconds": sum(result.seconds.values()),
-    }

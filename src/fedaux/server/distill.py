@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import torch
@@ -24,11 +23,8 @@ from fedaux.data.records import Records
 from fedaux.methods.contribution import Ensemble
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import forward
-from fedaux.models.inference import predict
 from fedaux.models.optimizer import Losses, Optimizer, mean_loss
 from fedaux.server.networks import Networks
-
-COMPARED = 1024  # public examples, at most, on which two starts are compared
 
 
 class DivergedError(FedauxError, ArithmeticError):
@@ -116,28 +112,6 @@ def _evaluated(
         loss = sum(float(loss_on(part)) * len(part) for part in parts) / len(rows)
     student.train(settings.train_mode)
     return loss
-
-
-def student_init(
-    networks: Networks,
-    averages: dict[str, Arrays],
-    students: dict[str, Arrays],
-    inputs: Callable[[str], Records],
-    ensemble: Ensemble,
-    settings: DistillConfig,
-) -> dict[str, Arrays]:
-    """Return each student's start: the round's average, the last student, or whichever is closer to the ensemble."""
-    if settings.start != "better":
-        return averages if settings.start == "average" else students
-
-    def loss(label: str, weights: Arrays) -> float:
-        records = inputs(label)
-        some = np.arange(0, len(records), math.ceil(len(records) / COMPARED))
-        logits = torch.from_numpy(predict(networks.loaded(label, weights), records.take(some)))
-        return distillation_loss(logits, torch.from_numpy(ensemble.soft_labels(some))).item()
-
-    pairs = {label: (averages[label], students[label]) for label in averages}
-    return {label: min(pair, key=partial(loss, label)) for label, pair in pairs.items()}
 
 
 def distill_students(

@@ -25,7 +25,7 @@ from fedaux.methods.teachers import bayesian_teachers, own_weights, teacher_logi
 from fedaux.privacy.mechanism import GRID
 from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
-from fedaux.server.distill import distill_students, student_init
+from fedaux.server.distill import distill_students
 from fedaux.server.networks import evaluations
 from fedaux.server.run_state import RunState
 from fedaux.server.secure_sum import SecureTotal
@@ -210,9 +210,9 @@ class Round:
 
     def _logits(self, label: str, weights: Arrays, client: str = "") -> NDArray[np.float32]:
         """Return a teacher's logits on this round's part of D_distill; for standing teachers, all logits are saved."""
-        config, standing = self.server.config, self.server.standing if client else None
+        standing = self.server.standing if client else None
         inputs = self._inputs(label) if standing is None else self.server.public.distill_inputs(label)
-        logits = teacher_logits(self.server.networks.trained[label], weights, inputs, config.teachers.workers)
+        logits = teacher_logits(self.server.networks.trained[label], weights, inputs)
         if standing is None:
             return logits
         standing.save(client, self.number, logits)
@@ -244,8 +244,6 @@ class Round:
             if server.method.teachers == "bayesian":
                 self._add_bayesian_teachers(ensemble)
             with self.costs.phase("distil"):
-                settings = server.config.distill
-                weights = student_init(server.networks, weights, state.weights, self._inputs, ensemble, settings)
                 weights, distill_loss = distill_students(
                     server.networks, weights, self._inputs, ensemble, server.config, self.number
                 )

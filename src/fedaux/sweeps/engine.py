@@ -31,7 +31,6 @@ from fedaux.report.statistics import HEADER as DIFFERENCES
 from fedaux.report.statistics import differences, differences_csv
 from fedaux.report.tables import SPREAD, Table, latex, markdown, pivot, runs_csv, summary, summary_csv, tasks
 from fedaux.report.terminal import plural
-from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
 from fedaux.server.result import FinishedRun
@@ -252,7 +251,6 @@ def run_sweep(
     jobs: int = 1,
     threads: int = 1,
     on_progress: OnProgress = no_progress,
-    callbacks: Sequence[Callback] = (),
     cache: Path | None = None,
 ) -> SweepResult:
     """Run all runs of a sweep that are not finished yet.
@@ -266,7 +264,6 @@ def run_sweep(
         jobs: The number of parallel runs, each in its own process; a single job runs in this process.
         threads: The number of PyTorch threads of each run.
         on_progress: Called with events of `fedaux.core.progress`.
-        callbacks: Called after every round, as in `run`; only with a single job, as they live in this process.
         cache: The folder for extractors and features, as in `run`.
 
     Returns:
@@ -276,7 +273,7 @@ def run_sweep(
     missing = [each for each in runs if not finished(each)]
     done, failures = len(runs) - len(missing), list[FailedRun]()
     on_progress(SweepProgress(done, len(runs)))
-    for ended, error in execute(missing, jobs, threads, on_progress, callbacks, cache):
+    for ended, error in execute(missing, jobs, threads, on_progress, cache):
         done += 1
         if error:
             failures.append(FailedRun(ended, error))
@@ -290,7 +287,6 @@ def execute(
     jobs: int,
     threads: int,
     on_progress: OnProgress,
-    callbacks: Sequence[Callback] = (),
     cache: Path | None = None,
 ) -> Iterator[tuple[Run, TaskError | None]]:
     """Yield each run as it ends, with its error if it failed."""
@@ -299,7 +295,7 @@ def execute(
     def on_task_progress(task: Task, event: ProgressEvent) -> None:
         on_progress(replace(event, run=by_folder[task.name].label if task.name in by_folder else task.name))
 
-    for task, error in run_tasks(_tasks(runs, cache, tuple(callbacks), jobs > 1), jobs, threads, on_task_progress):
+    for task, error in run_tasks(_tasks(runs, cache, jobs > 1), jobs, threads, on_task_progress):
         if task.name in by_folder:
             ended = by_folder[task.name]
             yield ended, _with_details(ended, error) if error else None
@@ -336,7 +332,7 @@ def finished(run: Run) -> FinishedRun | None:
     return FinishedRun(state, run.folder) if state and state.round >= run.rounds else None
 
 
-def _tasks(runs: Sequence[Run], cache: Path | None, callbacks: tuple[Callback, ...], shared: bool) -> list[Task]:
+def _tasks(runs: Sequence[Run], cache: Path | None, shared: bool) -> list[Task]:
     """One for each run. Those `shared` among processes wait for their extractors, so that no two train the same."""
     extractors: dict[Hashable, Task] = {}
     tasks = []
@@ -346,8 +342,7 @@ def _tasks(runs: Sequence[Run], cache: Path | None, callbacks: tuple[Callback, .
             config = replace(each.config, prototypes=(spec,))
             task = Task(f"extractor {len(extractors) + 1}", partial(pretrain, config, cache=cache))
             needs.add(extractors.setdefault(_extractor_key(config), task).name)
-        followers = () if shared else callbacks
-        call = partial(run, each.config, each.folder, cache=cache, callbacks=followers, until=each.until)
+        call = partial(run, each.config, each.folder, cache=cache, until=each.until)
         tasks.append(Task(str(each.folder), call, frozenset(needs)))
     return [*extractors.values(), *tasks]
 

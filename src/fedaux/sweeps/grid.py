@@ -26,7 +26,7 @@ SYMBOLS = {"data.alpha": "α", "privacy.epsilon": "ε", "privacy.delta": "δ", "
 ANY = "any"  # the value of a setting that a method does not look at
 WINNERS = "tuned.json"  # in the folder of a tuning
 METADATA = {  # keys of these tables beside their lists
-    "sweep": ("seeds", "title", "about", "minutes"),
+    "sweep": ("seeds", "title", "about"),
     "tune": ("methods", "budget", "seeds", "validation_fraction"),
 }
 _EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
@@ -248,7 +248,6 @@ class Sweep:
         chosen: Settings of each method, which `axes` may still vary.
         title: The title of the report.
         about: What the sweep is for.
-        minutes: Duration with two jobs on two idle cores; 0 if unknown.
     """
 
     base: Config
@@ -258,7 +257,6 @@ class Sweep:
     chosen: MethodSettings = AS_CONFIGURED
     title: str = ""
     about: str = ""
-    minutes: float = 0.0
 
     @classmethod
     def of(
@@ -276,7 +274,7 @@ class Sweep:
             axes: The values of each swept setting, by dotted key: `{"data.alpha": [0.01, 1.0]}`.
             seeds: The number of seeds of each arm, from the config's own on.
             chosen: Settings of each method, which `axes` may still vary.
-            metadata: The fields `title`, `about` and `minutes`.
+            metadata: The fields `title` and `about`.
 
         Returns:
             The sweep.
@@ -344,8 +342,7 @@ class Sweep:
         seeds = lists.pop("seeds", 1)
         metadata = {key: lists.pop(key) for key in METADATA["sweep"] if key in lists}
         for key, value in metadata.items():
-            fits = isinstance(value, (int, float) if key == "minutes" else str)
-            require(fits, f"sweep.{key} must be {'a number' if key == 'minutes' else 'text'}, not {value!r}.")
+            require(isinstance(value, str), f"sweep.{key} must be text, not {value!r}.")
         base = Config.from_dict(rest, [text for text in overrides if not text.strip().startswith("sweep.")])
         return cls.of(base, lists, seeds, chosen, **metadata)
 

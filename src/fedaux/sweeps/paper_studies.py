@@ -118,7 +118,7 @@ class Study:
         folder = _data_folder(scale)
         for key, value in {**BASES[scale], **grid.settings}.items():
             set_key(table, key, value.replace("{data}", folder) if isinstance(value, str) else value, key)
-        facts = {"title": self.title, "about": self.question, "minutes": grid.minutes, "seeds": grid.seeds}
+        facts = {"title": self.title, "about": self.question, "seeds": grid.seeds}
         return Sweep.from_dict({**table, "sweep": {**facts, **grid.axes}}, overrides, chosen)
 
 

@@ -37,5 +37,5 @@ def test_a_wrong_plan_is_one_paragraph_and_leaves_no_folder(
 
 
 def test_the_list_of_studies_for_scripts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedaux(monkeypatch, "study", "--list", "--json") == 0
+    assert fedaux(monkeypatch, "study", "--json") == 0
     assert list(json.loads(capsys.readouterr().out)) == list(STUDIES)

@@ -13,7 +13,6 @@ CHECKS = [
     ("teachers.weights=odd", "did you mean 'odds'?"),
     ("distill.lr=inf", "distill.lr must be above 0"),
     ("teachers.weights=certain", "choose from odds, certainty"),
-    ("distill.start=mean", "choose from average, student, better"),
     ("distill.steps=-1", "distill.steps must be at least 0"),
     ("distill.patience=-1", "distill.patience must be at least 0"),
     ("teachers.run_on=nobody", "choose from server, clients"),

@@ -41,7 +41,6 @@ OTHER_CHOICE = {
     "data.partition": "iid",
     "privacy.scorer": "logistic",
     "teachers.weights": "certainty",
-    "distill.start": "student",
     "privacy.adjacency": "add-remove",
     "privacy.calibration": "opendp",
     "prototypes": ["cnn"],

@@ -27,7 +27,6 @@ from fedaux.models.inference import (
     transform_rows,
 )
 from fedaux.models.registry import Prototype
-from fedaux.privacy.per_record import single_thread
 from helpers.tiny import CNN
 
 
@@ -51,14 +50,6 @@ def test_outputs_are_the_modules_own_block_by_block() -> None:
         naive = module(rows.tensor()).numpy()
     assert np.allclose(predict(module, rows), naive, atol=1e-6)
     assert np.array_equal(transform_rows(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
-
-
-def test_workers_change_no_bit() -> None:
-    images = Records(np.random.default_rng(0).integers(0, 256, (150, 32, 32, 3), dtype=np.uint8))
-    network = build(PrototypeSpec.of("resnet8", width=4), images.shape, 3, seed=0)
-    with single_thread():
-        serial = predict(network, images)
-    assert predict(network, images, workers=3).tobytes() == serial.tobytes()
 
 
 def test_a_block_is_smaller_for_larger_rows_and_activations() -> None:

@@ -17,9 +17,7 @@ from fedaux.server.distill import (
     Best,
     distill,
     distillation_loss,
-    student_init,
 )
-from fedaux.server.networks import Networks
 
 
 def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
@@ -100,18 +98,3 @@ SPEC = PrototypeSpec.of("mlp", hidden=8, features=6)
 def sample(count: int = 100) -> tuple[Prototype, Records, Ensemble]:
     public = Records(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
     return build(SPEC, (4,), 3, 2), public, Ensemble.of(3 * predict(build(SPEC, (4,), 3, 1), public))
-
-
-def test_students_start_from_the_average_from_themselves_or_from_the_better() -> None:
-    _, public, ensemble = sample()
-    good, bad = (flatten_state(build(SPEC, (4,), 3, seed)) for seed in (1, 2))  # the first is nearly the ensemble's
-    networks = Networks({}, {}, {label: build(SPEC, (4,), 3, 3) for label in "pq"})
-
-    def chosen(which: str) -> list[bool]:
-        averages, students = {"p": good, "q": bad}, {"p": bad, "q": good}
-        found = student_init(networks, averages, students, lambda label: public, ensemble, DistillConfig(start=which))
-        return [found[label] is good for label in "pq"]
-
-    assert chosen("average") == [True, False]
-    assert chosen("student") == [False, True]
-    assert chosen("better") == [True, True]
