@@ -47,9 +47,9 @@ def test_a_run_has_the_data_and_networks_of_its_config(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("privacy", "expected"),
-    [({}, None), ({"expected_records": 77}, 77), ({"adjacency": "add-remove", "declared_records": 9}, None)],
+    [({}, None), ({"expected_records": 77}, 77), ({"adjacency": "add-remove", "declared_records": 9}, 3 * 9)],
 )
-def test_what_is_chosen_is_chosen_for_the_records_that_are_simulated(
+def test_what_is_chosen_is_chosen_for_the_records_that_are_simulated_or_declared(
     privacy: dict[str, Any], expected: int | None, tmp_path: Path
 ) -> None:
     data, moments = DataConfig(clients=3), PrivacyConfig("class-moments", **privacy)
