@@ -144,8 +144,15 @@ def test_weights_that_sleep_on_other_rows_do_not_hide_batch_norm() -> None:
         private_outputs(UserExtractor(net, "features"), UserRecords.of(rows))
 
 
+LONG = ("mobilenetv2(norm=batch, width=0.1)", "shufflenet(norm=group, width=32)", "mobilenetv2-imagenet(size=32)")
+
+
 @pytest.mark.usefixtures("workers_everywhere")
-@pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)
+@pytest.mark.parametrize(
+    "spec",
+    [pytest.param(spec, marks=[pytest.mark.slow] if spec.label in LONG else []) for spec in IMAGES],
+    ids=[spec.label for spec in IMAGES],
+)
 def test_a_record_keeps_its_bits_in_every_network(spec: PrototypeSpec) -> None:
     module = image_network(spec)
     torch.set_num_threads(1)

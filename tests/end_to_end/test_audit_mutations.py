@@ -9,7 +9,7 @@ from fedaux.flower import client_app as client
 from fedaux.flower.serialization import MessageError
 from helpers.mutations import MUTATIONS, Mutation
 
-SLOW = {"noise-mean", "noise-drop-in"}
+SLOW = {"noise-mean", "noise-drop-in", "noise-training", "lost-replies", "kept-state"}
 
 
 def cases() -> list[object]:

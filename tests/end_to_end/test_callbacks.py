@@ -112,7 +112,7 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("round_", [1, 2])
+@pytest.mark.parametrize("round_", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_kill_between_saving_and_tracking_loses_no_metrics(round_: int, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert python(KILLED, folder, round_).returncode == -signal.SIGKILL

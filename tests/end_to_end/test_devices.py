@@ -39,7 +39,7 @@ SETTINGS = {
 }
 
 
-LONG = ("private heads", "two networks")
+LONG = ("private heads", "two networks", "fedprox", "fedadam", "fedbe")
 
 
 @pytest.mark.parametrize(

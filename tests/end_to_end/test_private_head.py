@@ -24,7 +24,7 @@ from fedaux.server.server import Server
 CONFIG = replace(DEMO, rounds=1, head_init="private-head", pretrain=replace(DEMO.pretrain, epochs=3))
 
 
-@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize("linear", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Path) -> None:
     config = replace(CONFIG, head_only=linear)
     data = open_data(config)

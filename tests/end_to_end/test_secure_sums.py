@@ -105,7 +105,7 @@ def test_the_statement_names_the_assumption(private_head: tuple[Result, Path]) -
     own = SiteAccount.read(private_head[1] / "clients" / "client-000", 1e-5).statement()
     assert "Of these, 1 went into secure sums" in own
     crosses = {row["what"]: row["protection"] for row in private_head[0].state.ledger.to_dict()["crosses"]}
-    assert crosses["releases, sums of features, or models with their sizes and losses"].endswith("sum over sites only")
+    assert crosses["releases, sums of features, or models with their sizes and losses"].endswith("in sums over sites")
 
 
 def test_a_run_with_secure_sums_is_read_back(private_head: tuple[Result, Path]) -> None:

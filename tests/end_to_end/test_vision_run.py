@@ -29,7 +29,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("method", "head_only"), [("fedaux", True), ("fedaux", False), ("fedavg+p", False)])
+@pytest.mark.parametrize(
+    ("method", "head_only"),
+    [pytest.param("fedaux", True, marks=pytest.mark.slow), ("fedaux", False), ("fedavg+p", False)],
+)
 def test_a_run_starts_from_the_published_weights(method: str, head_only: bool, folder: Path, tmp_path: Path) -> None:
     base = replace(Config.from_dict(TINY), method=method, head_only=head_only)
     config = replace(base, prototypes=(PrototypeSpec(f"hf:{folder}"),))

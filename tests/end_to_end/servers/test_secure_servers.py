@@ -25,13 +25,9 @@ def secure(config: Config) -> Config:
     return replace(config, federation=replace(config.federation, secure=True, sites=tuple(SITES)))
 
 
+@pytest.mark.slow  # in the gate, sums are made in process and messages travel on servers
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"method": "ridge+p"},
-        pytest.param({"method": "fedavg+p", "head_init": "ridge"}, marks=pytest.mark.slow),
-    ],
-    ids=["head", "models"],
+    "settings", [{"method": "ridge+p"}, {"method": "fedavg+p", "head_init": "ridge"}], ids=["head", "models"]
 )
 def test_the_head_and_the_models_are_those_of_a_server_that_sees_everything(
     settings: dict[str, str], tmp_path: Path
