@@ -180,7 +180,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_happens_each_round_is_paid_for_once_and_the_result_is_the_same(
     whole: Path, seed: int, tmp_path: Path
 ) -> None:
