@@ -51,14 +51,26 @@ def tuned(design: Design, data: str, source: str) -> Iterator[Study]:
     """One study for each case of a design on all 50,000 images of CIFAR-10."""
     found = design.found()
     for case, overrides in design.cases.items():
-        config, rows = Config.load(design.config, [*design.base, *overrides]), []
-        for name, arm in design.arms.items():
-            curves = [
-                cell["curve"] for key, cell in found["cells"].items() if key.rsplit("|", 1)[0] == f"{case}|{name}"
-            ]
-            if arm.method in METHODS and not arm.like and len(curves) >= SPLITS:
-                epsilon = float(arm.settings.get("privacy.epsilon", 1.0))
-                rows.append(row(arm.method, name, curves, epsilon, _chosen(design, found, case, name)))
+        config, curves = Config.load(design.config, [*design.base, *overrides]), dict[str, list[list[float]]]()
+        for key, cell in found["cells"].items():
+            curves.setdefault(key.rsplit("|", 1)[0], []).append(cell["curve"])
+        arms = {name: curves.get(f"{case}|{name}", []) for name in design.arms}
+        arms = {
+            name: runs
+            for name, runs in arms.items()
+            if design.arms[name].method in METHODS and not design.arms[name].like and len(runs) >= SPLITS
+        }
+        reached = sorted(min(map(len, runs)) for runs in arms.values())[-2:]  # beyond the second, there is no rival
+        rows = [
+            row(
+                design.arms[name].method,
+                name,
+                [run[: reached[0]] for run in runs],
+                float(design.arms[name].settings.get("privacy.epsilon", 1.0)),
+                _chosen(design, found, case, name),
+            )
+            for name, runs in arms.items()
+        ]
         if rows:
             clients, largest = config.data.clients, max(one.rounds[-1] for one in rows)
             setting = Setting(clients, 50_000 // clients, config.data.alpha, config.head_only, 1, 1.0, largest)
