@@ -75,7 +75,7 @@ DESIGN = Design(
     arms=ARMS,
     tuned_rounds=10,
     budget=4,
-    shown=(1, 5, 10, 20, 40, 50),
+    shown=(1, 5, 10, 20, 30, 40, 50),
 )
 
 if __name__ == "__main__":
