@@ -23,7 +23,7 @@ from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.sweeps.advice import Row, Setting, Study, setting_of
 from studies import heads, regimes
-from studies.tuned import Design
+from studies.tuned import Design, curves_of
 
 TARGET = Path(__file__).parents[1] / "src" / "fedaux" / "sweeps" / "measured.json"
 MIXED = Path(__file__).parents[1] / "examples" / "mixed.toml"
@@ -51,15 +51,10 @@ def tuned(design: Design, data: str, source: str) -> Iterator[Study]:
     """One study for each case of a design on all 50,000 images of CIFAR-10."""
     found = design.found()
     for case, overrides in design.cases.items():
-        config, curves = Config.load(design.config, [*design.base, *overrides]), dict[str, list[list[float]]]()
-        for key, cell in found["cells"].items():
-            curves.setdefault(key.rsplit("|", 1)[0], []).append(cell["curve"])
-        arms = {name: curves.get(f"{case}|{name}", []) for name in design.arms}
-        arms = {
-            name: runs
-            for name, runs in arms.items()
-            if design.arms[name].method in METHODS and not design.arms[name].like and len(runs) >= SPLITS
-        }
+        config = Config.load(design.config, [*design.base, *overrides])
+        fits = [name for name, arm in design.arms.items() if arm.method in METHODS and not arm.like]
+        known = {name: list(curves_of(found, case, name).values()) for name in fits}
+        arms = {name: runs for name, runs in known.items() if len(runs) >= SPLITS}
         reached = sorted(min(map(len, runs)) for runs in arms.values())[-2:]  # beyond the second, there is no rival
         rows = [
             row(

@@ -153,7 +153,7 @@ def _file_name(key: str) -> str:
 
 
 def _of_case(found: Mapping[str, Any], arms: Sequence[str], case: str, shown: Sequence[int]) -> list[str]:
-    curves = {name: _curves(found, case, name) for name in arms}
+    curves = {name: curves_of(found, case, name) for name in arms}
     curves = {name: runs for name, runs in curves.items() if runs}
     rounds = [at for at in shown if any(len(run) >= at for runs in curves.values() for run in runs.values())]
     rows = [(name, *(_cell(runs, at) for at in rounds), *_costs(found, case, name)) for name, runs in curves.items()]
@@ -182,7 +182,7 @@ def _table(rows: Sequence[tuple[str, ...]], rounds: Sequence[int], *more: str) -
     return markdown(rows, ("", *(f"T = {at}" for at in rounds), *more)) if rows and rounds else ""
 
 
-def _curves(found: Mapping[str, Any], case: str, name: str) -> dict[str, list[float]]:
+def curves_of(found: Mapping[str, Any], case: str, name: str) -> dict[str, list[float]]:
     """By split."""
     prefix = f"{case}|{name}|"
     return {key.removeprefix(prefix): cell["curve"] for key, cell in found["cells"].items() if key.startswith(prefix)}

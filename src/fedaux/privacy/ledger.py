@@ -28,7 +28,7 @@ class Protection(Enum):
 
     Hooks of a method see models and never a record (`methods.hooks`): what they send is post-processing, covered where
     the model is. So are a model's logits on public data, weighted with what the server makes of the client's release;
-    in a secure sum a site weights them by its own class counts, which no release has, and no model there is covered.
+    in a secure sum a site weights them by its own class counts, and so methods that distil train without noise there.
     """
 
     PUBLIC = "public"
@@ -302,7 +302,7 @@ class Ledger:
     def coverage(self) -> str:
         """What noise covers of what clients send, in a few words."""
         if self.models:
-            what = "noisy sums" if self.secure else "scores"
+            what = self._released.removeprefix("certainty ")
             return f"{what} and models" if self.models_covered else f"{what} only, models are not covered"
         return "noisy sums only, not the others" if self.unprotected_sums else "noisy sums, which the head is made of"
 
